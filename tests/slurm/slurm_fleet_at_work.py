@@ -149,7 +149,8 @@ class Fleet:
             """,
             encoding="utf-8",
         )
-        return [sys.executable, "-m", "holdfast", "agent", "--config", config]
+        conf = f"SLURM_CONF={self.slurm.conf}"
+        return ["env", conf, sys.executable, "-m", "holdfast", "agent", "--config", config]
 
     def scontrol(self, *arguments: str) -> str:
         return self.slurm.run("scontrol", *arguments)

@@ -15,6 +15,8 @@ from supervised_cluster import Supervised, skip_without_compiler
 from holdfast.adapters.slurm.install.cluster_facts import AgentFacts, ClusterFacts
 from holdfast.adapters.slurm.install.doctor_rules import RULES, diagnose_cluster
 from holdfast.adapters.slurm.nodes.leadership import FileLock
+from holdfast.adapters.slurm.nodes.munge import munge_of
+from holdfast.adapters.slurm.nodes.signatures import signed
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.doctor import closed_to_others
 from holdfast.decisions.doctor import RuleSeverity
@@ -202,7 +204,8 @@ class Doctor:
         path = self.reports / f"{node}.json"
         report = {"node": node, "boot_id": "b", "sequence": 1,
                   "reported_at": "2026-01-01T00:00:00+00:00"}  # fmt: skip
-        path.write_text(json.dumps({"machine": "m", "report": report}), encoding="utf-8")
+        content = json.dumps({"machine": "m", "report": report})
+        path.write_text(signed(content, munge_of(self._cluster.slurm.conf)), encoding="utf-8")
         written = path.stat().st_mtime - age_s
         os.utime(path, (written, written))
 

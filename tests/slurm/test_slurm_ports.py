@@ -12,6 +12,7 @@ from slurm_fleet_at_work import stays
 from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
 from holdfast.adapters.slurm.nodes.cluster import Dependencies
 from holdfast.adapters.slurm.nodes.cluster import SlurmCluster as Backend
+from holdfast.adapters.slurm.nodes.munge import munge_of, trust_of
 from holdfast.adapters.slurm.nodes.report import SharedReport
 from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
@@ -54,6 +55,7 @@ class Backed:
             clock=SystemClock(),
             events=self.events,
             changed=self.woken.set,
+            trust=trust_of(slurm.conf),
             may_act=lambda: self.acts,
         )
         self.cluster = Backend(settings, self.store, around)
@@ -68,6 +70,7 @@ class Backed:
             machine=machine,
             timeout_s=60,
             report_problem=lambda _: None,
+            credentials=munge_of(self.slurm.conf),
         )
         said = NodeReport(node=node, boot_id=boot_id, sequence=1, reported_at=NOW)
         before = self._mark(node)

@@ -8,10 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from signing import FakeCredentials, a_trust
 
 from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
 from holdfast.adapters.slurm.nodes.report import SharedReport, machine_id, open_reporter
 from holdfast.adapters.slurm.nodes.reports import Reports
+from holdfast.adapters.slurm.nodes.signatures import SIGN_EVERY, VALID_FOR, signed
+from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.report import NodeReport
 from holdfast.testing.builders import NOW, a_fault
@@ -30,7 +33,7 @@ def until(is_done: Callable[[], object]) -> None:
 
 
 def reporter(folder: Path, said: list[str] | None = None, **changes) -> SharedReport:
-    values = {"machine": "m1", "timeout_s": 60.0, **changes}
+    values = {"machine": "m1", "timeout_s": 60.0, "credentials": FakeCredentials(), **changes}
     settings = AgentSlurm(report_dir=folder, heartbeat=timedelta(milliseconds=20))
     return SharedReport(
         settings, "n1", report_problem=[].append if said is None else said.append, **values
@@ -38,7 +41,7 @@ def reporter(folder: Path, said: list[str] | None = None, **changes) -> SharedRe
 
 
 def looked(folder: Path, now: datetime | None = None) -> Reports:
-    reports = Reports(folder)
+    reports = Reports(folder, a_trust())
     reports.look(now or datetime.now(UTC))
     return reports
 
@@ -149,17 +152,28 @@ def test_a_machine_is_named_by_its_instance_else_by_its_board_else_by_its_disk(
 # The controller's side
 
 
-def put(folder: Path, *, machine: object = "m1", report: NodeReport = REPORT) -> Path:
-    from holdfast.kit.serial import to_plain  # noqa: PLC0415
-
+def put(
+    folder: Path,
+    *,
+    machine: object = "m1",
+    report: NodeReport = REPORT,
+    credentials: FakeCredentials | None = None,
+) -> Path:
     path = folder / f"{report.node}.json"
-    path.write_text(json.dumps({"machine": machine, "report": to_plain(report)}), encoding="utf-8")
+    content = json.dumps({"machine": machine, "report": to_plain(report)})
+    path.write_text(signed(content, credentials or FakeCredentials()), encoding="utf-8")
     return path
+
+
+def sign_again(path: Path, change: Callable[[str], str]) -> None:
+    """Change a report, and sign it as its agent would."""
+    content = change(path.read_text(encoding="utf-8").partition("\n")[0])
+    path.write_text(signed(content, FakeCredentials()), encoding="utf-8")
 
 
 def test_only_news_is_news(tmp_path: Path) -> None:
     now = datetime.now(UTC)
-    reports = Reports(tmp_path)
+    reports = Reports(tmp_path, a_trust())
     assert not reports.look(now)
     path = put(tmp_path)
     assert reports.look(now)
@@ -199,7 +213,8 @@ def test_an_old_file_is_no_sign_of_life(tmp_path: Path, age_s: int, has_heartbea
     "content", ["", "{", "[]", '{"machine": "m"}', '{"machine": 1, "report": {}}', "[" * 100_000]
 )
 def test_what_is_no_report_is_told_and_not_heard(tmp_path: Path, content: str) -> None:
-    (tmp_path / "n1.json").write_text(content, encoding="utf-8")
+    path = tmp_path / "n1.json"
+    path.write_text(signed(content, FakeCredentials()), encoding="utf-8")
 
     reports = looked(tmp_path)
 
@@ -223,9 +238,9 @@ def link_elsewhere(path: Path) -> None:
         (fill_with_fifo, "is a FIFO, expected a regular file"),
         (link_elsewhere, "is a symbolic link"),
         (lambda path: path.write_bytes(b"x" * 5_000_000), "larger than"),
-        (lambda path: path.write_text("[" * 100_000), "nested deeper"),
-        (lambda path: path.write_text(path.read_text().replace("+00:00", "")), "has no zone"),
-        (lambda path: path.write_text(path.read_text().replace("2026-", "9999-")), "2000 to 2199"),
+        (lambda path: sign_again(path, lambda _: "[" * 100_000), "nested deeper"),
+        (lambda path: sign_again(path, lambda one: one.replace("+00:00", "")), "has no zone"),
+        (lambda path: sign_again(path, lambda one: one.replace("2026-", "9999-")), "2000 to 2199"),
     ],
 )
 def test_a_bad_file_is_skipped_by_name_and_the_last_valid_report_holds(
@@ -281,3 +296,142 @@ def test_what_was_heard_holds_while_the_directory_is_away(tmp_path: Path) -> Non
         reports.look(datetime.now(UTC))
 
     assert list(reports.received()) == ["n1"]
+
+
+# Who may speak
+
+
+@pytest.mark.parametrize(
+    ("credentials", "why"),
+    [
+        (FakeCredentials(65534), "signed by user 65534, expected one of 0"),
+        (FakeCredentials(key="another"), "the signature is not valid here"),
+        (
+            FakeCredentials(at=datetime.now(UTC) - VALID_FOR - LATER),
+            "ago, more than 15m: the agent",
+        ),
+        (FakeCredentials(at=datetime.now(UTC) + timedelta(hours=3)), "in the future: clocks"),
+    ],
+)
+def test_a_report_counts_only_with_a_current_signature_of_an_agent(
+    tmp_path: Path, credentials: FakeCredentials, why: str
+) -> None:
+    put(tmp_path, credentials=credentials)
+
+    reports = looked(tmp_path)
+
+    assert reports.received() == {}
+    assert why in reports.skipped()["n1"]
+
+
+def test_a_report_without_a_signature_or_with_that_of_another_does_not_count(
+    tmp_path: Path,
+) -> None:
+    path = put(tmp_path)
+    content, credential = path.read_text(encoding="utf-8").splitlines()
+    path.write_text(content, encoding="utf-8")
+    assert "not signed" in looked(tmp_path).skipped()["n1"]
+
+    path.write_text(f"{content.replace('m1', 'm2')}\n{credential}\n", encoding="utf-8")
+    assert "that of other content" in looked(tmp_path).skipped()["n1"]
+
+
+def test_an_older_report_that_is_put_back_does_not_count(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    path = put(tmp_path, credentials=FakeCredentials(at=now - LATER))
+    old = path.read_text(encoding="utf-8")
+    reports = looked(tmp_path, now)
+    put(tmp_path, report=replace(REPORT, faults=()), credentials=FakeCredentials(at=now))
+    reports.look(now)
+
+    for _ in range(2):
+        path.write_text(old, encoding="utf-8")
+        reports.look(now)
+        assert "an old one was put back" in reports.skipped()["n1"]
+        assert reports.received()["n1"].report.faults == ()
+        os.utime(path)
+
+
+def test_a_signature_is_verified_once_and_heartbeats_count_while_it_is_current(
+    tmp_path: Path,
+) -> None:
+    now, credentials = datetime.now(UTC), FakeCredentials()
+    path = put(tmp_path, credentials=FakeCredentials(at=now))
+    reports = Reports(tmp_path, a_trust(credentials))
+    for number in range(1, 100):
+        os.utime(path, (number, number))
+        reports.look(now + number * LATER)
+
+    assert credentials.decoded == 1
+    assert reports.received()["n1"].at == now + VALID_FOR
+    put(tmp_path, credentials=FakeCredentials(at=now + 100 * LATER))
+    assert not reports.look(now + 100 * LATER), "the same content is no news"
+    assert reports.received()["n1"].at == now + 100 * LATER
+
+
+def test_while_munge_is_away_earlier_reports_hold_and_heartbeats_count(tmp_path: Path) -> None:
+    now, credentials = datetime.now(UTC), FakeCredentials()
+    first, second = put(tmp_path), put(tmp_path, report=replace(REPORT, node="n2"))
+    reports = Reports(tmp_path, a_trust(credentials))
+    reports.look(now)
+    credentials.is_away = True
+    put(tmp_path, report=replace(REPORT, faults=()))
+    os.utime(second)
+
+    with pytest.raises(BackendError, match="cannot verify reports"):
+        reports.look(now + LATER)
+
+    assert reports.received()["n1"].report == REPORT
+    assert reports.received()["n2"].at == now + LATER
+    credentials.is_away = False
+    assert reports.look(now + 2 * LATER)
+    assert reports.received()["n1"].report.faults == ()
+    assert first.exists()
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775, 0o757])
+def test_nothing_is_read_from_a_directory_that_others_may_change(tmp_path: Path, mode: int) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    put(shared)
+    shared.chmod(mode)
+
+    with pytest.raises(BackendError, match=f"mode {mode:04o} lets other users change reports"):
+        looked(shared)
+
+    shared.chmod(0o755)
+    os.chown(shared, 65534, -1)
+    with pytest.raises(BackendError, match="its owner, user 65534, can change reports"):
+        looked(shared)
+
+
+def test_a_parent_that_others_may_change_counts_unless_it_is_sticky(tmp_path: Path) -> None:
+    shared = tmp_path / "parent" / "shared"
+    shared.mkdir(parents=True)
+    put(shared)
+    shared.parent.chmod(0o777)
+    with pytest.raises(BackendError, match="parent: mode 0777"):
+        looked(shared)
+    shared.parent.chmod(0o1777)
+    assert list(looked(shared).received()) == ["n1"]
+
+
+def test_an_agent_signs_again_and_waits_for_munge(tmp_path: Path, monkeypatch) -> None:
+    credentials = FakeCredentials()
+    credentials.is_away = True
+    one = reporter(tmp_path, said := [], credentials=credentials, timeout_s=3600.0)
+    one.changed(None, REPORT)
+    until(lambda: said)
+    assert "Socket communication error; trying again" in said[0]
+    credentials.is_away = False
+    path = tmp_path / "n1.json"
+    until(path.exists)
+    before = path.read_text(encoding="utf-8")
+
+    later = time.monotonic() + SIGN_EVERY.total_seconds()
+    monkeypatch.setattr("holdfast.adapters.slurm.nodes.report.time.monotonic", lambda: later)
+
+    until(lambda: path.read_text(encoding="utf-8") != before)
+    one.close()
+    monkeypatch.undo()
+    assert path.read_text(encoding="utf-8").splitlines()[0] == before.splitlines()[0]

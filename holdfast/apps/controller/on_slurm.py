@@ -7,9 +7,12 @@ from datetime import datetime
 
 from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.providers.table import build_provider
+from holdfast.adapters.slurm.commands.conf_file import CONF
 from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
 from holdfast.adapters.slurm.nodes.cluster import Dependencies, SlurmCluster
 from holdfast.adapters.slurm.nodes.leadership import FileLock
+from holdfast.adapters.slurm.nodes.munge import trust_of
+from holdfast.adapters.slurm.nodes.signatures import Trust, directory_problem
 from holdfast.adapters.slurm.nodes.state import FILE, Places, SlurmStore, recover_state
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.clock import SystemClock
@@ -22,9 +25,6 @@ from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.events import Event, StateRestored
 from holdfast.model.nodes import NodeRecord
 from holdfast.ports.events import EventSink
-
-CONF = "SLURM_CONF"
-"""Environment variable: where Slurm's commands find ``slurm.conf``."""
 
 
 class _Quiet:
@@ -48,6 +48,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             clock=clock,
             events=events,
             changed=wake,
+            trust=_trust(settings),
             may_act=lock.is_held,
             is_check_due=_due(config.nodes),
             stops_itself=lambda job: jobs.stops_itself(job),  # noqa: PLW0108 - see below
@@ -109,6 +110,13 @@ def _settings(config: ControllerConfig) -> SlurmSettings:
             raise ConfigError(f"slurm.conf: {settings.conf} is no file")
         os.environ[CONF] = str(settings.conf)  # for the commands of providers
     return settings
+
+
+def _trust(settings: SlurmSettings) -> Trust:
+    trust = trust_of(settings.conf)
+    if problem := directory_problem(settings.report_dir, trust.users):
+        raise ConfigError(f"slurm.report_dir: {problem}")
+    return trust
 
 
 def _store(settings: SlurmSettings, lock: FileLock, events: EventSink, *, acts: bool) -> SlurmStore:

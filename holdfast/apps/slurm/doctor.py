@@ -3,22 +3,23 @@
 import fcntl
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.slurm.commands.conf_file import conf_settings, munge_socket
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.commands.node_text import SHOW_NODES
 from holdfast.adapters.slurm.install.cluster_facts import AgentFacts, ClusterFacts
 from holdfast.adapters.slurm.install.plan import PLUGIN
 from holdfast.adapters.slurm.nodes.leadership import FILE as LOCK
+from holdfast.adapters.slurm.nodes.munge import Munge, trust_of
 from holdfast.adapters.slurm.nodes.reports import Reports
+from holdfast.adapters.slurm.nodes.signatures import directory_problem
 from holdfast.apps.controller.config import ControllerConfig
-from holdfast.kit.commands import run
-from holdfast.model.errors import BackendError
+from holdfast.model.errors import BackendError, HoldfastError
 
 _CALL: Final = timedelta(seconds=15)
 DEFAULT_CONF: Final = "/etc/slurm/slurm.conf"
@@ -73,7 +74,7 @@ def read_cluster(sources: Sources, now: datetime) -> ClusterFacts:
         reservations = tuple(slurm.reservations())
         has_option = slurm.has_option()
     except BackendError as error:
-        return ClusterFacts(trouble=str(error), has_munge=_has_munge(_in_conf(sources.conf)))
+        return ClusterFacts(trouble=str(error), has_munge=_has_munge(conf_settings(sources.conf)))
     lines = [*_lines(Path(settings.get("PlugStackConfig", "")), _DEPTH)]
     plugin = next((line for line in lines if f"/{PLUGIN}.so" in line), "")
     return ClusterFacts(
@@ -86,7 +87,8 @@ def read_cluster(sources: Sources, now: datetime) -> ClusterFacts:
         has_supervisor=_has_supervisor(plugin),
         supervisor_closed=next(filter(None, map(closed_to_others, _supervisors(plugin))), ""),
         has_munge=_has_munge(settings),
-        agents=None if sources.report_dir is None else _agents(sources.report_dir, now),
+        agents=_agents(sources, now),
+        open_reports=_directory_problem(sources),
         is_controlled=None if sources.state_dir is None else _is_controlled(sources.state_dir),
         max_retries=sources.max_retries,
         replace=sources.replace,
@@ -157,38 +159,31 @@ def _interpreter(path: Path) -> Path | None:
     return Path(os.fsdecode(words[0])) if words else None
 
 
-def _in_conf(conf: Path | None) -> dict[str, str]:
-    """Return the settings in ``slurm.conf``, for when slurmctld does not answer."""
-    path = conf or Path(os.environ.get("SLURM_CONF", DEFAULT_CONF))
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    pairs = (line.split("#")[0].partition("=") for line in lines)
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
 def _has_munge(settings: Mapping[str, str]) -> bool:
-    if settings.get("AuthType", "auth/munge") != "auth/munge":
-        return True
-    words = settings.get("AuthInfo", "").split(",")
-    sockets = [one for one in words if one.startswith("socket=")]
-    socket = [f"--{sockets[-1]}"] if sockets else []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "credential")
-        try:
-            made = run(["munge", *socket, "--no-input", f"--output={path}"], timeout=_CALL)
-            read = run(["unmunge", *socket, f"--input={path}"], timeout=_CALL)
-        except BackendError:
-            return False
-    return not made.status and not read.status
-
-
-def _agents(folder: Path, now: datetime) -> Mapping[str, AgentFacts]:
-    reports = Reports(folder)
     try:
+        munge = Munge(munge_socket(settings))
+        return munge.decode(munge.encode(b"doctor")).payload == b"doctor"
+    except (HoldfastError, ValueError):
+        return False
+
+
+def _directory_problem(sources: Sources) -> str:
+    if sources.report_dir is None:
+        return ""
+    try:
+        return directory_problem(sources.report_dir, trust_of(sources.conf).users)
+    except (HoldfastError, OSError):  # reported by other rules
+        return ""
+
+
+def _agents(sources: Sources, now: datetime) -> Mapping[str, AgentFacts] | None:
+    folder = sources.report_dir
+    if folder is None:
+        return None
+    try:
+        reports = Reports(folder, trust_of(sources.conf))
         reports.look(now)
-    except BackendError:
+    except HoldfastError:
         return {}
     found = {}
     for name, received in reports.received().items():

@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.adapters.slurm.commands.node_text import JobFacts
 from holdfast.adapters.slurm.jobs.views import PREFIX
+from holdfast.adapters.slurm.nodes.munge import trust_of
 from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.adapters.slurm.nodes.views import known_nodes, last_response_at, node_view, record_of
@@ -59,7 +60,7 @@ class SlurmFleet:
             report_dir=Path(places.report_dir), conf=Path(places.conf) if places.conf else None
         )
         self._slurm = Slurm(settings.conf, settings.timeout)
-        self._reports = Reports(settings.report_dir)
+        self._reports = Reports(settings.report_dir, trust_of(settings.conf))
         self._clock = SystemClock()
 
     def close(self) -> None:

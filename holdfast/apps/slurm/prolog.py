@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.slurm.commands.execution import Slurm
+from holdfast.adapters.slurm.nodes.munge import trust_of
 from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.state import SlurmStore
 from holdfast.adapters.slurm.nodes.views import known_nodes, last_response_at, node_view, record_of
@@ -72,8 +73,9 @@ class HeadProlog:
         """
         places = store.places()
         self._store = store
-        self._reports = Reports(Path(places.report_dir))
-        self._slurm = Slurm(Path(places.conf) if places.conf else None, _CALL)
+        conf = Path(places.conf) if places.conf else None
+        self._reports = Reports(Path(places.report_dir), trust_of(conf))
+        self._slurm = Slurm(conf, _CALL)
 
     def known(self, nodes: Sequence[str], now: datetime) -> Iterator[UnfitNode]:
         """Yield nodes with a known fault that the controller may not have handled yet."""

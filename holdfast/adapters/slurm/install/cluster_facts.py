@@ -54,6 +54,9 @@ class ClusterFacts:
     has_munge: bool = True
     """Whether a credential can be encoded and decoded on this host."""
 
+    open_reports: str = ""
+    """Who besides root, SlurmUser and this user may change reports; empty if nobody."""
+
     agents: Mapping[str, AgentFacts] | None = None
     stale_after: timedelta = timedelta(minutes=1)
     is_controlled: bool | None = None

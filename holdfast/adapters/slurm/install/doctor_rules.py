@@ -78,6 +78,12 @@ def _when(found: str, is_so: Callable[[ClusterFacts], bool]) -> Find:
     return find
 
 
+def open_reports(cluster: ClusterFacts) -> Iterator[str]:
+    """Directories where others may change reports."""
+    if cluster.open_reports:
+        yield cluster.open_reports
+
+
 def _named(what: str, names: Callable[[ClusterFacts], Iterator[str]]) -> Find:
     """Find nodes by name; at most ``_SHOWN`` are listed."""
 
@@ -177,6 +183,12 @@ RULES: Final = (
         "systemctl enable --now holdfast-controller",
         _when("no controller runs with this state directory",
               lambda c: c.is_controlled is False),
+    ),
+    ClusterRule(
+        "reports-writable", RuleSeverity.ERROR,
+        "whoever may write there can delete reports and hide faults; the controller refuses it",
+        "chmod go-w, and chown to root or SlurmUser, the directory that is named",
+        open_reports,
     ),
     ClusterRule(
         "agents-missing", RuleSeverity.ERROR,

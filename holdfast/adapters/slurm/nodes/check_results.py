@@ -9,23 +9,23 @@ from datetime import datetime
 from pathlib import Path
 
 from holdfast.adapters.slurm.nodes.report import machine_id
-from holdfast.adapters.slurm.nodes.reports import ReceivedReport
+from holdfast.adapters.slurm.nodes.reports import ReceivedReport, verdict_name
+from holdfast.adapters.slurm.nodes.signatures import Credentials, signed
 from holdfast.kit.files import write_atomically
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault
 from holdfast.model.report import NodeReport
 
-_SUFFIX = ".check"
-
-
-def verdict_name(node: str) -> str:
-    """Return the name of a node's verdict among the reports."""
-    return f"{node}{_SUFFIX}"
-
 
 def write_verdict(
-    folder: Path, node: str, faults: Iterable[Fault], *, root: Path, now: datetime
+    folder: Path,
+    node: str,
+    faults: Iterable[Fault],
+    *,
+    root: Path,
+    now: datetime,
+    credentials: Credentials,
 ) -> None:
     """Write a verdict on a node for the controller.
 
@@ -35,6 +35,7 @@ def write_verdict(
         faults: what was found.
         root: directory above the machine's ``/proc`` and ``/sys``.
         now: the present time.
+        credentials: sign the file.
 
     Raises:
         BackendError: the file cannot be written.
@@ -47,7 +48,7 @@ def write_verdict(
             node=name, boot_id=boot_id, sequence=0, reported_at=now, faults=tuple(faults)
         )
         content = {"machine": machine_id(root), "report": to_plain(report)}
-        write_atomically(folder / f"{name}.json", json.dumps(content) + "\n")
+        write_atomically(folder / f"{name}.json", signed(json.dumps(content), credentials))
     except OSError as error:
         raise BackendError(f"cannot tell the controller: {error}") from error
 

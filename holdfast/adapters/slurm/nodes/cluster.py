@@ -12,12 +12,12 @@ from typing import Final
 from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.adapters.slurm.commands.node_text import JobFacts, NodeFacts
 from holdfast.adapters.slurm.commands.reasons import our_reason
-from holdfast.adapters.slurm.nodes.check_results import verdict_name
 from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, wanted_of
 from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, Damage, DriftCorrection
 from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.preparation import Preparation
-from holdfast.adapters.slurm.nodes.reports import ReceivedReport, Reports
+from holdfast.adapters.slurm.nodes.reports import ReceivedReport, Reports, verdict_name
+from holdfast.adapters.slurm.nodes.signatures import Trust
 from holdfast.adapters.slurm.nodes.state import Memory, SlurmStore
 from holdfast.adapters.slurm.nodes.views import (
     Known,
@@ -58,6 +58,9 @@ class Dependencies:
     changed: Callable[[], None]
     """Called, from any thread, when a new round may be needed."""
 
+    trust: Trust
+    """Whose reports are accepted."""
+
     may_act: Callable[[], bool]
     """Whether this process may change the cluster now; False for readers."""
 
@@ -85,7 +88,7 @@ class SlurmCluster:
         self._around = around
         self._store = store
         self._slurm = Slurm(settings.conf, settings.timeout)
-        self._reports = Reports(settings.report_dir)
+        self._reports = Reports(settings.report_dir, around.trust)
         self._looking = threading.Lock()
         self._report_error = ""
         self._nodes = NodeWatch(self._slurm, settings, around.clock, around.changed)

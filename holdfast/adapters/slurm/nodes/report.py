@@ -11,6 +11,13 @@ from typing import Final
 
 from holdfast.adapters.host.identity import firmware_instance_id
 from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
+from holdfast.adapters.slurm.nodes.munge import munge_of
+from holdfast.adapters.slurm.nodes.signatures import (
+    SIGN_EVERY,
+    Credentials,
+    CredentialsUnavailable,
+    signed,
+)
 from holdfast.kit.files import write_atomically
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import ConfigError, HoldfastError
@@ -39,6 +46,7 @@ class SharedReport:
         machine: str,
         timeout_s: float,
         report_problem: Report,
+        credentials: Credentials,
     ) -> None:
         """Report on ``node`` from now on, until ``close``.
 
@@ -48,6 +56,7 @@ class SharedReport:
             machine: ID of the machine behind the node.
             timeout_s: seconds without a heartbeat until the agent counts as hung.
             report_problem: prints a message; called from this object's thread.
+            credentials: sign each report.
 
         """
         self._path = settings.report_dir / f"{node}.json"
@@ -55,6 +64,8 @@ class SharedReport:
         self._machine = machine
         self._timeout_s = timeout_s
         self._report_problem = report_problem
+        self._credentials = credentials
+        self._signed_at = 0.0
         self._lock = threading.Condition()
         self._stopped = False
         self._report: NodeReport | None = None
@@ -92,7 +103,7 @@ class SharedReport:
         written: NodeReport | None = None
         while self._wait(written):
             report = self._report
-            is_new = report is not written
+            is_new = report is not written or self._is_aged()
             if report is None or not (is_new or self._lives()):
                 continue
             act = partial(self._write, report) if is_new else self._touch
@@ -112,18 +123,25 @@ class SharedReport:
         return time.monotonic() - self._beat_at < self._timeout_s
 
     def _touch(self) -> None:
-        os.utime(self._path)
+        os.utime(self._path, follow_symlinks=False)
+
+    def _is_aged(self) -> bool:
+        """Whether the report is to be signed again."""
+        return time.monotonic() - self._signed_at >= SIGN_EVERY.total_seconds() and self._lives()
 
     def _write(self, report: NodeReport) -> None:
         content = {"machine": self._machine, "report": to_plain(report)}
-        write_atomically(self._path, json.dumps(content) + "\n")
+        signing_at = time.monotonic()
+        write_atomically(self._path, signed(json.dumps(content), self._credentials))
+        self._signed_at = signing_at
 
     def _do(self, act: Callable[[], None]) -> bool:
         """Call ``act``; return whether it succeeded. A failure is reported once."""
         try:
             act()
-        except OSError as error:
-            trouble = f"cannot report to {self._path}: {error.strerror}; trying again"
+        except (OSError, CredentialsUnavailable) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            trouble = f"cannot report to {self._path}: {why}; trying again"
             if trouble != self._trouble:
                 self._report_problem(trouble)
             self._trouble = trouble
@@ -147,7 +165,8 @@ def open_reporter(
     """Report on ``node`` with these settings; see ``SharedReport``.
 
     Raises:
-        ConfigError: no file can have that name, or the directory does not exist.
+        ConfigError: no file can have that name, the directory does not exist, or the library of
+            munge is not installed.
 
     """
     if "/" in node or node.startswith("."):
@@ -157,9 +176,13 @@ def open_reporter(
             f"slurm.report_dir: {settings.report_dir} is no directory; make it on the file system"
             " that the nodes share with the controller"
         )
-    machine = machine_id(root)
     return SharedReport(
-        settings, node, machine=machine, timeout_s=timeout_s, report_problem=report_problem
+        settings,
+        node,
+        machine=machine_id(root),
+        timeout_s=timeout_s,
+        report_problem=report_problem,
+        credentials=munge_of(None),
     )
 
 

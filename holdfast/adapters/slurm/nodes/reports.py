@@ -7,12 +7,22 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.slurm.nodes.signatures import (
+    VALID_FOR,
+    CredentialsUnavailable,
+    Trust,
+    check_age,
+    directory_problem,
+    signed_at,
+    split,
+)
 from holdfast.kit.bounded_files import parse_json, read_bounded
 from holdfast.kit.serial import checked_value
 from holdfast.model.errors import BackendError
 from holdfast.model.report import REPORT_LIMIT, NodeReport
 
 _SUFFIX: Final = ".json"
+_VERDICT: Final = ".check"
 _FRESH: Final = timedelta(minutes=1)
 """Maximum age at which the time of a file counts, which is that of its server; later, only the
 clock of this host counts."""
@@ -37,7 +47,7 @@ class ReceivedReport:
 class _File:
     mark: tuple[int, int, int]
     content: bytes | None
-    """None if it cannot be read."""
+    """Without the signature; None if it cannot be read."""
 
     received: ReceivedReport | None
     """The last valid report of the node; None if there was none yet."""
@@ -45,24 +55,38 @@ class _File:
     problem: str = ""
     """Why the file is not a valid report, and is skipped; empty if it is one."""
 
+    credential: str = ""
+    signed_at: datetime | None = None
+    """When the last valid report was signed."""
+
 
 class Reports:
-    """Reports in the directory; one ``look`` takes microseconds per node."""
+    """Reports in the directory; one ``look`` takes microseconds per node.
 
-    def __init__(self, folder: Path) -> None:
+    A signature is verified when the file has another content or was signed again; heartbeats, which
+    only set the time of the file, count while its signature is current.
+    """
+
+    def __init__(self, folder: Path, trust: Trust) -> None:
         self._folder = folder
+        self._trust = trust
+        self._unverified = ""
         self._files: dict[str, _File] = {}
 
     def look(self, now: datetime) -> bool:
         """Read the files that have changed. Returns whether any report is new.
 
         Raises:
-            BackendError: the directory cannot be read.
+            BackendError: the directory cannot be read, others may change it, or signatures cannot
+                be verified now; earlier reports still hold.
 
         """
         before = self._files
         found: dict[str, _File] = {}
+        self._unverified = ""
         try:
+            if problem := directory_problem(self._folder, self._trust.users):
+                raise BackendError(problem)
             with os.scandir(self._folder) as entries:
                 for entry in entries:
                     name = entry.name[: -len(_SUFFIX)]
@@ -73,6 +97,8 @@ class Reports:
         except OSError as error:
             raise BackendError(f"cannot read {self._folder}: {error.strerror}") from error
         self._files = found
+        if self._unverified:
+            raise BackendError(f"cannot verify reports in {self._folder}: {self._unverified}")
         return before.keys() != found.keys() or any(
             file is not before[name] and file.content != before[name].content
             for name, file in found.items()
@@ -110,22 +136,76 @@ class Reports:
             mark = (status.st_ino, status.st_mtime_ns, status.st_size)
             if before is not None and before.mark == mark:
                 return before
-            content = read_bounded(entry.path, REPORT_LIMIT)
+            data = read_bounded(entry.path, REPORT_LIMIT)
         except FileNotFoundError:
             return None
         except OSError as error:  # affects one node only
-            return _File(
-                mark=mark, content=None, received=known, problem=error.strerror or str(error)
-            )
+            problem = error.strerror or str(error)
+            return _File(mark=mark, content=None, received=known, problem=problem)
         at = _first(status.st_mtime, now) if before is None else now
-        if before is not None and before.content == content:
-            received = known if known is None or before.problem else replace(known, at=at)
-            return replace(before, mark=mark, received=received)
         try:
-            received = _parsed(name, content, at)
+            return self._verified(name, data, mark, before, at, now)
+        except CredentialsUnavailable as error:
+            self._unverified = str(error)
+            return before
         except ValueError as error:
-            return _File(mark=mark, content=content, received=known, problem=str(error))
-        return _File(mark=mark, content=content, received=received)
+            content, _ = split(data)
+            return _File(
+                mark=mark,
+                content=content,
+                received=known,
+                problem=str(error),
+                signed_at=None if before is None else before.signed_at,
+            )
+
+    def _verified(
+        self,
+        name: str,
+        data: bytes,
+        mark: tuple[int, int, int],
+        before: _File | None,
+        at: datetime | None,
+        now: datetime,
+    ) -> _File:
+        """Return the state of a file whose agent has signed it.
+
+        Raises:
+            ValueError: it is not a valid report of that node.
+            CredentialsUnavailable: that cannot be verified now.
+
+        """
+        content, credential = split(data)
+        known = None if before is None or before.problem else before
+        if known is not None and (known.content, known.credential) == (content, credential):
+            is_current = known.signed_at is not None and now - known.signed_at <= VALID_FOR
+            if is_current and known.received is not None:
+                known = replace(known, received=replace(known.received, at=at))
+            return replace(known, mark=mark)
+        if self._unverified:
+            raise CredentialsUnavailable(self._unverified)
+        at_signing = signed_at(content, credential, self._trust)
+        if not is_verdict(name):
+            check_age(at_signing, now)
+        if before is not None and before.signed_at is not None and at_signing < before.signed_at:
+            raise ValueError("signed before the last report of that node: an old one was put back")
+        received = _parsed(name, content, at)
+        return _File(
+            mark=mark,
+            content=content,
+            received=received,
+            credential=credential,
+            signed_at=at_signing,
+        )
+
+
+def verdict_name(node: str) -> str:
+    """Return the name of a node's verdict among the reports."""
+    return f"{node}{_VERDICT}"
+
+
+def is_verdict(name: str) -> bool:
+    """Whether a name is that of a verdict, which holds for a whole boot, and not of a report."""
+    return name.endswith(_VERDICT)
 
 
 def _first(mtime: float, now: datetime) -> datetime | None:

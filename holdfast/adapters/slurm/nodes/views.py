@@ -9,8 +9,8 @@ from typing import Final
 from holdfast.adapters.slurm.commands.node_text import NodeFacts
 from holdfast.adapters.slurm.commands.reasons import Author, our_reason
 from holdfast.adapters.slurm.nodes.boots import is_other_slurmd
-from holdfast.adapters.slurm.nodes.check_results import faults_of, verdict_name
-from holdfast.adapters.slurm.nodes.reports import ReceivedReport
+from holdfast.adapters.slurm.nodes.check_results import faults_of
+from holdfast.adapters.slurm.nodes.reports import ReceivedReport, verdict_name
 from holdfast.adapters.slurm.nodes.state import Memory, RememberedNode
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Reason

@@ -19,6 +19,7 @@ import click
 from holdfast.adapters.host.deep_checks.contract import Work
 from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.adapters.slurm.nodes.check_results import write_verdict
+from holdfast.adapters.slurm.nodes.munge import munge_of
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.job import (
     AFTER,
@@ -241,7 +242,8 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
 def _report_faults(report_dir: Path, node: str, faults: Iterable[Fault], root: Path) -> None:
     """Tell the controller; that it cannot be told makes no difference to what was found."""
     try:
-        write_verdict(report_dir, node, faults, root=root, now=SystemClock().now())
+        now, munge = SystemClock().now(), munge_of(None)
+        write_verdict(report_dir, node, faults, root=root, now=now, credentials=munge)
     except HoldfastError as error:
         _report(node, "report", str(error))
 
