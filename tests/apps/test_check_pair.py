@@ -371,7 +371,7 @@ def test_it_waits_until_the_other_end_listens(node) -> None:
     ("options", "why"),
     [
         (["--only", "ping"], "'ping' is not one of"),
-        (["--rank-from", "slurm"], "SLURM_PROCID is '', and should be 0 or 1"),
+        (["--rank-from", "slurm"], "SLURM_PROCID is '', expected 0 or 1"),
         (["--rank-from", "pbs"], "'pbs' is not one of"),
         (["--with", "127.0.0.1:99999999"], "nor a port from 0 to 65535"),
         (["--token-file", "/nowhere/token"], "--token-file /nowhere/token: "),

@@ -87,9 +87,9 @@ def test_the_partner_of_a_test_under_way_is_shown_at_both_ends(runs) -> None:
     assert f"{node(2)} (now)" in rows[node(1)]
     assert f"{node(1)} (now)" in rows[node(2)]
     assert "(now)" not in rows[node(3)] + rows[node(4)]
-    assert rows[node(1)].endswith("is tested with others: 2 tests so far, 1 failed")
-    assert rows[node(2)].endswith("is tested with others: 0 tests so far, 0 failed")
-    assert rows[node(4)].endswith("is checked alone")
+    assert rows[node(1)].endswith("network tests in progress: 2 done, 1 failed")
+    assert rows[node(2)].endswith("network tests in progress: 0 done, 0 failed")
+    assert rows[node(4)].endswith("single-node checks in progress")
     assert shown[node(1)] == {
         "partner": node(2), "made": 2, "failed": 1, "partners": [node(3)]
     }  # fmt: skip

@@ -321,22 +321,22 @@ class TestDryRun:
         world = World(a_node(faults=(a_fault(Remedy.REBOOT),)))
         dry_run = DryRun(world.cluster, POLICY, FakeClock())
 
-        (line,) = dry_run.news()
+        (line,) = dry_run.new_lines()
 
         assert line.startswith("NodeQuarantined: node-1 quarantined for reboot: ")
-        assert list(dry_run.news()) == []
+        assert list(dry_run.new_lines()) == []
         assert world.calls.made == []
 
     def test_it_tells_again_what_came_back(self) -> None:
         world = World(a_node(faults=(a_fault(Remedy.REBOOT),)))
         dry_run = DryRun(world.cluster, POLICY, FakeClock())
-        reported = list(dry_run.news())
+        reported = list(dry_run.new_lines())
 
         world.cluster.change("node-1", faults=())
-        assert list(dry_run.news()) == []
+        assert list(dry_run.new_lines()) == []
         world.cluster.change("node-1", faults=(a_fault(Remedy.REBOOT),))
 
-        assert list(dry_run.news()) == reported
+        assert list(dry_run.new_lines()) == reported
 
 
 class TestEventLog:

@@ -312,7 +312,7 @@ def test_a_dcgm_that_refuses_is_quoted(runs, dcgmi) -> None:
     said = runs.call("inject", "dcgm", "xid", "79", "--gpu", "7")
 
     assert said.code == ExitCode.FAILED
-    assert "ended with 253: no such GPU" in said.err
+    assert "exited with 253: no such GPU" in said.err
 
 
 def test_without_dcgm_it_is_said_what_to_do(runs, monkeypatch, tmp_path) -> None:

@@ -34,7 +34,7 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
             ("a", "healthy", "p5"),
             ("b", "healthy", "p5"),
         }
-        assert "asks to be looked after" in tables["notes"]["jobs"]["message"]
+        assert "enables auto-resume" in tables["notes"]["jobs"]["message"]
 
         source.submit(
             RepairRequest(act=ConsoleAction.HOLD, fleet=name, node="b", why="vendor"), "ada"

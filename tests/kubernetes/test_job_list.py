@@ -44,12 +44,12 @@ def shown(**changes: Any) -> tuple[str, str]:
         ({"record": a_record(JobPhase.STOPPING), "suspend": True}, "stopping", ""),
         ({"record": a_record(), "suspend": True}, "suspended", "somebody else has suspended it"),
         ({"suspend": True}, "suspended", "somebody else has suspended it"),
-        ({}, "starting", "no controller has noted yet that all its ranks run"),
+        ({}, "starting", "no controller has recorded yet that all its ranks run"),
         ({"record": a_record(), "conditions": ("Succeeded",)}, "succeeded", "it is Succeeded"),
         ({"record": a_record(JobPhase.FAILED, reason="2 retries are spent"), "suspend": True},
          "failed", "2 retries are spent"),
         ({"annotations": {SWITCH: None}}, "left alone",
-         "it does not ask to be looked after: see holdfast jobs doctor"),
+         "auto-resume is not enabled: see holdfast jobs doctor"),
         ({"annotations": {SWITCH: "yes"}}, "left alone",
          f"{SWITCH} is 'yes': expected \"true\" or \"false\""),
         ({"annotations": {JOB_RECORD: "{"}}, "left alone",
@@ -305,7 +305,7 @@ def test_a_list_is_of_the_contexts_namespace_unless_another_is_named(
     assert run(["jobs", "list", "--kubeconfig", str(kubeconfig), *options]) == ExitCode.OK
 
     assert where in server.requested[0].path
-    assert "asks to be looked after" in capsys.readouterr().err
+    assert "enables auto-resume" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -143,7 +143,7 @@ def test_what_cannot_be_started_is_told_as_holdfast_run_tells_it(hyperpod) -> No
     code, _, reported = hyperpod.call("start-job", "--config-file", file, "--command", "no-such")
 
     assert code == ExitCode.FAILED
-    assert "holdfast run ended with 2" in reported
+    assert "holdfast run exited with 2" in reported
     assert "'no-such' not found in PATH" in reported
 
 
@@ -277,7 +277,7 @@ def test_connecting_switches_the_context_as_kubectl_does(
     ("name", "reported"),
     [
         ("none", "none is not in any kubeconfig; there are: arn:"),
-        ("c", "c is each of other, third"),
+        ("c", "c is ambiguous (other, third)"),
     ],
 )
 def test_a_cluster_that_is_not_known_is_told_and_nothing_changes(

@@ -32,7 +32,7 @@ def test_a_script_that_slurm_still_runs_is_not_removed(
     refused = machine.run("uninstall")
 
     assert isinstance(refused.exception, ConfigError)
-    assert f"slurm.conf still has PrologSlurmctld={script}" in str(refused.exception)
+    assert f"slurm.conf still contains PrologSlurmctld={script}" in str(refused.exception)
     assert os.access(script, os.X_OK)
     slurm.conf.write_text(conf, encoding="utf-8")
     slurm.run("scontrol", "reconfigure")

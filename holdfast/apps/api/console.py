@@ -28,7 +28,7 @@ from holdfast.apps.api.console_rows import (
 )
 from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, open_jobs
 from holdfast.apps.views.goodput import goodput
-from holdfast.apps.views.jobs import Jobs, JobStatus, JobStory
+from holdfast.apps.views.jobs import JobDetails, Jobs, JobStatus
 from holdfast.apps.views.nodes import Fleet, NodeStatus, NotFound, check_waits
 from holdfast.apps.views.run_jobs import job_status
 from holdfast.apps.views.runs import open_runs
@@ -115,7 +115,7 @@ class ConsoleSource:
     @property
     def pause_s(self) -> float:
         """See ``ConsoleBackend.pause_s``."""
-        own = self._fleet.pause_s if self._fleet is not None else 0.0
+        own = self._fleet.poll_interval_s if self._fleet is not None else 0.0
         return max(SHORTEST_PAUSE_S, own)
 
     def look(self) -> Tables:
@@ -230,7 +230,7 @@ class ConsoleSource:
                 }
         raise UnknownObject(f"there is no job {name}")
 
-    def _described(self, name: str) -> JobStory:
+    def _described(self, name: str) -> JobDetails:
         try:
             if self._where.place is not TargetPlatform.LOCAL:
                 return self._open()[1].describe(name)

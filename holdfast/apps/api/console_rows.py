@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.api.console_source import Json
-from holdfast.apps.views.goodput import Goodput, Stay, by_cause
+from holdfast.apps.views.goodput import AttemptTimes, Goodput, by_cause
 from holdfast.apps.views.jobs import JobStatus
 from holdfast.apps.views.nodes import Fleet, NodeStatus, check_waits
 from holdfast.kit.serial import to_plain
@@ -133,7 +133,7 @@ def goodput_story(found: Sequence[Goodput]) -> Json:
             "share": one.share,
             "tells_steps": one.reports_steps,
             "parts": {name: _seconds(getattr(one, name)) for name in parts},
-            "stays": [_stay(stay) for stay in one.stays],
+            "stays": [_stay(stay) for stay in one.attempts],
             "losses": [{**to_plain(loss), "whole": _seconds(loss.whole)} for loss in one.losses],
         }
         for one in found
@@ -148,7 +148,7 @@ def goodput_story(found: Sequence[Goodput]) -> Json:
     }
 
 
-def _stay(stay: Stay) -> Json:
+def _stay(stay: AttemptTimes) -> Json:
     times = (stay.begun_at, stay.running_at, stay.failed_at, stay.ended_at)
     return {
         "attempt": stay.attempt.attempt,

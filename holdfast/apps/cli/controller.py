@@ -26,8 +26,8 @@ Examples:
 
 \b
 Without --kubeconfig: $KUBECONFIG, ~/.kube/config, or the service account of the pod.
-ENABLE_RECOVERY=false in the environment, as AWS's Neuron guide has it, marks nodes and repairs
-none; true repairs them. It wins over node_recovery in the file.
+ENABLE_RECOVERY=false in the environment, as in AWS's Neuron guide, marks nodes without repairing
+them; true repairs them. It overrides node_recovery in the file.
 
 \b
 Exit codes:

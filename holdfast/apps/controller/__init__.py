@@ -1,1 +1,1 @@
-"""The controller: one process that looks after all nodes of a cluster."""
+"""The controller: one process that repairs the nodes and resumes the jobs of a cluster."""

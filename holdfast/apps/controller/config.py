@@ -1,4 +1,4 @@
-"""What ``holdfast controller --config FILE`` reads."""
+"""Configuration file of ``holdfast controller``."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -12,39 +12,38 @@ from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 
 
 class PlatformName(StrEnum):
-    """Whose nodes a controller looks after."""
+    """Platform of the cluster."""
 
     KUBERNETES = "kubernetes"
-    """Those of a Kubernetes cluster."""
+    """Kubernetes cluster."""
 
     SLURM = "slurm"
-    """Those of a Slurm cluster."""
+    """Slurm cluster."""
 
 
 class LogFormat(StrEnum):
-    """How the controller tells what happens on standard output."""
+    """Format of the event log on standard output."""
 
     TEXT = "text"
-    """A sentence on a line."""
+    """One sentence per line."""
 
     JSON = "json"
-    """A JSON object on a line."""
+    """One JSON object per line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerConfig:
-    """The controller of one cluster. The options of the command line win over the file."""
+    """Controller of one cluster. Command-line options override the file."""
 
     platform: PlatformName = PlatformName.KUBERNETES
-    """Whose nodes it looks after."""
+    """Platform of the cluster."""
 
     cluster: str = ""
-    """The name of the cluster in metrics; that of the kubeconfig's context, or ``slurm``, if left
-    out."""
+    """Name of the cluster in metrics; if omitted, the kubeconfig's context or ``slurm``."""
 
     listen: ListenAddress | None = ListenAddress("127.0.0.1", 20258)
-    """Where ``/metrics``, ``/healthz`` and ``/readyz`` are served; a port alone is one of the
-    loopback address. One above the agent's."""
+    """Address of ``/metrics``, ``/healthz`` and ``/readyz``; a port alone means the loopback
+    address. The default port is one above the agent's."""
 
     log: LogFormat = LogFormat.TEXT
     """Format of the log."""
@@ -53,16 +52,16 @@ class ControllerConfig:
     """When nodes are repaired, and how."""
 
     jobs: JobPolicy = field(default_factory=JobPolicy)
-    """How jobs are resumed that ask for it."""
+    """How jobs with auto-resume are resumed."""
 
     provider: ProviderConfig = field(default_factory=ProviderConfig)
-    """Who repairs them."""
+    """How nodes are rebooted and replaced."""
 
     notices: NoticeSettings = field(default_factory=NoticeSettings)
-    """Who else is told what happens."""
+    """Where events are sent in addition to the log."""
 
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
-    """The Kubernetes cluster."""
+    """Kubernetes cluster."""
 
     slurm: SlurmSettings | None = None
-    """The Slurm cluster."""
+    """Slurm cluster."""

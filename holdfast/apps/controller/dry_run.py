@@ -1,4 +1,4 @@
-"""What a controller would do, without doing it."""
+"""Dry run of a controller: logs planned actions and changes nothing."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,10 @@ from holdfast.ports.cluster import ClusterBackend
 
 
 class DryRun:
-    """Reads, decides and tells; changes nothing, so each decision stays the next one to take."""
+    """Reads the cluster and plans the next actions.
+
+    As nothing is changed, the same actions stay planned.
+    """
 
     def __init__(self, cluster: ClusterBackend, policy: RemediationPolicy, clock: Clock) -> None:
         self._cluster = cluster
@@ -23,8 +26,8 @@ class DryRun:
         self._reported: frozenset[str] = frozenset()
         self._peer_pools: frozenset[Pool] = frozenset()
 
-    def news(self) -> Iterator[str]:
-        """What would be done now and was not told by the call before.
+    def new_lines(self) -> Iterator[str]:
+        """Yield the planned actions that the previous call did not yield.
 
         Raises:
             BackendError: the cluster cannot be read.

@@ -1,4 +1,4 @@
-"""What happens, on standard output, a line each."""
+"""Event log on standard output, one line per event."""
 
 import json
 import sys
@@ -12,23 +12,23 @@ from holdfast.model.events import CallFailed, Event
 from holdfast.ports.clock import Clock
 
 _LIMIT: Final = 4096
-"""Characters of a line of text; what others write into their objects can be long."""
+"""Maximum characters of a text line; fields of objects that others write can be long."""
 
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 _REPEAT_AFTER: Final = timedelta(minutes=1)
-"""A call that fails every second is told as often as that."""
+"""Minimum interval between two lines about the same failing call."""
 
 
 class EventLog:
-    """An ``EventSink``. What cannot be written is dropped: nobody reads it any more."""
+    """An ``EventSink``. Drops lines that cannot be written, as their reader is gone."""
 
     def __init__(self, log: LogFormat, clock: Clock) -> None:
         self._log = log
         self._clock = clock
         self._failed: dict[str, datetime] = {}
-        """What was tried in vain, and when that was told."""
+        """``failed call -> time of its last log line``."""
 
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
@@ -45,8 +45,8 @@ class EventLog:
         if self._log is LogFormat.JSON:
             line = json.dumps({"at": to_plain(at), "event": event.name, **to_plain(event)})
         else:
-            words = " ".join(log_line(event).split())
-            line = f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z {words}"[:_LIMIT]
+            text = " ".join(log_line(event).split())
+            line = f"{at:%Y-%m-%dT%H:%M:%S.%f}"[:-3] + f"Z {text}"[:_LIMIT]
         try:
             sys.stdout.write(line + "\n")
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""What a controller counts of jobs, in Prometheus' text form."""
+"""Job metrics of the controller, in Prometheus' text format."""
 
 import threading
 from collections import Counter
@@ -21,11 +21,14 @@ from holdfast.ports.leadership import Leadership
 
 _OUTCOMES: Final = tuple(phase for phase in JobPhase if phase.is_final)
 _PARTS: Final = ("stopping", "waiting", "starting")
-"""Of a recovery, as ``AttemptStarted`` tells them."""
+"""Stages of a recovery, as ``AttemptStarted`` reports them."""
 
 
 class JobMetrics:
-    """An ``EventSink`` that counts; counters begin with 0, so that the first event is seen."""
+    """An ``EventSink`` that counts.
+
+    Counters start at 0, so that the first event is an increase.
+    """
 
     def __init__(self, leadership: Leadership, clock: Clock) -> None:
         self._leadership = leadership
@@ -52,11 +55,11 @@ class JobMetrics:
                     self._finished[labels(outcome=outcome)] += 1
 
     def seen(self, jobs: tuple[JobView, ...]) -> None:
-        """The jobs that are not over, as they are now."""
+        """Store the jobs that have not ended, as of now."""
         self._jobs = jobs
 
     def families(self) -> Iterator[str]:
-        """All metrics as they are now."""
+        """Yield all metric families with their current values."""
         with self._lock:
             # fmt: off
             yield family("holdfast_job_attempts_total", "counter",

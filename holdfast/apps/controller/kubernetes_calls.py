@@ -1,4 +1,4 @@
-"""A provider's calls to Kubernetes, every refusal told in the words of a ``NodeProvider``."""
+"""Kubernetes API calls of node providers; raises the errors of a ``NodeProvider``."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
@@ -22,10 +22,10 @@ from holdfast.adapters.providers.orders import OwnerAway
 from holdfast.model.errors import BackendError, ConfigError, ProviderError
 
 _AWAY_PAUSE: Final = timedelta(seconds=10)
-"""An API server that restarts is back within a minute."""
+"""Retry interval; an API server restarts within a minute."""
 
 _OBJECT_MISSING: Final = "NotFound"
-"""Reason of a 404 about an object; that about a path which is not served has none."""
+"""Reason of a 404 for an object; a 404 for a path that is not served has none."""
 
 _T = TypeVar("_T")
 
@@ -34,8 +34,8 @@ _T = TypeVar("_T")
 class Clusters:
     """The ``OpenCluster`` of a controller.
 
-    Other clusters than its own are reached anew for each call: orders are hours apart, and by then
-    another kubeconfig may lie there, with another token.
+    Connects to other clusters than its own anew for each call: orders are hours apart, and the
+    kubeconfig and its token may change meanwhile.
     """
 
     own: Api
@@ -57,13 +57,13 @@ class Clusters:
         try:
             api = self.connect(find_server(kubeconfig, context))
         except ConfigError as error:
-            raise ProviderError(f"no cluster to be reached: {error}") from error
+            raise ProviderError(f"cannot connect to the cluster: {error}") from error
         with closing(api):
             yield api
 
 
 class ProviderCalls:
-    """The ``KubernetesApi`` of a cluster."""
+    """The ``KubernetesApi`` of one cluster."""
 
     def __init__(self, reached: Callable[[], AbstractContextManager[Api]]) -> None:
         self._reached = reached
@@ -71,28 +71,28 @@ class ProviderCalls:
     def find(self, kind: ObjectKind, name: str, namespace: str = "") -> Json | None:
         """See ``KubernetesApi.find``."""
         path = kind.path(name, namespace)
-        return self._reported("get", kind, lambda api: api.get(path))
+        return self._call("get", kind, lambda api: api.get(path))
 
     def list(self, kind: ObjectKind, namespace: str = "") -> Sequence[Json]:
         """See ``KubernetesApi.list``."""
         path = kind.path(namespace=namespace)
-        return self._reported("list", kind, lambda api: [*api.list(path)]) or []
+        return self._call("list", kind, lambda api: [*api.list(path)]) or []
 
     def patch(self, kind: ObjectKind, name: str, namespace: str, body: Json) -> None:
         """See ``KubernetesApi.patch``."""
         path = kind.path(name, namespace)
-        self._reported("patch", kind, lambda api: api.patch(path, dict(body)))
+        self._call("patch", kind, lambda api: api.patch(path, dict(body)))
 
     def delete(self, kind: ObjectKind, name: str) -> None:
         """See ``KubernetesApi.delete``."""
-        self._reported("delete", kind, lambda api: api.delete(kind.path(name)))
+        self._call("delete", kind, lambda api: api.delete(kind.path(name)))
 
-    def _reported(self, verb: str, kind: ObjectKind, call: Callable[[Api], _T]) -> _T | None:
-        """The answer to a call, None if there is no such object.
+    def _call(self, verb: str, kind: ObjectKind, call: Callable[[Api], _T]) -> _T | None:
+        """Return the response to a call; None if there is no such object.
 
         Raises:
-            OwnerAway: throttled, not reachable, or an error of the API server itself.
-            ProviderError: refused for another reason.
+            OwnerAway: the call was throttled, or the API server is unreachable or failed.
+            ProviderError: the call was refused for another reason.
 
         """
         action = f"{verb} {kind}"

@@ -1,4 +1,4 @@
-"""The loop of a controller: rounds while it leads, and sleep between them."""
+"""Reconciliation loop of a controller: rounds while it is the leader, and waits between them."""
 
 import os
 import select
@@ -17,21 +17,21 @@ from holdfast.ports.leadership import Leadership
 
 
 class Wakeup:
-    """Like ``threading.Event``, but made for signal handlers.
+    """Wakes the loop, from any thread and from signal handlers.
 
-    Setting it takes no lock, which the thread that the handler interrupts might be holding.
+    Unlike ``threading.Event``, ``set`` takes no lock, as the interrupted thread might hold it.
     """
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def set(self) -> None:
-        """Have the present wait, or else the next one, end at once."""
-        with suppress(BlockingIOError):  # it is full of wake-ups already
+        """End the current wait, or else the next one, at once."""
+        with suppress(BlockingIOError):  # the pipe is full of wake-ups already
             os.write(self._writer, b"\0")
 
     def wait(self, seconds: float) -> bool:
-        """Wait until ``set`` was called, or for so long. Returns whether it was called."""
+        """Wait until ``set`` is called, or for ``seconds``. Returns whether it was called."""
         ready, _, _ = select.select([self._reader], [], [], max(seconds, 0))
         if ready:
             os.read(self._reader, 65536)
@@ -39,17 +39,17 @@ class Wakeup:
 
 
 MIN_PAUSE: Final = timedelta(milliseconds=10)
-"""Between two rounds, so that a burst of news is one round, and no bug can spin the loop."""
+"""Minimum time between two rounds: batches bursts of changes, and keeps a bug from spinning."""
 
 STANDBY: Final = timedelta(seconds=1)
-"""How often a controller that does not lead, or cannot read the cluster yet, looks again."""
+"""Poll interval of a controller that is not the leader, or cannot read the cluster yet."""
 
 AWAY_PAUSE: Final = timedelta(seconds=2)
-"""The longest sleep while a node is out of service: the end of its pods wakes nobody."""
+"""Maximum wait while a node is out of service: the end of its pods does not wake the loop."""
 
 
 class ControllerLoop:
-    """Makes rounds until it is stopped."""
+    """Runs reconciliation rounds until it is stopped."""
 
     def __init__(
         self,
@@ -63,17 +63,17 @@ class ControllerLoop:
         wake: Wakeup,
         clock: Clock,
     ) -> None:
-        """Make rounds of ``nodes``, and of ``jobs`` after each.
+        """Create the loop. A round reconciles ``nodes``, then ``jobs``.
 
         Args:
-            nodes: the first half of a round.
-            jobs: the second; None where no job is restarted.
-            leadership: no round is made without it.
-            is_ready: no round is made before.
-            metrics: is shown each round, and knows whether a node is out of service.
-            progress: is told when a round has finished.
-            wake: set, from any thread, when a round should be made soon.
-            clock: the time.
+            nodes: reconciler of nodes.
+            jobs: reconciler of jobs; None if no job is restarted.
+            leadership: rounds run only while it is held.
+            is_ready: rounds run only after the cluster can be read.
+            metrics: counts rounds, and reports whether a node is out of service.
+            progress: records finished rounds.
+            wake: set from any thread to request a round.
+            clock: source of the time.
 
         """
         self._nodes = nodes
@@ -87,16 +87,16 @@ class ControllerLoop:
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Make no other round. May be called from any thread, and by a signal."""
+        """Stop after the current round. May be called from any thread and from a signal handler."""
         self._is_stopped = True
         self._wake.set()
 
     def run(self) -> None:
-        """Make rounds until ``stop`` is called.
+        """Run rounds until ``stop`` is called.
 
         Raises:
-            StorageFull: nothing can be recorded, so nothing may be done.
-            StateDamaged: nothing can be recorded until a restart has restored the state.
+            StorageFull: state cannot be recorded, so no action is allowed.
+            StateDamaged: state cannot be recorded until a restart has restored it.
 
         """
         while not self._is_stopped:
@@ -108,7 +108,7 @@ class ControllerLoop:
         if not self._is_ready() or not self._leadership.is_held():
             self._progress.finished()
             if not self._leadership.is_held():
-                self._progress.was_read()  # as far as a standby has to
+                self._progress.was_read()  # a standby need not read it
             return began + STANDBY
         wake_at = self._nodes.step()
         if self._jobs is not None:

@@ -1,4 +1,4 @@
-"""What a controller counts, in Prometheus' text form, and the pages that it serves."""
+"""Metrics of the controller, in Prometheus' text format, and the pages that it serves."""
 
 import threading
 from collections import Counter
@@ -35,7 +35,7 @@ from holdfast.ports.leadership import Leadership
 from holdfast.ports.provider import NodeProvider
 
 _HYPERPOD: Final = "hyperpod_node_health_status_"
-"""What CloudWatch Container Insights calls the health label's values begins with this."""
+"""Prefix of CloudWatch Container Insights' metrics for the values of the health label."""
 
 _VALUES: Final = {
     HealthStatus.SCHEDULABLE: "schedulable",
@@ -46,7 +46,7 @@ _VALUES: Final = {
 
 
 class ControllerMetrics:
-    """Counts rounds, events and nodes; it is an ``EventSink`` that passes every event on."""
+    """Counts rounds, events and nodes; an ``EventSink`` that forwards every event."""
 
     def __init__(self, cluster: str, leadership: Leadership, events: Sequence[EventSink]) -> None:
         self._cluster = cluster
@@ -55,7 +55,7 @@ class ControllerMetrics:
         self._lock = threading.Lock()
         self._events: Counter[str] = Counter()
         self._repairs = Counter(
-            {  # from 0 on, so that the first is seen as a rise
+            {  # counters start at 0, so that the first event is an increase
                 labels(remedy=remedy, outcome=outcome): 0
                 for remedy in Remedy
                 if remedy is not Remedy.NONE
@@ -83,24 +83,24 @@ class ControllerMetrics:
             sink.emit(event)
 
     def round_made(self, took: timedelta) -> None:
-        """A round is over."""
+        """Count a finished round and its duration."""
         with self._lock:
             self._rounds += 1
             self._round_s += took.total_seconds()
 
     def seen(self, view: ClusterView) -> None:
-        """The cluster as it is now."""
+        """Store the current view of the cluster."""
         self._view = view
 
     def is_busy(self) -> bool:
-        """Whether a node is out of service, so that it is worth looking again soon."""
+        """Whether a node is out of service, so that the loop should poll sooner."""
         nodes = () if self._view is None else self._view.nodes
         return any(node.record.phase is not Phase.SCHEDULABLE for node in nodes)
 
     def text(self, more: Sequence[str]) -> str:
-        """All metrics as they are now, and ``more`` of them."""
+        """Return all metrics with their current values, and ``more`` families."""
         with self._lock:
-            # What a controller has seen that leads no more is not how it is now.
+            # The view of a controller that has lost the leadership is stale.
             view = self._view if self._leadership.is_held() else None
             own = [*self._counted(view), *_nodes(view, self._cluster)]
         return "".join((*own, *more, *process_families()))
@@ -167,7 +167,7 @@ def pages(
     platform: Platform,
     more: Callable[[], Iterable[str]],
 ) -> dict[str, Callable[[], HttpResponse]]:
-    """What is served, by path; ``more`` gives metrics beside those of nodes and platform."""
+    """Return ``path -> page``; ``more`` yields metrics in addition to nodes and platform."""
 
     def shown() -> HttpResponse:
         others = (*progress.families(), *platform.families(), *more())
@@ -193,7 +193,7 @@ def pages(
 
 
 def _nodes(view: ClusterView | None, cluster: str) -> Iterator[str]:
-    """Families of the nodes, without samples while nothing is known of them."""
+    """Yield the metric families of nodes, without samples while there is no view of them."""
     nodes = () if view is None else view.nodes
     phases = Counter(node.record.phase for node in nodes)
     yield family(
@@ -220,7 +220,7 @@ def _nodes(view: ClusterView | None, cluster: str) -> Iterator[str]:
 
 
 def _measured(nodes: Sequence[NodeView]) -> Samples:
-    """What the last deep health check of each node measured."""
+    """Return the measurements of the last deep health check of each node."""
     return {
         labels(node=node.name, measure=measure): value
         for node in nodes
@@ -230,6 +230,6 @@ def _measured(nodes: Sequence[NodeView]) -> Samples:
 
 
 def _dimensions(node: NodeView, cluster: str) -> LabelSet:
-    """As Container Insights has them."""
+    """Return the dimensions of a node, as in Container Insights."""
     instance = node.provider_id.rpartition("/")[2]
     return labels(ClusterName=cluster, InstanceId=instance, NodeName=node.name)

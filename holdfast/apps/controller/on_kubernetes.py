@@ -1,4 +1,4 @@
-"""A controller's platform on Kubernetes."""
+"""Connects a controller to a Kubernetes cluster."""
 
 import os
 import uuid
@@ -41,14 +41,14 @@ from holdfast.ports.events import EventSink
 _AGENT: Final = f"{COMPONENT}/{__version__}"
 
 _RENEWAL_SHARE: Final = 0.4
-"""Of the renew deadline for one call about the lease: two fit in, and one more begins."""
+"""Timeout of a Lease call as a share of the renew deadline: two fit in, and a third begins."""
 
 _ORDER_TIME: Final = timedelta(seconds=5)
-"""For one call to the cluster of an owner of machines: all nodes wait meanwhile."""
+"""Timeout of a call to a provider's cluster, which blocks the reconciliation of all nodes."""
 
 
 class _Part(Protocol):
-    """Works in threads of its own."""
+    """Component with threads of its own."""
 
     def start(self) -> None: ...
 
@@ -66,8 +66,8 @@ class Lead:
         return self.election.leading
 
 
-class BesideRounds:
-    """An ``EventSink`` for what no round tells: the log has it as well as the cluster."""
+class EventFanOut:
+    """An ``EventSink`` that forwards events to several; for events outside of rounds."""
 
     def __init__(self, *sinks: EventSink) -> None:
         self._sinks = sinks
@@ -78,11 +78,11 @@ class BesideRounds:
             sink.emit(event)
 
 
-class Reader:
+class NoLeadership:
     """The ``Leadership`` of a process that never acts."""
 
     def is_held(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
@@ -97,11 +97,11 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         provider = build_provider(config.provider, clock, Clusters(api, _elsewhere))
         events = KubernetesEvents(api, clock, namespace=settings.namespace, memory=STATE)
         election = _election(server, settings, wake)
-        leadership = Lead(election) if acts else Reader()
+        leadership = Lead(election) if acts else NoLeadership()
         reported = JobEvents(events, lambda job: jobs.owner(job), clock)  # noqa: PLW0108 - see below
         dependencies = Dependencies(
             clock=clock,
-            events=BesideRounds(EventLog(config.log, clock), reported),
+            events=EventFanOut(EventLog(config.log, clock), reported),
             changed=wake,
             may_act=leadership.is_held,
             evicted=events.evicted,
@@ -136,7 +136,7 @@ def _begin(parts: Sequence[_Part], opened: ExitStack) -> None:
 
 
 def _due(policy: RemediationPolicy) -> Callable[[str, NodeRecord, datetime], bool] | None:
-    """Says whether a node is to be checked as soon as it is idle; None if none ever is."""
+    """Return a predicate for nodes to check once they are idle; None without periodic checks."""
     if policy.deep_check_every is None:
         return None
     return lambda group, record, now: is_check_due(group, record, policy, now)
@@ -147,7 +147,12 @@ def _given(*errors: str) -> tuple[str, ...]:
 
 
 def _server(config: ControllerConfig) -> Server:
-    """Where the cluster is, once it is clear that the configuration can be carried out."""
+    """Validate the configuration and return the API server of the cluster.
+
+    Raises:
+        ConfigError: a setting is invalid, or no cluster is configured.
+
+    """
     lease = timedelta(seconds=ReportIntervals().lease)
     if config.nodes.heartbeat_timeout <= lease:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""A Slurm cluster as the controller needs it."""
+"""Connects a controller to a Slurm cluster."""
 
 import os
 from collections.abc import Callable
@@ -27,8 +27,8 @@ from holdfast.model.nodes import NodeRecord
 from holdfast.ports.events import EventSink
 
 
-class _Quiet:
-    """An ``EventSink`` of a platform that keeps no events of its own."""
+class _NoEvents:
+    """An ``EventSink`` that drops events; Slurm stores none."""
 
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
@@ -44,7 +44,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         events = EventLog(config.log, clock)
         store = _store(settings, lock, events, acts=acts)
         opened.callback(store.close)
-        around = Dependencies(
+        dependencies = Dependencies(
             clock=clock,
             events=events,
             changed=wake,
@@ -57,10 +57,10 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         )
         if acts:
             store.put_places(_places(settings))
-        cluster = SlurmCluster(settings, store, around)
+        cluster = SlurmCluster(settings, store, dependencies)
         cluster.start()
         opened.callback(cluster.stop)
-        jobs = SlurmJobs(settings, store, _job_dependencies(around, cluster))
+        jobs = SlurmJobs(settings, store, _job_dependencies(dependencies, cluster))
         jobs.open()
         opened.callback(jobs.close)
         return Platform(
@@ -68,7 +68,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             cluster=cluster,
             provider=provider,
             incidents=store,
-            events=_Quiet(),
+            events=_NoEvents(),
             jobs=jobs,
             leadership=lock,
             is_ready=lambda: cluster.synced,
@@ -78,19 +78,19 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         )
 
 
-def _job_dependencies(around: Dependencies, cluster: SlurmCluster) -> JobDependencies:
+def _job_dependencies(shared: Dependencies, cluster: SlurmCluster) -> JobDependencies:
     return JobDependencies(
-        clock=around.clock,
-        events=around.events,
-        changed=around.changed,
-        may_act=around.may_act,
+        clock=shared.clock,
+        events=shared.events,
+        changed=shared.changed,
+        may_act=shared.may_act,
         nodes=cluster,
         step_of=latest_step,
     )
 
 
 def _due(policy: RemediationPolicy) -> Callable[[str, NodeRecord, datetime], bool] | None:
-    """Says whether a node is to be checked as soon as it is idle; None if none ever is."""
+    """Return a predicate for nodes to check once they are idle; None without periodic checks."""
     if policy.deep_check_every is None:
         return None
     return lambda group, record, now: is_check_due(group, record, policy, now)
@@ -104,10 +104,10 @@ def _settings(config: ControllerConfig) -> SlurmSettings:
             " their reports to"
         )
     if not settings.report_dir.is_dir():
-        raise ConfigError(f"slurm.report_dir: {settings.report_dir} is no directory")
+        raise ConfigError(f"slurm.report_dir: {settings.report_dir} is not a directory")
     if settings.conf is not None:
         if not settings.conf.is_file():
-            raise ConfigError(f"slurm.conf: {settings.conf} is no file")
+            raise ConfigError(f"slurm.conf: {settings.conf} is not a file")
         os.environ[CONF] = str(settings.conf)  # for the commands of providers
     return settings
 

@@ -1,4 +1,4 @@
-"""What a controller needs of the platform whose nodes it looks after."""
+"""Interface between a controller and the platform of its cluster."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from holdfast.ports.provider import NodeProvider
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Platform:
-    """One cluster, connected."""
+    """Connected cluster."""
 
     name: str
-    """Of the cluster, for metrics."""
+    """Name of the cluster, for metrics."""
 
     cluster: ClusterBackend
     provider: NodeProvider
@@ -29,16 +29,16 @@ class Platform:
     """Whether the first snapshot can be read."""
 
     troubles: Callable[[], Sequence[str]]
-    """Why what is known of the cluster is not kept up to date just now."""
+    """Current errors that keep the view of the cluster from being updated."""
 
     families: Callable[[], Sequence[str]]
-    """Metrics of its own, in Prometheus' text form."""
+    """Metric families of the platform, in Prometheus' text format."""
 
     jobs: JobBackend | None = None
-    """The jobs that ask to be restarted; None where nobody else than the platform does that."""
+    """Jobs to restart; None if the platform itself restarts jobs."""
 
     close: Callable[[], None]
-    """Lets go of everything: leadership first."""
+    """Releases all resources, the leadership first."""
 
 
 class Connect(Protocol):
@@ -54,12 +54,12 @@ class Connect(Protocol):
         """Connect to a cluster.
 
         Args:
-            config: which, and how.
-            wake: called, from any thread, when there may be something to decide.
-            acts: whether to take part in the choice of who leads; else it is only read.
+            config: configuration of the controller.
+            wake: called from any thread when the cluster may have changed.
+            acts: whether to take part in the leader election; otherwise the cluster is only read.
 
         Raises:
-            ConfigError: something of ``config`` cannot be used.
+            ConfigError: a setting of ``config`` is invalid.
 
         """
         ...

@@ -1,4 +1,4 @@
-"""Progress of the reconciliation loop, and what it waits for when it makes none."""
+"""Progress of the reconciliation loop, and the call that blocks it."""
 
 import threading
 import time
@@ -11,10 +11,10 @@ from holdfast.adapters.telemetry.exposition import family
 from holdfast.kit.units import format_duration
 
 DEADLINE: Final = timedelta(minutes=3)
-"""Maximum time between two rounds: the longest sleep is a minute, and a provider may let a call
-wait."""
+"""Maximum time between two rounds: the loop waits for at most a minute, and a provider's call may
+take longer."""
 
-_LOOK_S: Final = 5.0
+_POLL_S: Final = 5.0
 _PAUSE_S: Final = 60.0
 
 P = ParamSpec("P")
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Progress:
-    """When a round finished last, and which call the loop is in; readable from any thread."""
+    """Time of the last finished round, and the current call of the loop; thread-safe to read."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -30,15 +30,15 @@ class Progress:
         self._call: tuple[str, float] | None = None
 
     def finished(self) -> None:
-        """Record that a round has finished, or that this process does not lead."""
+        """Record that a round has finished, or that this process is not the leader."""
         self._finished_at = self._monotonic()
 
     def was_read(self) -> None:
-        """Record that the cluster was read, or that this process does not lead."""
+        """Record that the cluster was read, or that this process is not the leader."""
         self._read_at = self._monotonic()
 
     def tracked(self, what: str, call: Callable[P, R]) -> Callable[P, R]:
-        """Return ``call``, shown by ``stalled`` while it runs as ``what`` and its first name."""
+        """Return ``call``; while it runs, ``stalled`` names it: ``what`` and its first argument."""
 
         def tracked(*args: P.args, **kwargs: P.kwargs) -> R:
             subject = args[0] if args else ""
@@ -67,7 +67,7 @@ class Progress:
         return f"the cluster was last read {format_duration(since)} ago"
 
     def families(self) -> Iterator[str]:
-        """Return the metrics."""
+        """Yield the metric families."""
         yield family(
             "holdfast_controller_last_round_seconds",
             "gauge",
@@ -88,10 +88,10 @@ class Progress:
 
 
 class Watchdog:
-    """A thread that reports a loop that makes no progress: once when it stalls, and each minute."""
+    """Thread that reports a stalled loop, at once and then every minute."""
 
     def __init__(self, progress: Progress, report: Callable[[str], None]) -> None:
-        """Start; ``report`` takes what ``Progress.stalled`` returns."""
+        """Start the thread; ``report`` takes the messages of ``Progress.stalled``."""
         self._progress = progress
         self._report = report
         self._stopped = threading.Event()
@@ -105,7 +105,7 @@ class Watchdog:
 
     def _run(self) -> None:
         quiet_until = 0.0
-        while not self._stopped.wait(_LOOK_S):
+        while not self._stopped.wait(_POLL_S):
             stalled = self._progress.stalled()
             if stalled and time.monotonic() >= quiet_until:
                 self._report(stalled)

@@ -1,4 +1,4 @@
-"""A working controller, put together from its configuration."""
+"""Runs a controller from its configuration."""
 
 import signal
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ PLATFORMS: Final = {
     PlatformName.KUBERNETES: "holdfast.apps.controller.on_kubernetes",
     PlatformName.SLURM: "holdfast.apps.controller.on_slurm",
 }
-"""Where the ``connect`` of each platform is; loaded when it is chosen."""
+"""Module with the ``connect`` of each platform, imported when the platform is selected."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -43,23 +43,23 @@ Write = Callable[[str], None]
 
 
 def run_controller(config: ControllerConfig, warn: Write) -> None:
-    """Look after the nodes of a cluster until a signal asks to end.
+    """Run the controller of a cluster until SIGTERM or SIGINT.
 
     Args:
-        config: which cluster, and how.
-        warn: takes messages for a person that are no events of the cluster.
+        config: configuration of the controller.
+        warn: takes messages that are not events of the cluster.
 
     Raises:
-        ConfigError: something of ``config`` cannot be used.
-        StorageFull: nothing can be recorded, so nothing may be done.
-        StateDamaged: nothing can be recorded until a restart has restored the state.
+        ConfigError: a setting of ``config`` is invalid.
+        StorageFull: state cannot be recorded, so no action is allowed.
+        StateDamaged: state cannot be recorded until a restart has restored it.
 
     """
     clock = SystemClock()
     wake = Wakeup()
     with ExitStack() as opened:
         served: dict[str, Callable[[], HttpResponse]] = {}
-        address = _serve(config.listen, served, opened)  # first: a port that is taken is told
+        address = _serve(config.listen, served, opened)  # first, to report a port in use
         platform = _connect(config, wake.set, acts=True)
         opened.callback(platform.close)
         log = EventLog(config.log, clock)
@@ -119,11 +119,11 @@ def _serve(
 
 
 def report_plan(config: ControllerConfig, warn: Write, write: Write, *, once: bool) -> None:
-    """Tell what a controller would do until a signal asks to end, or ``once``.
+    """Report the planned actions until SIGTERM or SIGINT, or ``once``.
 
     Raises:
-        ConfigError: something of ``config`` cannot be used.
-        BackendError: the cluster cannot be read, if ``once``.
+        ConfigError: a setting of ``config`` is invalid.
+        BackendError: the cluster cannot be read, with ``once``.
 
     """
     clock = SystemClock()
@@ -169,7 +169,7 @@ def _job_reconciler(
 
 
 class _Troubles:
-    """Tells a person, once, what keeps a platform from being read."""
+    """Reports each error that keeps a platform from being read once."""
 
     def __init__(self, platform: Platform, warn: Write) -> None:
         self._platform = platform
@@ -180,14 +180,14 @@ class _Troubles:
         """Whether the platform can be read."""
         now = frozenset(self._platform.troubles())
         for trouble in sorted(now - self._reported):
-            self._warn(f"{trouble}; trying again")
+            self._warn(f"{trouble}; retrying")
         self._reported = now
         return self._platform.is_ready()
 
 
 def _write_plan(dry_run: DryRun, warn: Write, write: Write, *, once: bool) -> None:
     try:
-        for line in dry_run.news():
+        for line in dry_run.new_lines():
             write(line)
     except BackendError as error:
         if once:

@@ -1,1 +1,1 @@
-"""Jobs as HyperPod's command line has them."""
+"""Jobs in the format of the HyperPod CLI."""

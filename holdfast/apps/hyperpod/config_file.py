@@ -1,4 +1,4 @@
-"""The ``config.yaml`` of ``hyperpod start-job``."""
+"""Reads the ``config.yaml`` of ``hyperpod start-job``."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,14 +14,14 @@ _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _PRIORITY: Final = "kueue.x-k8s.io/priority-class"
 
 Values = dict[str, Any]
-"""Fields of a ``JobRequest``, those that are there."""
+"""Fields of a ``JobRequest`` that are given."""
 
 
 def read_config(path: Path) -> Values:
-    """What a file says of a job; what it leaves out is not there.
+    """Return the fields of a job in a file, without those that the file omits.
 
     Raises:
-        ConfigError: it cannot be read, or something in it has the wrong form.
+        ConfigError: the file cannot be read, or values have the wrong type.
 
     """
     try:
@@ -94,7 +94,7 @@ def _resumption(reader: "_Reader") -> Values:
 
 
 class _Reader:
-    """Reads values and gathers what is wrong with them; what could not be read is None."""
+    """Reads values and collects problems; a missing or invalid value is None."""
 
     def __init__(self, content: Mapping[str, Any]) -> None:
         self._content = content

@@ -1,4 +1,4 @@
-"""Which cluster HyperPod's commands are about: that to which a person has connected."""
+"""Selects the cluster of HyperPod's commands, as ``connect-cluster`` does."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -12,45 +12,45 @@ from holdfast.apps.hyperpod.local import NAME
 from holdfast.kit.files import write_atomically
 from holdfast.model.errors import ConfigError
 
-_KEYWORD: Final = "connected-cluster"
-"""File in the home of runs; there while the local cluster is chosen."""
+_LOCAL_FILE: Final = "connected-cluster"
+"""File in the home directory of runs; exists while the local cluster is selected."""
 
 
 def is_local(home: Path) -> bool:
-    """Whether the commands are about the runs on this machine."""
-    return (home / _KEYWORD).is_file()
+    """Whether the commands apply to the runs on this machine."""
+    return (home / _LOCAL_FILE).is_file()
 
 
 def connect_local(home: Path) -> None:
-    """From now on the commands are about the runs on this machine."""
+    """Select the runs on this machine for later commands."""
     home.mkdir(parents=True, exist_ok=True)
-    write_atomically(home / _KEYWORD, f"{NAME}\n")
+    write_atomically(home / _LOCAL_FILE, f"{NAME}\n")
 
 
 def connect(name: str, namespace: str | None, files: list[Path], home: Path) -> str:
-    """Make a cluster that a kubeconfig has the current one, as ``kubectl config use-context`` does.
+    """Make a cluster of the kubeconfigs the current one, like ``kubectl config use-context``.
 
     Args:
-        name: of a context, of a cluster, or of the EKS cluster that either is called after.
-        namespace: becomes that of the context.
-        files: kubeconfigs, as ``KUBECONFIG`` names them.
-        home: of the runs on this machine.
+        name: name of a context, of a cluster, or of the EKS cluster in either name.
+        namespace: new namespace of the context; None to leave it unchanged.
+        files: kubeconfigs, in the order of ``KUBECONFIG``.
+        home: home directory of the runs on this machine.
 
     Returns:
-        the context.
+        Name of the context.
 
     Raises:
-        ConfigError: there is no such cluster, or several.
+        ConfigError: no context matches, or several do.
 
     """
     contents = {file: _load(file) for file in files if file.is_file()}
     found = dict.fromkeys(_contexts(name, contents))
     if len(found) != 1:
         there = ", ".join(one["name"] for content in contents.values() for one in _in(content))
-        what = f"is each of {', '.join(found)}" if found else "is not in any kubeconfig"
+        what = f"is ambiguous ({', '.join(found)})" if found else "is not in any kubeconfig"
         raise ConfigError(
             f"--cluster-name: {name} {what}; there are: {there or 'none'}, and {NAME} for this "
-            f"machine. For a cluster of EKS: aws eks update-kubeconfig --name {name}"
+            f"machine. For an EKS cluster, run: aws eks update-kubeconfig --name {name}"
         )
     [context] = found
     changed = {next(iter(contents)): {"current-context": context}}
@@ -62,12 +62,12 @@ def connect(name: str, namespace: str | None, files: list[Path], home: Path) -> 
     for file, change in changed.items():
         _store(file, {**contents[file], **change})
     with suppress(FileNotFoundError):
-        (home / _KEYWORD).unlink()
+        (home / _LOCAL_FILE).unlink()
     return context
 
 
 def kubeconfigs(given: Path | None, environment: Mapping[str, str]) -> list[Path]:
-    """The files that kubectl would read."""
+    """Return the kubeconfigs that kubectl would read."""
     if given is not None:
         return [given]
     named = [Path(part) for part in environment.get("KUBECONFIG", "").split(os.pathsep) if part]
@@ -75,7 +75,10 @@ def kubeconfigs(given: Path | None, environment: Mapping[str, str]) -> list[Path
 
 
 def _contexts(name: str, contents: Mapping[Path, dict[str, Any]]) -> Iterator[str]:
-    """Of this name; else those of this cluster. EKS calls both after the ARN of the cluster."""
+    """Yield the contexts with this name, or else those of the cluster with this name.
+
+    EKS names both after the ARN of the cluster.
+    """
     known = [one for content in contents.values() for one in _in(content)]
     exact = [one["name"] for one in known if one["name"] == name]
     yield from exact or (
@@ -113,7 +116,7 @@ def _load(file: Path) -> dict[str, Any]:
 
 
 def _store(file: Path, content: dict[str, Any]) -> None:
-    """In place of the file, for the eyes of its owner alone: it may hold a token."""
+    """Replace a file with mode 0600, as it may contain a token."""
     target = file.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -1,4 +1,4 @@
-"""What a person wants to run, and what cannot be run."""
+"""Request for a training job, and its validation."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ _LONGEST_NAME: Final = 63
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostVolume:
-    """A directory of the nodes, in the containers."""
+    """Directory of the nodes to mount in the containers (hostPath)."""
 
     name: str
     host_path: str
@@ -29,7 +29,7 @@ class HostVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A persistent volume, in the containers."""
+    """PersistentVolumeClaim to mount in the containers."""
 
     name: str
     mount_path: str
@@ -37,7 +37,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """One training job. Raises ``ConfigError`` with every mistake of it."""
+    """Training job. Raises ``ConfigError`` with all of its problems."""
 
     name: str
     image: str
@@ -45,26 +45,26 @@ class JobRequest:
     instance_type: str
     nodes: int
     namespace: str = ""
-    """The context's if left out."""
+    """Namespace; empty for that of the context."""
 
     command: str = "torchrun"
     script_args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     tasks_per_node: int | None = None
-    """torchrun's own choice, one for each GPU, if left out."""
+    """Processes per node; None for torchrun's default, one per GPU."""
 
     pull_policy: str = "IfNotPresent"
     restart_policy: str = ON_FAILURE
     auto_resume: bool = False
     max_retry: int | None = None
-    """1 if left out and the job resumes by itself."""
+    """Maximum number of restarts; None for 1 with ``auto_resume``."""
 
     required: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Labels of nodes, and the values that they may have."""
+    """Required node labels and their allowed values."""
 
     preferred: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     weights: tuple[int, ...] = ()
-    """How much each of the preferred labels counts; 100 if left out."""
+    """Weight of each preferred label, from 1 to 100; empty for 100."""
 
     scheduler: str = "SageMaker"
     queue: str = ""

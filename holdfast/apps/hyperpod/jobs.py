@@ -1,4 +1,4 @@
-"""The PyTorchJobs of a cluster, for HyperPod's commands."""
+"""PyTorchJobs of a Kubernetes cluster, for HyperPod's commands."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,10 +29,10 @@ _LOG_STALL: Final = timedelta(seconds=30)
 
 
 def connect(where: Where, namespace: str | None) -> "HyperPodJobs":
-    """Find a cluster as kubectl does.
+    """Connect to the cluster that kubectl would use.
 
     Raises:
-        ConfigError: there is none, or one that cannot be used.
+        ConfigError: no cluster is configured, or it cannot be used.
 
     """
     server = find_server(where.kubeconfig, where.context or "")
@@ -41,7 +41,7 @@ def connect(where: Where, namespace: str | None) -> "HyperPodJobs":
 
 
 class HyperPodJobs:
-    """The PyTorchJobs of a namespace: a ``HyperPodCluster``."""
+    """PyTorchJobs of a namespace: a ``HyperPodCluster``."""
 
     defaults: ClassVar[Mapping[str, str]] = {}
     """See ``HyperPodCluster.defaults``."""
@@ -52,7 +52,7 @@ class HyperPodJobs:
         self._labels = Labels()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._api.close()
 
     def preview(self, request: JobRequest) -> Json:
@@ -65,7 +65,7 @@ class HyperPodJobs:
             self._api.create(self._folder(), self.preview(request))
         except AlreadyExists:
             raise ConfigError(
-                f"job_name: {request.name} exists already in {self.namespace}; cancel it, or "
+                f"job_name: {request.name} already exists in {self.namespace}; cancel it, or "
                 "choose another name"
             ) from None
         except NotFound as error:
@@ -111,7 +111,7 @@ class HyperPodJobs:
         return shown
 
     def cancel(self, name: str) -> None:
-        """See ``HyperPodCluster.cancel``: it is deleted with its pods."""
+        """See ``HyperPodCluster.cancel``: deletes the job and its pods."""
         job = self._one(name)
         self._api.delete(
             f"{self._folder()}/{name}", uid=job["metadata"]["uid"], propagation="Foreground"
@@ -185,7 +185,7 @@ class HyperPodJobs:
         return [{"Cluster": name, "Instances": found} for name, found in rows.items()]
 
     def _used(self) -> Counter[str]:
-        """Accelerators that pods have, by node."""
+        """Return ``node -> accelerators that its pods use``."""
         found: Counter[str] = Counter()
         for pod in self._api.list("/api/v1/pods", {"fieldSelector": "spec.nodeName!="}):
             if (pod.get("status") or {}).get("phase") in (PodPhase.SUCCEEDED, PodPhase.FAILED):
@@ -217,13 +217,13 @@ class HyperPodJobs:
 
 
 def state_of(job: Json) -> str:
-    """The last condition of a job that holds; ``Pending`` before any."""
-    held = [
+    """Return the last true condition of a job; ``Pending`` before any."""
+    true_conditions = [
         one["type"]
         for one in (job.get("status") or {}).get("conditions") or ()
         if one.get("status") == "True"
     ]
-    return str(held[-1]) if held else PodPhase.PENDING
+    return str(true_conditions[-1]) if true_conditions else PodPhase.PENDING
 
 
 def _devices(node: Json) -> int:

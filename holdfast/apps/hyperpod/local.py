@@ -1,6 +1,6 @@
 """Runs on this machine, for HyperPod's commands: a job is a ``holdfast run`` in the background.
 
-A pod is a rank, and the containers' image goes unused: ranks are processes of this machine.
+A pod is a rank, which is a process of this machine; the container image is ignored.
 """
 
 import os
@@ -29,7 +29,7 @@ from holdfast.model.jobs import JobPhase
 from holdfast.model.names import HealthStatus, PodPhase
 
 NAME: Final = "local"
-"""The cluster, and the one namespace in it."""
+"""Name of the cluster and of its only namespace."""
 
 _RESTARTING: Final = "Restarting"
 _STATES: Final[Mapping[str, str]] = {
@@ -39,16 +39,16 @@ _STATES: Final[Mapping[str, str]] = {
     JobPhase.STOPPING: _RESTARTING,
     JobPhase.SUCCEEDED: PodPhase.SUCCEEDED,
 }
-"""As the training operator calls them; all other phases have failed."""
+"""States of the training operator by job phase; all other phases are failures."""
 
 _PODS: Final[Mapping[str, str]] = {
     **{phase: phase for phase in PodPhase},
     _RESTARTING: PodPhase.RUNNING,
 }
-"""Phases of pods by the state of their job; those of other states are pending."""
+"""Pod phase by state of the job; ``Pending`` for all other states."""
 
 _APP_RETRIES: Final = 3
-"""What ``holdfast run`` allows by itself; the kubelet restarts containers without end."""
+"""Default of ``holdfast run``; the kubelet restarts containers without limit."""
 
 _START_S: Final = 30
 _PAUSE_S: Final = 0.05
@@ -70,7 +70,7 @@ class LocalHyperPodCluster:
         return {"command": shlex.join(command), "environment": dict(request.environment)}
 
     def submit(self, request: JobRequest) -> str:
-        """See ``HyperPodCluster.submit``: returns when the job is there."""
+        """See ``HyperPodCluster.submit``: returns when the job exists."""
         run = RunDir(self.home / "runs" / request.name)
         if is_held(run):
             raise ConfigError(
@@ -93,7 +93,7 @@ class LocalHyperPodCluster:
             if ended and code == 0:
                 break
             if ended or time.monotonic() > deadline:
-                why = f"ended with {code}" if ended else f"did not start within {_START_S} s"
+                why = f"exited with {code}" if ended else f"did not start within {_START_S} s"
                 reported = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
                 raise BackendError(f"{request.name}: holdfast run {why}: {reported or log}")
             time.sleep(_PAUSE_S)
@@ -155,7 +155,7 @@ class LocalHyperPodCluster:
         job = self._one(name)
         rank = self._rank(job, pod)
         path = RunDir(Path(job.directory)).log(max(job.attempt, 1), rank)
-        with suppress(FileNotFoundError), path.open("rb") as file:  # it has said nothing yet
+        with suppress(FileNotFoundError), path.open("rb") as file:  # no output yet
             while piece := file.read(_PIECE):
                 yield piece
 
@@ -184,8 +184,8 @@ class LocalHyperPodCluster:
         """See ``HyperPodCluster.suspend``."""
         verb = "suspended" if is_suspended else "unsuspended"
         raise ConfigError(
-            f"{name} runs on this machine, where jobs cannot be {verb}; cancel it, and start it "
-            "again under its name: it resumes from its checkpoint"
+            f"{name}: jobs on this machine cannot be {verb}; cancel the job and start it again "
+            "with the same name to resume from its checkpoint"
         )
 
     def clusters(self) -> list[Json]:
@@ -210,7 +210,7 @@ class LocalHyperPodCluster:
         return [{"Cluster": NAME, "Instances": instances}]
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing; no connection is open."""
 
     def _one(self, name: str) -> JobStatus:
         return RunJobs(self.home).describe(name).status
@@ -227,7 +227,7 @@ class LocalHyperPodCluster:
 
 
 def _arguments(request: JobRequest) -> list[str]:
-    """Of ``holdfast run``. Without auto-resume, a fault of a node is the end of the job."""
+    """Return the arguments of ``holdfast run``; without auto-resume, a node fault ends the job."""
     retries = (1 if request.max_retry is None else request.max_retry) if request.auto_resume else 0
     app_retries = _APP_RETRIES if request.restart_policy in (ON_FAILURE, "Always") else 0
     return [
@@ -240,7 +240,7 @@ def _arguments(request: JobRequest) -> list[str]:
 
 
 def _spawned(argv: list[str], request: JobRequest, log: Path) -> int:
-    """A process in a session of its own, which outlives this one."""
+    """Start a process in a new session, so that it outlives this one; returns its PID."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

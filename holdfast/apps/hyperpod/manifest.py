@@ -1,4 +1,4 @@
-"""A job as the PyTorchJob that is submitted: pure."""
+"""Builds the PyTorchJob of a job request; pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -10,7 +10,7 @@ from holdfast.model.names import MANAGED_NAMESPACE, DeepCheckStatus, HealthStatu
 Json = dict[str, Any]
 
 CONTAINER: Final = "pytorch"
-"""The name that the training operator wants it to have."""
+"""Container name that the training operator requires."""
 
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
@@ -24,7 +24,7 @@ _WEIGHT: Final = 100
 
 
 def manifest_of(request: JobRequest, namespace: str) -> Json:
-    """The object to create in a namespace."""
+    """Return the PyTorchJob to create in a namespace."""
     names = Labels()
     annotations = {}
     if request.auto_resume:
@@ -96,7 +96,7 @@ def _pod(request: JobRequest) -> Json:
 
 
 def _resources(instance_type: str) -> Json:
-    """All devices of a node of that type: a rank has its node for itself."""
+    """Return all devices of a node of this type, as a rank uses its node exclusively."""
     equipment = equipment_of(instance_type)
     if equipment is None:
         return {}

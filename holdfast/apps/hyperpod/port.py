@@ -1,4 +1,4 @@
-"""What HyperPod's commands need of a cluster, wherever its jobs run."""
+"""Interface between HyperPod's commands and a cluster."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,56 +10,56 @@ from holdfast.apps.hyperpod.job_request import JobRequest
 Json = dict[str, Any]
 
 EXEC_TIME: Final = timedelta(minutes=5)
-"""For so long a command may run in a pod."""
+"""Timeout of a command in a pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutput:
-    """What a command has said, and why there is no more of it."""
+    """Output of a command, and its error."""
 
     text: str
     error: str
-    """With what it said on standard error; empty if it exited with code 0."""
+    """Exit status and standard error; empty if it exited with code 0."""
 
 
 class HyperPodCluster(Protocol):
-    """The jobs of a cluster, as HyperPod's commands print them.
+    """Jobs of a cluster, in the format of HyperPod's commands.
 
-    Every method may raise ``BackendError``, and ``NotFound`` for what is not there.
+    Every method may raise ``BackendError``, and ``NotFound`` for an unknown job or pod.
     """
 
     @property
     def defaults(self) -> Mapping[str, str]:
-        """Fields of a ``JobRequest`` that a person need not give here."""
+        """Fields of a ``JobRequest`` that are optional on this cluster."""
         ...
 
     def preview(self, request: JobRequest) -> Json:
-        """What ``submit`` would create."""
+        """Return what ``submit`` would create."""
         ...
 
     def submit(self, request: JobRequest) -> str:
-        """Start a job; tells where it went.
+        """Start a job; returns a message that names where it runs.
 
         Raises:
-            ConfigError: it cannot be started, or one of its name is there.
+            ConfigError: the job cannot be started, or its name is in use.
 
         """
         ...
 
     def jobs(self, selector: str, *, everywhere: bool) -> list[Json]:
-        """All jobs, oldest first."""
+        """Return the jobs that match a label selector, oldest first."""
         ...
 
     def job(self, name: str, *, verbose: bool) -> Json:
-        """One job."""
+        """Return one job."""
         ...
 
     def pods(self, name: str) -> list[Json]:
-        """The pods of a job, in the order of their names."""
+        """Return the pods of a job, sorted by name."""
         ...
 
     def log(self, name: str, pod: str) -> Iterator[bytes]:
-        """What a pod of a job has printed so far, in pieces."""
+        """Yield the log of a pod so far, in chunks."""
         ...
 
     def run(self, name: str, pod: str, command: Sequence[str]) -> JobOutput:
@@ -67,17 +67,17 @@ class HyperPodCluster(Protocol):
         ...
 
     def cancel(self, name: str) -> None:
-        """End a job."""
+        """Cancel a job."""
         ...
 
     def suspend(self, name: str, *, is_suspended: bool) -> None:
-        """Stop a job, or let it go on."""
+        """Suspend or resume a job."""
         ...
 
     def clusters(self) -> list[Json]:
-        """Capacity by cluster and instance type."""
+        """Return the capacity by cluster and instance type."""
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connections."""
         ...

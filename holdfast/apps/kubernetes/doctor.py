@@ -20,7 +20,7 @@ _UNKNOWN: Final = {"namespace": "default", "name": "", "uid": ""}
 """Metadata that only the API server sets."""
 
 _NAMED: Final = 5
-"""Nodes in a diagnostic."""
+"""Maximum number of node names in a diagnostic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

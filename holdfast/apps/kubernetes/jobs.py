@@ -1,4 +1,4 @@
-"""The jobs of a Kubernetes cluster, as commands see them. No controller has to run for that."""
+"""View of the jobs of a Kubernetes cluster, for commands. Requires no running controller."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,9 +22,9 @@ from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.views.jobs import (
+    JobDetails,
     JobEvent,
     JobStatus,
-    JobStory,
     NotOurs,
     RankStatus,
     attempts_of,
@@ -35,18 +35,18 @@ from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import Labels
 
 LEFT_ALONE: Final = "left alone"
-"""What is said of a job that does not ask to be looked after, or cannot be."""
+"""Phase of a job that does not enable auto-resume, or whose settings are invalid."""
 
 SUSPENDED: Final = "suspended"
-"""What is said of a job that somebody else keeps suspended."""
+"""Phase of a job that somebody else has suspended."""
 
 _WAITS: Final = NOTICES[JobWaits].reason
 _CORE: Final = "/api/v1"
 _PARTS: Final = 3
-"""Of the whole name of a job: kind, namespace, name."""
+"""Parts of the full name of a job: kind, namespace, name."""
 
-_NOT_REQUESTED: Final = "it does not ask to be looked after: see holdfast jobs doctor"
-_NOT_TAKEN_UP: Final = "no controller has noted yet that all its ranks run"
+_NOT_ENABLED: Final = "auto-resume is not enabled: see holdfast jobs doctor"
+_NOT_RECORDED: Final = "no controller has recorded yet that all its ranks run"
 _DAMAGED: Final = "its record cannot be read; remove the annotation"
 _SUSPENDED_BY_OTHERS: Final = "somebody else has suspended it"
 
@@ -54,15 +54,15 @@ _SUSPENDED_BY_OTHERS: Final = "somebody else has suspended it"
 def connect_jobs(
     kubeconfig: Path | None, context: str | None, namespace: str | None
 ) -> "KubernetesJobList":
-    """Find the jobs of a cluster as kubectl does.
+    """Connect to the jobs of the cluster that kubectl would use.
 
     Args:
-        kubeconfig: a file, else what kubectl takes.
-        context: its name there, else the current one.
-        namespace: whose jobs; None for the context's, empty for all.
+        kubeconfig: path of the kubeconfig; None for the one that kubectl would use.
+        context: name of the context; None for the current context.
+        namespace: namespace of the jobs; None for that of the context, empty for all.
 
     Raises:
-        ConfigError: there is no cluster, or one that cannot be used.
+        ConfigError: no cluster is configured, or it cannot be used.
 
     """
     server = find_server(kubeconfig, context or "")
@@ -72,7 +72,7 @@ def connect_jobs(
 
 
 class KubernetesJobList:
-    """The ``Jobs`` of a namespace, or of all."""
+    """The ``Jobs`` of a namespace, or of all namespaces."""
 
     def __init__(self, api: Api, namespace: str) -> None:
         self._api = api
@@ -80,21 +80,21 @@ class KubernetesJobList:
         self._labels = Labels()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connections."""
         self._api.close()
 
     def jobs(self) -> list[JobStatus]:
-        """See ``Jobs.jobs``; jobs that do not ask for it are left out."""
-        asking = (
+        """See ``Jobs.jobs``; jobs without auto-resume are left out."""
+        enabled = (
             state
             for _, state in self._states(self._namespace)
             if state.auto_resume is not None or state.record is not None
         )
-        listed = [job_status(state, requests_of(state, self._labels)) for state in asking]
+        listed = [job_status(state, requests_of(state, self._labels)) for state in enabled]
         return sorted(listed, key=lambda job: (job.started_at, job.name))
 
-    def describe(self, job: str) -> JobStory:
-        """See ``Jobs.describe``; also of jobs that are left alone."""
+    def describe(self, job: str) -> JobDetails:
+        """See ``Jobs.describe``; includes jobs without auto-resume."""
         kind, state = self._found(job)
         status = job_status(state, requests_of(state, self._labels))
         reported = self._reported(state)
@@ -103,13 +103,13 @@ class KubernetesJobList:
         if status.phase == JobPhase.WAITING and waits:
             why = waits[-1].message.removeprefix(f"{_WAITS}: {state.key}: ")
             status = replace(status, reason=f"{status.reason}; {why}")
-        return JobStory(status=status, ranks=self._ranks(kind, state), reported=reported)
+        return JobDetails(status=status, ranks=self._ranks(kind, state), reported=reported)
 
     def whole(self, job: str) -> tuple[JobKind, Json, Json | None]:
-        """A job as the API server has it: its kind, its object, and what has its pods instead.
+        """Return the kind and the objects of a job: its own, and the one that has its pods instead.
 
         Raises:
-            NotFound: none is meant, or several are.
+            NotFound: no job matches, or several do.
 
         """
         kind, state = self._found(job)
@@ -123,7 +123,7 @@ class KubernetesJobList:
         return kind, self._api.get(state.path), body
 
     def groupless_nodes(self) -> list[str]:
-        """Names of the managed nodes without a group label; empty if they may not be listed."""
+        """Return the managed nodes without a group label; empty if RBAC forbids listing nodes."""
         conventions = Conventions(group_labels=KubernetesSettings().group_labels)
         selector = {"labelSelector": conventions.labels.node_health_status}
         try:
@@ -134,11 +134,11 @@ class KubernetesJobList:
         return sorted(state.name for state in states if not state.group)
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
-        """See ``Jobs.cancel``: to end a job is to delete it, as any other object."""
+        """See ``Jobs.cancel``: a job is cancelled by deleting it, like any other object."""
         _, state = self._found(job)
         kind, namespace, name = state.key.split("/")
         raise NotOurs(
-            f"{state.key} is ended as any object of the cluster, with: "
+            f"Holdfast does not cancel Kubernetes jobs; to cancel {state.key}, run: "
             f"kubectl delete {kind} {name} --namespace {namespace}"
         )
 
@@ -147,19 +147,24 @@ class KubernetesJobList:
         """See ``Jobs.none_yet``."""
         where = f"in namespace {self._namespace}" if self._namespace else "in this cluster"
         return (
-            f"No job {where} asks to be looked after, by the annotation "
+            f"No job {where} enables auto-resume with the annotation "
             f"{self._labels.enable_job_auto_resume}."
         )
 
     def _found(self, text: str) -> tuple[JobKind, JobState]:
-        """The job that is meant; a whole name says its namespace, too."""
+        """Return a job by its name; a full name includes the namespace."""
         parts = text.split("/")
         namespace = parts[1] if len(parts) == _PARTS else self._namespace
         there = {state.key: (kind, state) for kind, state in self._states(namespace)}
         return there[find_name(text, sorted(there))]
 
     def _states(self, namespace: str) -> Iterator[tuple[JobKind, JobState]]:
-        """All jobs of all kinds; kinds that are not installed, or not ours to read, have none."""
+        """Yield the jobs of all kinds that are installed and readable.
+
+        Raises:
+            Forbidden: no kind is readable.
+
+        """
         read: dict[str, dict[str, JobState]] = {}
         forbidden: list[Forbidden] = []
         for kind in KINDS:
@@ -202,13 +207,13 @@ class KubernetesJobList:
 
 
 def _written(event: Json) -> int:
-    """When an object was written last, compared with others of its kind."""
+    """Return the resource version of an object, which orders the last writes of a kind."""
     version = str(event["metadata"].get("resourceVersion"))
     return int(version) if version.isdecimal() else 0
 
 
 def job_status(state: JobState, requests: JobRequests) -> JobStatus:
-    """A job from what its object says."""
+    """Return the status of a job from its object."""
     record = requests.record or JobRecord(
         phase=JobPhase.STARTING, phase_since=state.started_at or state.created_at, attempt=1
     )
@@ -233,13 +238,13 @@ def job_status(state: JobState, requests: JobRequests) -> JobStatus:
 
 
 def _embodied(state: JobState, body: JobState | None) -> JobState:
-    """A job with what was made for it, if that is there."""
+    """Return a job with the object that was created for it, if that exists."""
     is_its = body is not None and body.controller is not None and body.controller.uid == state.uid
     return state.embodied(body) if body is not None and is_its else state
 
 
 def _phase(state: JobState, requests: JobRequests, record: JobRecord) -> tuple[str, str]:
-    """Where a job stands, and why."""
+    """Return the phase of a job and its reason."""
     if record.phase.is_final:
         return record.phase, record.reason
     if state.ending is not None:
@@ -249,20 +254,18 @@ def _phase(state: JobState, requests: JobRequests, record: JobRecord) -> tuple[s
     if not requests.auto_resume:
         wrong = next(iter(requests.rejected), None)
         message = (
-            f"{wrong.key} is {wrong.value!r}: expected {wrong.expected}"
-            if wrong
-            else _NOT_REQUESTED
+            f"{wrong.key} is {wrong.value!r}: expected {wrong.expected}" if wrong else _NOT_ENABLED
         )
         return LEFT_ALONE, message
     if state.is_suspended and state.queue is None and record.phase not in SUSPENDED_PHASES:
         return SUSPENDED, _SUSPENDED_BY_OTHERS
-    return record.phase, record.reason if requests.record is not None else _NOT_TAKEN_UP
+    return record.phase, record.reason if requests.record is not None else _NOT_RECORDED
 
 
 def _rank(pod: PodState) -> RankStatus:
     how = ""
     if pod.evicted:
-        how = f"made to leave: {pod.evicted}"
+        how = f"evicted: {pod.evicted}"
     elif pod.exit is not None:
         code = pod.exit.code
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
@@ -277,7 +280,7 @@ def _rank(pod: PodState) -> RankStatus:
 
 
 def reported(event: Json) -> JobEvent:
-    """A Kubernetes Event; ``event`` is the object as the API server gives it."""
+    """Return a Kubernetes Event as ``JobEvent``; ``event`` is the object of the API server."""
     series = event.get("series") or {}
     times = (
         series.get("lastObservedTime"),

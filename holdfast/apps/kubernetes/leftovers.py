@@ -1,4 +1,4 @@
-"""What Holdfast left in a Kubernetes cluster, as the command that removes it sees it."""
+"""Objects and fields that Holdfast left in a Kubernetes cluster, for ``holdfast uninstall``."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,10 +22,10 @@ def connect(
     keep_cordoned: bool,
     keep_incidents: bool,
 ) -> "Leftovers":
-    """Find a cluster as kubectl does.
+    """Connect to the cluster that kubectl would use.
 
     Raises:
-        ConfigError: there is none, or one that cannot be used.
+        ConfigError: no cluster is configured, or it cannot be used.
 
     """
     server = find_server(kubeconfig, context or "")
@@ -42,7 +42,7 @@ def connect(
 
 
 class Leftovers:
-    """Finds what is left; each ``Leftover`` removes itself."""
+    """Finds leftovers; each ``Leftover`` removes itself."""
 
     def __init__(self, api: Api, scope: Scope) -> None:
         self._api = api
@@ -53,9 +53,9 @@ class Leftovers:
         self._api.close()
 
     def active(self) -> list[str]:
-        """Names of controllers and agents that are at work."""
+        """Return the names of active controllers and agents."""
         return active(self._api, self._scope)
 
     def leftovers(self) -> Iterator[Leftover]:
-        """Everything that is left, in the order in which it is to be removed."""
+        """Yield all leftovers, in the order of their removal."""
         return leftovers(self._api, self._scope)

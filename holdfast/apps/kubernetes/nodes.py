@@ -1,4 +1,4 @@
-"""The nodes of a Kubernetes cluster, as commands see them."""
+"""View of the nodes of a Kubernetes cluster, for commands."""
 
 import os
 from collections.abc import Mapping
@@ -32,19 +32,19 @@ from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
 
 NAMESPACE = "HOLDFAST_NAMESPACE"
-"""Environment variable: where the controller keeps its state, if not in ``holdfast``."""
+"""Environment variable: namespace of the controller's state, if not ``holdfast``."""
 
 AGENT_NAMESPACE = "HOLDFAST_AGENT_NAMESPACE"
-"""Environment variable: where the agents keep their leases, if not beside the controller."""
+"""Environment variable: namespace of the agents' Leases, if not that of the controller."""
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
 
 def connect(kubeconfig: Path | None, context: str | None) -> "KubernetesFleet":
-    """Find a cluster as kubectl does.
+    """Connect to the cluster that kubectl would use.
 
     Raises:
-        ConfigError: there is none, or one that cannot be used.
+        ConfigError: no cluster is configured, or it cannot be used.
 
     """
     server = find_server(kubeconfig, context or "")
@@ -56,7 +56,7 @@ def connect(kubeconfig: Path | None, context: str | None) -> "KubernetesFleet":
 
 
 class KubernetesFleet:
-    """A ``Fleet``: all nodes of a cluster that Holdfast looks after."""
+    """A ``Fleet``: all nodes of a cluster that Holdfast manages."""
 
     def __init__(self, name: str, api: Api, namespace: str, agent_namespace: str) -> None:
         self._name = name
@@ -68,7 +68,7 @@ class KubernetesFleet:
         self._conventions = Conventions(group_labels=KubernetesSettings().group_labels)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connections."""
         self._api.close()
 
     @property
@@ -78,7 +78,7 @@ class KubernetesFleet:
 
     @property
     def is_active(self) -> bool:
-        """See ``Fleet.is_active``: whether a controller runs is for the cluster to say."""
+        """See ``Fleet.is_active``: Kubernetes, not Holdfast, reports whether a controller runs."""
         return True
 
     def nodes(self) -> list[NodeStatus]:
@@ -101,7 +101,7 @@ class KubernetesFleet:
         return listed + self._leaving(memory, found, incidents)
 
     def ranks(self) -> Mapping[str, JobRank]:
-        """See ``Fleet.ranks``: the ranks of many jobs have no number in common."""
+        """See ``Fleet.ranks``: ranks of different jobs have no common numbering."""
         return {}
 
     def incidents(self) -> tuple[Incident, ...]:
@@ -130,8 +130,8 @@ class KubernetesFleet:
         return False
 
     @property
-    def pause_s(self) -> float:
-        """See ``Fleet.pause_s``: a repair takes minutes."""
+    def poll_interval_s(self) -> float:
+        """See ``Fleet.poll_interval_s``: a repair takes minutes."""
         return 1.0
 
     def describe_ranks(self) -> str:
@@ -167,7 +167,7 @@ class KubernetesFleet:
         found: dict[str, tuple[NodeState, ParsedAnnotations]],
         incidents: dict[str, tuple[str, ...]],
     ) -> list[NodeStatus]:
-        """Nodes whose object is gone, and whose replacement is on the way."""
+        """Return the nodes whose object is deleted and whose replacement is ordered."""
         return [
             node_status(
                 leaving_view(name, one), run=self._name, notices=(), incidents=incidents[name]

@@ -13,9 +13,9 @@ from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.slurm.nodes import open_store
 from holdfast.apps.views.jobs import (
+    JobDetails,
     JobEvent,
     JobStatus,
-    JobStory,
     NotOurs,
     RankStatus,
     attempts_of,
@@ -58,11 +58,11 @@ class SlurmJobList:
         listed = [_status(name, one, found.get(name)) for name, one in known.items()]
         return sorted(listed, key=lambda job: (job.started_at, job.name))
 
-    def describe(self, job: str) -> JobStory:
+    def describe(self, job: str) -> JobDetails:
         """See ``Jobs.describe``."""
         name = self._named(job)
         known, found = self._store.read().jobs[name], self._slurm.batch_jobs().get(name)
-        return JobStory(
+        return JobDetails(
             status=_status(name, known, found),
             ranks=tuple(_ranks(found)) if found is not None else (),
             reported=tuple(_events_of(name, known)),
@@ -73,13 +73,15 @@ class SlurmJobList:
         name = self._named(job)
         if self._store.read().jobs[name].record.phase.is_final:
             raise NotFound(f"{PREFIX}{name} does not run any more")
-        raise NotOurs(f"{PREFIX}{name} is ended as any job of the cluster, with: scancel {name}")
+        raise NotOurs(
+            f"Holdfast does not cancel Slurm jobs; to cancel {PREFIX}{name}, run: scancel {name}"
+        )
 
     @property
     def none_yet(self) -> str:
         """See ``Jobs.none_yet``."""
         return (
-            "No job of this cluster was looked after yet; submit one with: "
+            "No job of this cluster has enabled auto-resume yet; submit one with: "
             "sbatch --comment=auto-resume=1"
         )
 

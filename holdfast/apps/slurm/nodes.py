@@ -132,8 +132,8 @@ class SlurmFleet:
         return False
 
     @property
-    def pause_s(self) -> float:
-        """See ``Fleet.pause_s``: a repair takes minutes, and each poll asks slurmctld."""
+    def poll_interval_s(self) -> float:
+        """See ``Fleet.poll_interval_s``: a repair takes minutes, and each poll calls slurmctld."""
         return 2.0
 
     def describe_ranks(self) -> str:

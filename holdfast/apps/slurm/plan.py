@@ -22,7 +22,7 @@ from holdfast.model.nodes import ClusterView, NodeRecord, NodeView, Phase
 
 _BUSY: Final = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 _BASE: Final = _BUSY | {"IDLE", "DOWN", "UNKNOWN", "FUTURE", "ERROR"}
-"""States of a node; all other words are flags."""
+"""Base states of a node; all others are flags."""
 
 _ANY_JOB: Final = ("its jobs",)
 _ROUNDS: Final = 5

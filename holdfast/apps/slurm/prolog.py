@@ -32,7 +32,7 @@ _CALL: Final = timedelta(seconds=15)
 _MARKED: Final = timedelta(seconds=5)
 """Time for the controller to close a node by itself: it takes a second."""
 
-_LOOK_S: Final = 0.5
+_POLL_S: Final = 0.5
 _AT_ONCE: Final = 32
 """Maximum number of nodes that are checked in parallel."""
 
@@ -104,7 +104,7 @@ class HeadProlog:
             if time.monotonic() > deadline:
                 reason = f"{SlurmReason.OURS} {broken.reason}: {broken.why}"
                 self._slurm.close_node(broken.node, reason)
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
 
 
 def found_there(nodes: Sequence[str], remote: Remote) -> Iterator[UnfitNode | str]:

@@ -36,7 +36,7 @@ _SIGNALS: Final = {signal.strsignal(one): int(one) for one in signal.valid_signa
 _LONGEST: Final = 1000
 """Maximum bytes of an incomplete line that are kept."""
 
-_LAST_WORDS_S: Final = 1.0
+_LAST_OUTPUT_S: Final = 1.0
 """Seconds to forward the rest of srun's output after its end."""
 
 _STEPD: Final = "slurmstepd"
@@ -101,8 +101,8 @@ class Srun:
             raise BackendError(f"cannot run {argv[0]}: {error}") from error
         finally:
             os.close(sink)
-        self._words = threading.Thread(target=self._pass_words_on, args=(source,), daemon=True)
-        self._words.start()
+        self._forwarder = threading.Thread(target=self._forward, args=(source,), daemon=True)
+        self._forwarder.start()
 
     @property
     def status(self) -> int | None:
@@ -110,7 +110,7 @@ class Srun:
         if self._status is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
-                self._words.join(_LAST_WORDS_S)
+                self._forwarder.join(_LAST_OUTPUT_S)
                 self._status = self._own_end(os.waitstatus_to_exitcode(status))
         return self._status
 
@@ -118,7 +118,7 @@ class Srun:
         """Return the status of the rank that failed first, if srun ended the others for it."""
         return self._first if self._first and status > _BY_SIGNAL else status
 
-    def _pass_words_on(self, source: int) -> None:
+    def _forward(self, source: int) -> None:
         begun = b""
         with os.fdopen(source, "rb", buffering=0) as words:
             while data := words.read(1 << 16):

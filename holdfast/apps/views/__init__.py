@@ -1,1 +1,1 @@
-"""What commands, API and console show: nodes, jobs, runs and goodput, on every platform."""
+"""Views of nodes, jobs, runs and goodput for commands, API and console, on every platform."""

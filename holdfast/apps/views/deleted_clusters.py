@@ -1,4 +1,4 @@
-"""What is left of deleted clusters on this machine: their state, logs and checkpoints."""
+"""State, logs and checkpoints that deleted clusters left on this machine."""
 
 import contextlib
 import os
@@ -17,23 +17,26 @@ from holdfast.model.errors import BackendError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedCluster:
-    """One deleted cluster."""
+    """Deleted cluster."""
 
     cluster: str
-    """Its name; clusters after each other may share it."""
+    """Name of the cluster; a later cluster may have the same name."""
 
     deleted_at: datetime
     jobs: int
-    """How many jobs it has had."""
+    """Number of jobs that the cluster has had."""
 
     size_bytes: int
-    """Of all its files, checkpoints included."""
+    """Size of all its files, checkpoints included."""
 
     directory: str
 
 
 def deleted_clusters(home: Path) -> list[DeletedCluster]:
-    """All deleted clusters, the earliest first; those whose state is damaged by their directory."""
+    """Return all deleted clusters, the earliest deletion first.
+
+    A cluster whose state is damaged is named after its directory.
+    """
     return sorted(_deleted(home), key=lambda one: one.deleted_at)
 
 
@@ -41,7 +44,7 @@ def remove(cluster: DeletedCluster) -> None:
     """Remove all files of a deleted cluster.
 
     Raises:
-        BackendError: some cannot be removed.
+        BackendError: a file cannot be removed.
 
     """
     try:
@@ -74,6 +77,6 @@ def _size(directory: Path) -> int:
     found = 0
     for parent, _, names in os.walk(directory):
         for name in names:
-            with contextlib.suppress(OSError):  # a file that goes meanwhile
+            with contextlib.suppress(OSError):  # a file that was deleted meanwhile
                 found += os.lstat(os.path.join(parent, name)).st_size
     return found

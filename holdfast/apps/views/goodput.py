@@ -1,4 +1,4 @@
-"""How the time of a job was spent: in training that lasted, and in all that failures cost."""
+"""Goodput of a job: productive training time, and the time that failures cost."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +13,10 @@ _NONE = timedelta(0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What one failure cost, until all ranks ran again."""
+    """Time that one failure cost, until all ranks ran again."""
 
     attempt: int
-    """The one that it ended."""
+    """Number of the attempt that the failure ended."""
 
     kind: str
     reason: str
@@ -27,17 +27,17 @@ class Loss:
     waiting: timedelta
     starting: timedelta
     redone: timedelta
-    """Training that the next attempt did again; 0 where the job tells no steps."""
+    """Training that the next attempt repeated; 0 if the job reports no steps."""
 
     @property
     def whole(self) -> timedelta:
-        """All of it."""
+        """Sum of all parts."""
         return self.stopping + self.waiting + self.starting + self.redone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stay:
-    """One attempt, cut into what follows in it: starting, running, stopping."""
+class AttemptTimes:
+    """Times of one attempt: it starts, runs and stops."""
 
     attempt: Attempt
     begun_at: datetime
@@ -47,12 +47,12 @@ class Stay:
 
     @property
     def running(self) -> timedelta:
-        """Between its start and its failure or end."""
+        """Time from when all ranks run to the failure or the end."""
         return self.failed_at - self.running_at
 
     @property
     def redone(self) -> timedelta:
-        """The share of its time that its lost steps are of all its steps."""
+        """Running time that was lost: its share is that of the lost steps among all steps."""
         one = self.attempt
         if one.lost_steps is None or one.first_step is None or one.last_step is None:
             return _NONE
@@ -62,56 +62,56 @@ class Stay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goodput:
-    """The time of one job, from its beginning to its end or to the present, by what it was."""
+    """Time of one job by use, from its first attempt to its end or to the present."""
 
     job: str
     begun_at: datetime
     ended_at: datetime
     productive: timedelta
-    """Training whose steps were never done again, as far as the job tells its steps."""
+    """Training whose steps were not repeated, as far as the job reports steps."""
 
     redone: timedelta
     starting: timedelta
     waiting: timedelta
     stopping: timedelta
-    stays: tuple[Stay, ...]
-    """Its attempts, oldest first."""
+    attempts: tuple[AttemptTimes, ...]
+    """Times of its attempts, oldest first."""
 
     losses: tuple[Loss, ...]
     reports_steps: bool
-    """Whether the redone part of each failure is known."""
+    """Whether the repeated training of each failure is known."""
 
     @property
     def whole(self) -> timedelta:
-        """The sum of all parts."""
+        """Sum of all parts."""
         return self.ended_at - self.begun_at
 
     @property
     def share(self) -> float | None:
-        """Productive time of all time, from 0 to 1; None before the first moment."""
+        """Productive share of the time, from 0 to 1; None if no time has passed."""
         return self.productive / self.whole if self.whole else None
 
 
 def goodput(job: JobStatus, now: datetime) -> Goodput | None:
-    """How the time of a job was spent; None before its first attempt.
+    """Return the goodput of a job; None before its first attempt.
 
-    Attempts that are not remembered any more are left out, and the time before the first that is.
+    Omits attempts that are no longer recorded, and the time before the first recorded one.
 
     Args:
-        job: with its attempts, oldest first.
-        now: where the time of a job ends that goes on.
+        job: the job, with its attempts oldest first.
+        now: end of the time of an active job.
 
     """
-    stays = tuple(_stays(job, now))
-    if not stays:
+    attempts = tuple(_attempt_times(job, now))
+    if not attempts:
         return None
-    begun_at = stays[0].begun_at
-    ended_at = max(stays[-1].ended_at, now if job.is_active else stays[-1].ended_at)
-    losses = tuple(_losses(stays, ended_at))
-    running = sum((one.running for one in stays), _NONE)
-    redone = sum((one.redone for one in stays), _NONE)
-    starting = sum((one.running_at - one.begun_at for one in stays), _NONE)
-    stopping = sum((one.ended_at - one.failed_at for one in stays), _NONE)
+    begun_at = attempts[0].begun_at
+    ended_at = max(attempts[-1].ended_at, now if job.is_active else attempts[-1].ended_at)
+    losses = tuple(_losses(attempts, ended_at))
+    running = sum((one.running for one in attempts), _NONE)
+    redone = sum((one.redone for one in attempts), _NONE)
+    starting = sum((one.running_at - one.begun_at for one in attempts), _NONE)
+    stopping = sum((one.ended_at - one.failed_at for one in attempts), _NONE)
     return Goodput(
         job=job.ref,
         begun_at=begun_at,
@@ -121,34 +121,36 @@ def goodput(job: JobStatus, now: datetime) -> Goodput | None:
         starting=starting,
         stopping=stopping,
         waiting=ended_at - begun_at - running - starting - stopping,
-        stays=stays,
+        attempts=attempts,
         losses=losses,
-        reports_steps=all(one.attempt.lost_steps is not None for one in stays if _is_over(one)),
+        reports_steps=all(
+            one.attempt.lost_steps is not None for one in attempts if _has_failed(one)
+        ),
     )
 
 
 def by_cause(all_losses: Sequence[Loss]) -> Mapping[tuple[str, str], timedelta]:
-    """``(kind, reason) -> what it cost in all``, the dearest first."""
+    """Return ``(kind, reason) -> total time lost``, the greatest loss first."""
     found: defaultdict[tuple[str, str], timedelta] = defaultdict(timedelta)
     for one in all_losses:
         found[one.kind, one.reason] += one.whole
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _is_over(stay: Stay) -> bool:
-    """Whether a failure ended it, and another attempt went on from somewhere."""
-    return stay.attempt.kind != ""
+def _has_failed(times: AttemptTimes) -> bool:
+    """Whether a failure ended the attempt."""
+    return times.attempt.kind != ""
 
 
-def _stays(job: JobStatus, now: datetime) -> Iterator[Stay]:
-    """Each attempt; times that contradict each other are moved to where the clock had been."""
+def _attempt_times(job: JobStatus, now: datetime) -> Iterator[AttemptTimes]:
+    """Yield the times of each attempt, made monotonic where the clock was set back."""
     at = None
     for one in job.attempts:
         begun_at = max(one.started_at, at or one.started_at)
         over_at = now if job.is_active else job.phase_since
         ended_at = max(begun_at, one.stopped_at or over_at)
         failed_at = max(begun_at, ended_at - (one.stopped_in or _NONE))
-        yield Stay(
+        yield AttemptTimes(
             attempt=one,
             begun_at=begun_at,
             running_at=min(failed_at, begun_at + _took_to_start(one, failed_at - begun_at)),
@@ -159,14 +161,18 @@ def _stays(job: JobStatus, now: datetime) -> Iterator[Stay]:
 
 
 def _took_to_start(one: Attempt, whole: timedelta) -> timedelta:
-    """Without a word on when all ranks ran, steps show that they did; else they never did."""
+    """Return the start time of an attempt, given its time ``whole`` until its failure or end.
+
+    If it is not recorded when all ranks ran, steps show that they ran at once; without steps, they
+    never ran.
+    """
     if one.started_in is not None:
         return one.started_in
     return _NONE if one.last_step is not None else whole
 
 
-def _losses(stays: Sequence[Stay], ended_at: datetime) -> Iterator[Loss]:
-    following = [*((one, other) for one, other in pairwise(stays)), (stays[-1], None)]
+def _losses(attempts: Sequence[AttemptTimes], ended_at: datetime) -> Iterator[Loss]:
+    following = [*((one, other) for one, other in pairwise(attempts)), (attempts[-1], None)]
     for one, after in following:
         if one.attempt.kind:
             yield Loss(

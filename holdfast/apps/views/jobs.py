@@ -1,7 +1,7 @@
-"""What commands see of the jobs that one Holdfast looks after, wherever they run.
+"""View of jobs for commands, on every platform.
 
-A platform gives a ``Jobs``: this machine in ``job_status``, Kubernetes in ``kubernetes_jobs``,
-Slurm in ``slurm_jobs``; ``open_jobs`` in ``cli/where.py`` chooses.
+Each platform implements ``Jobs``: ``views/run_jobs.py`` for this machine, ``kubernetes/jobs.py``
+and ``slurm/jobs.py``; ``open_jobs`` in ``cli/where.py`` selects one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
 
 
 class NotOurs(HoldfastError):
-    """Somebody else does what a person asked for; the message says who, and how to ask."""
+    """Request that the platform carries out, not Holdfast; the message names the command."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One attempt of a job, over or not."""
+    """Attempt of a job, ended or active."""
 
     attempt: int
     placement: tuple[str, ...]
@@ -33,70 +33,70 @@ class Attempt:
     """None while it runs, and if Holdfast was killed before it ended."""
 
     waited: timedelta | None = None
-    """From the end of the attempt before to the order to start this one; None for the first."""
+    """Time from the end of the previous attempt to the launch of this one; None for the first."""
 
     started_in: timedelta | None = None
-    """From that order until all ranks ran; None if they never did, or that was not noted."""
+    """Time from the launch until all ranks ran; None if they never ran or it was not recorded."""
 
     stopped_in: timedelta | None = None
-    """From the moment when its failure was seen until no rank was left; None if it had none."""
+    """Time from the detection of its failure until no rank was left; None without a failure."""
 
     first_step: int | None = None
     last_step: int | None = None
     lost_steps: int | None = None
-    """Steps that the next attempt did again; None where that is not known."""
+    """Number of steps that the next attempt repeated; None if not known."""
 
     kind: str = ""
-    """Whose failure ended it; empty if none did."""
+    """``FailureKind`` of the failure that ended it; empty if none did."""
 
     reason: str = ""
     node: str = ""
     evidence: str = ""
     incident_id: str = ""
     logs: tuple[str, ...] = ()
-    """The log file of each node rank, where Holdfast keeps them."""
+    """Log file of each node rank, if Holdfast stores them."""
 
     @property
     def lasted(self) -> timedelta | None:
-        """From its start to its end."""
+        """Time from its start to its end; None if it has not ended."""
         return None if self.stopped_at is None else self.stopped_at - self.started_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """One job. What a platform has nothing to say about is None or empty."""
+    """Job. Fields that a platform does not provide are None or empty."""
 
     name: str
     id: str = ""
-    """Unique ID of a job on this machine, never used again."""
+    """Unique ID of a job on this machine, never reused."""
 
     cluster: str = ""
-    """The cluster on this machine that it runs on; empty for a plain run."""
+    """Cluster on this machine that it runs on; empty for a plain run."""
 
     is_active: bool
-    """Whether somebody looks after it now."""
+    """Whether it is managed now."""
 
     phase: str
-    """A ``JobPhase``, or another word where the job is not looked after now."""
+    """A ``JobPhase``, or another state if the job is not managed now."""
 
     phase_since: datetime
     reason: str
     """Why it waits, or how it ended."""
 
     command: str = ""
-    """As a person would type it."""
+    """Command line, quoted for a shell."""
 
     pid: int | None = None
-    """Process of the run's Holdfast, while ``is_active``."""
+    """PID of the run's Holdfast process, while ``is_active``."""
 
     started_at: datetime
     nodes: int
     attempt: int
     placement: tuple[str, ...]
-    """Node names in the order of the node ranks of the present or last attempt."""
+    """Node names in the order of the node ranks of the current or last attempt."""
 
     step: int | None = None
-    """The last step that it reported; None where it reports none."""
+    """Last step that it reported; None if it reports none."""
 
     hardware_retries: int
     max_retries: int
@@ -110,39 +110,39 @@ class JobStatus:
 
     @property
     def ref(self) -> str:
-        """Names it among all others: the ID on a cluster, where names come back."""
+        """Unique reference: the ID on a cluster, where names may be reused, else the name."""
         return self.id if self.cluster else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankStatus:
-    """One rank of a job, as its platform runs it."""
+    """Rank of a job, as its platform runs it."""
 
     rank: int | None
-    """None where its platform gives it no number."""
+    """None if the platform assigns no number."""
 
     node: str
-    """Empty until it has one."""
+    """Name of its node; empty before it has one."""
 
     name: str
-    """What the platform calls it, such as a pod."""
+    """Name on the platform, such as that of a pod."""
 
     state: str
-    """In the platform's words."""
+    """State on the platform, in its terms."""
 
     detail: str = ""
-    """Such as how its process ended."""
+    """Further information, such as how its process ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """Something that was told of a job."""
+    """Event of a job."""
 
     at: datetime
     event: str
     message: str
     details: Mapping[str, Any] = field(default_factory=dict)
-    """For programs."""
+    """Further fields of JSON and YAML output."""
 
     def plain(self) -> dict[str, Any]:
         """For programs."""
@@ -151,40 +151,40 @@ class JobEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobStory:
-    """All about one job."""
+class JobDetails:
+    """Job with its ranks and events."""
 
     status: JobStatus
     ranks: tuple[RankStatus, ...] = ()
     reported: tuple[JobEvent, ...] = ()
-    """Oldest first."""
+    """Events, oldest first."""
 
 
 class Jobs(Protocol):
-    """Jobs that Holdfast looks after. Every method may raise ``BackendError``."""
+    """Jobs that Holdfast manages. Every method may raise ``BackendError``."""
 
     def jobs(self) -> list[JobStatus]:
-        """All of them, those that ended included, the newest last."""
+        """Return all jobs, including ended ones, the newest last."""
         ...
 
-    def describe(self, job: str) -> JobStory:
-        """All about the job that a person means by a name, as ``jobs`` shows it or shorter.
+    def describe(self, job: str) -> JobDetails:
+        """Return the details of a job, by its name or a unique part of it.
 
         Raises:
-            NotFound: none is meant, or several are.
+            NotFound: no job matches, or several do.
 
         """
         ...
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:
-        """Ask for the end of the job that a person means.
+        """Request the cancellation of a job.
 
         Args:
             job: see ``describe``.
-            confirm: returns only if the person wants that; called when nothing else is in the way.
+            confirm: returns only if the cancellation is confirmed; called last.
 
         Raises:
-            NotFound: none is meant, or several are, or it does not run any more.
+            NotFound: no job matches, several do, or it does not run any more.
             NotOurs: the platform has a command for it; the message names it.
 
         """
@@ -192,15 +192,15 @@ class Jobs(Protocol):
 
     @property
     def none_yet(self) -> str:
-        """What to tell a person who finds no jobs."""
+        """Message for an empty list of jobs."""
         ...
 
 
 def find_name(text: str, names: Sequence[str]) -> str:
-    """The job that a person means: by its name, or by parts of it that end with its last.
+    """Return the job with this name, or with a name of which ``text`` gives parts and the last one.
 
     Raises:
-        NotFound: none is meant, or several are.
+        NotFound: no job matches, or several do.
 
     """
     hits = [name for name in names if name == text]
@@ -221,7 +221,7 @@ def _matches(given: Sequence[str], name: Sequence[str]) -> bool:
 
 
 def attempts_of(record: JobRecord) -> tuple[Attempt, ...]:
-    """All attempts of a job, oldest first, the present one included."""
+    """Return all attempts of a job, oldest first, including the current one."""
     return tuple(_attempts(record))
 
 

@@ -1,4 +1,4 @@
-"""What commands see of the nodes that one Holdfast looks after, wherever they are."""
+"""View of nodes for commands, on every platform."""
 
 import difflib
 from collections import defaultdict
@@ -28,18 +28,18 @@ NO_RUN: Final = "no run is active; start one with: holdfast run -- COMMAND"
 
 
 class NotFound(HoldfastError):
-    """There is nothing of the name that a person gave; the message says what there is."""
+    """No object has the given name; the message lists the existing names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
-    """One node as people are shown it."""
+    """Node, as commands show it."""
 
     run: str
-    """The fleet that it belongs to."""
+    """Name of its fleet."""
 
     is_active: bool
-    """Whether somebody looks after it; else all is as it was at the end."""
+    """Whether it is managed now; otherwise all fields are those at the end of its run."""
 
     name: str
     provider_id: str
@@ -55,29 +55,29 @@ class NodeStatus:
     """HyperPod's label ``deep-health-check-status``; None before any check."""
 
     job: str
-    """The jobs that run on it now, separated by commas; empty if none does."""
+    """Names of the jobs that run on it now, separated by commas; empty if none does."""
 
     rank: int | None
-    """Its node rank in that job; None if no job or several run on it, or that is not known."""
+    """Its node rank in that job; None if no job or several run on it, or if it is not known."""
 
     powered_on: bool | None
-    """None where nobody knows."""
+    """None if not known."""
 
     heartbeat_at: datetime | None
-    """The agent's last sign of life in this boot."""
+    """Time of the agent's last heartbeat in this boot."""
 
     replaces: str
-    """The node that it was ordered to replace."""
+    """Name of the node that it was ordered to replace."""
 
     held: str
-    """Why a person holds its repair; empty if nobody does."""
+    """Why its repairs are paused; empty if they are not."""
 
     closed: str
-    """Who closed it to jobs beside Holdfast, and why; empty if nobody did."""
+    """Who else than Holdfast made it unschedulable, and why; empty if nobody did."""
 
     remediation: Remediation | None
     request: Request | None
-    """What a person asked for and was not started yet."""
+    """Request of a person that has not started yet."""
 
     conditions: Mapping[str, str]
     """Node conditions that are True, with the reason of each."""
@@ -86,22 +86,22 @@ class NodeStatus:
     notices: tuple[Finding, ...]
     history: tuple[PastFault, ...]
     checks: tuple[CheckResult, ...]
-    """Its last deep health checks, oldest first."""
+    """Last deep health checks, oldest first."""
 
     incidents: tuple[str, ...]
-    """Names of its incidents, oldest first."""
+    """IDs of its incidents, oldest first."""
 
     group: str = ""
-    """The instance group that it belongs to; empty if that is not known."""
+    """Instance group; empty if not known."""
 
     instance_type: str = ""
-    """As its cloud calls it; empty if that is not known."""
+    """Instance type of the cloud; empty if not known."""
 
     created_at: datetime | None = None
-    """Since when the cluster has it; None if that is not known."""
+    """Time at which it joined the cluster; None if not known."""
 
     pairing: Pairing | None = None
-    """Its part in tests between nodes; None while it has none."""
+    """Its part in tests between nodes; None if it has none."""
 
     drill_until: datetime | None = None
     """End of the drill that is active on it; None without one."""
@@ -110,7 +110,7 @@ class NodeStatus:
 def node_status(
     view: NodeView, *, run: str, notices: tuple[Finding, ...], incidents: tuple[str, ...]
 ) -> NodeStatus:
-    """A node of a cluster, from what the core sees of it; which jobs it bears is not known here."""
+    """Return the status of a node from the core's view of it, without its jobs."""
     record = view.record
     conditions = {fault.condition: fault.reason for fault in view.faults}
     if record.agent_silent_since is not None:
@@ -150,7 +150,7 @@ def node_status(
 
 
 def incidents_by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...]]:
-    """Names of the incidents of each node, also of one that took over; empty for any other."""
+    """Return ``node -> IDs of its incidents``, also for successors; empty for any other node."""
     found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
     for one in incidents:
         for node in {one.node, one.successor} - {""}:
@@ -159,7 +159,7 @@ def incidents_by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...
 
 
 def check_waits(node: NodeStatus) -> str:
-    """What the requested deep health check of a node waits for; empty if there is none."""
+    """Return what the requested deep health check of a node waits for; empty without a request."""
     if not is_requested_check(node.request) or node.phase is not Phase.SCHEDULABLE:
         return ""
     if node.job and node.request is not None and node.request.urgency is Urgency.DEFERRED:
@@ -169,70 +169,70 @@ def check_waits(node: NodeStatus) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobRank:
-    """A node rank of a job."""
+    """Node rank of a job."""
 
     job: str
-    """As commands take it."""
+    """Reference of the job that commands accept."""
 
     rank: int
 
 
 class Fleet(Protocol):
-    """Nodes that one Holdfast looks after: those of a run on this machine, or of a cluster.
+    """Nodes that one controller or run manages: those of a cluster, or of a run on this machine.
 
-    What is asked for is recorded, for the one who looks after them to take up. Every method may
-    raise ``BackendError``.
+    Requests are only recorded; the controller or the run carries them out. Every method may raise
+    ``BackendError``.
     """
 
     @property
     def name(self) -> str:
-        """Tells it from other fleets."""
+        """Name of the cluster or the run."""
         ...
 
     @property
     def is_active(self) -> bool:
-        """Whether it is looked after now."""
+        """Whether it is managed now."""
         ...
 
     def nodes(self) -> list[NodeStatus]:
-        """All its nodes."""
+        """Return all its nodes."""
         ...
 
     def ranks(self) -> Mapping[str, JobRank]:
-        """``node -> rank that runs on it now``; empty where ranks are not known."""
+        """Return ``node -> rank that runs on it now``; empty if ranks are not known."""
         ...
 
     def incidents(self) -> tuple[Incident, ...]:
-        """All its incidents, oldest first."""
+        """Return all its incidents, oldest first."""
         ...
 
     def submit(self, node: str, request: Request) -> str:
-        """Record what a person wants; why it was in vain, or nothing."""
+        """Record a request for a node; returns why it was refused, or an empty string."""
         ...
 
     def hold(self, node: str, why: str) -> None:
-        """Let no repair of the node begin while ``why`` is not empty."""
+        """Pause repairs on a node with the reason ``why``; an empty reason resumes them."""
         ...
 
     def breaker(self) -> Breaker:
-        """What stops all repairs."""
+        """Return the circuit breaker, which pauses all repairs while it is open."""
         ...
 
     def close_breaker(self, now: datetime) -> None:
-        """Let repairs begin again."""
+        """Reset the circuit breaker, so that repairs resume."""
         ...
 
     def has_ended(self) -> bool:
-        """Whether nobody looks after it any more, asked anew."""
+        """Read again whether it is no longer managed."""
         ...
 
     @property
-    def pause_s(self) -> float:
-        """How many seconds to leave between two looks at it."""
+    def poll_interval_s(self) -> float:
+        """Seconds between two polls."""
         ...
 
     def describe_ranks(self) -> str:
-        """Which ranks run now, in the words of a person."""
+        """Return the ranks that run now, as part of a message."""
         ...
 
 
@@ -240,12 +240,12 @@ F = TypeVar("F", bound=Fleet)
 
 
 def find_node(text: str, fleets: Sequence[F]) -> tuple[F, str]:
-    """The node that a person means by its name, its instance id or its rank in the job.
+    """Return a node by its name, its instance ID, or its rank in the job.
 
-    Of names and ids the beginning will do, as a narrow table shows it.
+    A unique prefix of a name or ID is enough, also as a narrow table shows it, with an ellipsis.
 
     Raises:
-        NotFound: no node of these fleets is meant, or several are.
+        NotFound: no node of these fleets matches, or several do.
 
     """
     beginning = text.removesuffix("…")
@@ -259,7 +259,7 @@ def find_node(text: str, fleets: Sequence[F]) -> tuple[F, str]:
 
 
 def no_such(kind: str, text: str, names: Sequence[str]) -> str:
-    """The sentence for a name that is not there."""
+    """Return the error message for an unknown name, with the nearest and all known names."""
     near = difflib.get_close_matches(text, names, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     there = f" There are: {', '.join(names)}" if names else " There is none."
@@ -298,10 +298,10 @@ def _no_such_node(text: str, fleets: Sequence[Fleet]) -> str:
 
 
 def only(fleets: Sequence[F]) -> F:
-    """The one that is meant.
+    """Return the single fleet.
 
     Raises:
-        NotFound: there is none, or more than one.
+        NotFound: there is no fleet, or more than one.
 
     """
     if not fleets:

@@ -1,4 +1,4 @@
-"""The jobs of runs on this machine: what the run remembers, and what the job says itself."""
+"""View of the jobs of runs on this machine, from the run's state and the job's own reports."""
 
 import contextlib
 import shlex
@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.adapters.local.layout import cluster_dir, run_dir
 from holdfast.adapters.local.progress import Progress, read_progress
 from holdfast.apps.run.summary import lost_steps
-from holdfast.apps.views.jobs import Attempt, JobEvent, JobStatus, JobStory, attempts_of
+from holdfast.apps.views.jobs import Attempt, JobDetails, JobEvent, JobStatus, attempts_of
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.apps.views.runs import KnownJob, KnownRun, find_job, open_runs
 from holdfast.engine.wording import sentence
@@ -19,7 +19,7 @@ from holdfast.kit.serial import from_plain
 from holdfast.model import events
 
 INTERRUPTED: Final = "interrupted"
-"""What is said of a job that was not at its end when its Holdfast was killed."""
+"""Phase of a job that had not ended when its Holdfast process was killed."""
 
 _EVENTS: Final = {
     kind.name: kind
@@ -34,17 +34,16 @@ class RunJobs:
 
     home: Path
     everything: bool = False
-    """Whether ``jobs`` has all jobs: of a cluster, also those before the present one, and those of
-    deleted clusters."""
+    """Whether ``jobs`` includes earlier jobs of clusters, and the jobs of deleted clusters."""
 
     cluster: str = ""
-    """Of this cluster alone; empty for all."""
+    """Name of the only cluster to include; empty for all."""
 
     def jobs(self) -> list[JobStatus]:
         """See ``Jobs.jobs``.
 
         Raises:
-            NotFound: there is no such cluster.
+            NotFound: there is no cluster with this name.
 
         """
         with open_runs(self.home, ended=True, deleted=self.everything) as known:
@@ -59,11 +58,11 @@ class RunJobs:
             ]
             return sorted(jobs, key=lambda job: job.started_at)
 
-    def describe(self, job: str) -> JobStory:
+    def describe(self, job: str) -> JobDetails:
         """See ``Jobs.describe``."""
         with self.found(job) as known:
             reported = tuple(_job_event(entry) for entry in _events(known))
-            return JobStory(status=job_status(known), reported=reported)
+            return JobDetails(status=job_status(known), reported=reported)
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:
         """See ``Jobs.cancel``."""
@@ -77,7 +76,7 @@ class RunJobs:
             return status
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing; no connection is open."""
 
     @property
     def none_yet(self) -> str:
@@ -91,7 +90,7 @@ class RunJobs:
 
     @contextlib.contextmanager
     def found(self, job: str) -> Iterator[KnownJob]:
-        """Open the job that a person means by its ID or its name.
+        """Open a job by its ID or its name.
 
         Raises:
             NotFound: see ``find_job``.
@@ -102,7 +101,7 @@ class RunJobs:
 
 
 def cluster_of(run: KnownRun) -> str:
-    """Name of a cluster, also of a deleted one; empty for a plain run."""
+    """Return the name of a cluster, also of a deleted one; empty for a plain run."""
     if not run.directory.is_cluster:
         return ""
     uid = run.store.uid()
@@ -110,7 +109,7 @@ def cluster_of(run: KnownRun) -> str:
 
 
 def job_status(job: KnownJob) -> JobStatus:
-    """A job as people are shown it.
+    """Return the status of a job.
 
     Raises:
         BackendError: its state cannot be read.
@@ -148,7 +147,7 @@ def job_status(job: KnownJob) -> JobStatus:
 
 
 def _checkpoints(job: KnownJob) -> str:
-    """Directory of its checkpoints, also after its run or its cluster was moved; may be empty."""
+    """Return the checkpoint directory, also after its run or cluster was moved; may be empty."""
     stored, run = job.submission.checkpoint_dir, job.run.directory
     home, cluster = run.path.parent.parent, cluster_of(job.run)
     before = cluster_dir(home, cluster) if cluster else run_dir(home, job.submission.name)
@@ -174,7 +173,7 @@ def _logs(job: KnownJob, one: Attempt) -> tuple[str, ...]:
 
 
 def _events(job: KnownJob) -> Iterator[dict[str, Any]]:
-    """What happened in a plain run; of a cluster, to the job and meanwhile to the nodes."""
+    """Yield the events of a plain run; of a cluster, those of the job and meanwhile of nodes."""
     if not job.run.directory.is_cluster:
         yield from job.run.store.events()
         return
@@ -196,7 +195,7 @@ def emit_recorded(entry: dict[str, Any], emit: Callable[[datetime, events.Event]
 
 
 def _job_event(entry: dict[str, Any]) -> JobEvent:
-    """One event in the words of a person; one of another release by its name."""
+    """Return an event with its message; one that this release does not know, with its name."""
     kind = _EVENTS.get(entry["event"])
     message = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
     at = datetime.fromisoformat(entry["at"])

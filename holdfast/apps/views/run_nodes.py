@@ -1,4 +1,4 @@
-"""The nodes of a run: what it remembers, and what its machines say themselves."""
+"""View of the nodes of a run, from the run's state and the files of its machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from holdfast.model.report import REPORT_LIMIT, NodeReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunNow:
-    """A run as it is now."""
+    """Current state of a run."""
 
     directory: RunDir
     store: LocalStore
@@ -29,7 +29,7 @@ class RunNow:
 
 
 def node_statuses(run: RunNow) -> list[NodeStatus]:
-    """All nodes of a run.
+    """Return the status of all nodes of a run.
 
     Raises:
         BackendError: its state cannot be read.
@@ -107,7 +107,7 @@ def _concerns(incident: Incident, node: str, record: NodeRecord) -> bool:
 
 
 def _report(directory: NodeDir, boot_id: str) -> NodeReport | None:
-    """The agent's report of this boot; None before the first one, and if it is damaged."""
+    """Return the agent's report of this boot; None before the first one, and if it is damaged."""
     try:
         report = parse_value(NodeReport, _text(directory.report))
     except ValueError:
@@ -116,7 +116,7 @@ def _report(directory: NodeDir, boot_id: str) -> NodeReport | None:
 
 
 def _heartbeat_at(directory: NodeDir, boot_id: str) -> datetime | None:
-    """When the agent last wrote its heartbeat in this boot; None before the first one."""
+    """Return the time of the agent's last heartbeat in this boot; None before the first one."""
     if not boot_id or not _text(directory.heartbeat).startswith(boot_id):
         return None
     try:

@@ -1,4 +1,4 @@
-"""The runs of this machine as other commands find them, while they go on and afterwards."""
+"""View of the runs on this machine, active and ended ones."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _ON_NODES: Final = (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownJob:
-    """One job of a run or a cluster, over or not."""
+    """Job of a run or a cluster, active or ended."""
 
     run: "KnownRun"
     spec: JobSpec
@@ -35,27 +35,27 @@ class KnownJob:
 
     @property
     def key(self) -> str:
-        """Its ``JobSpec.name``, unique in the store of its run."""
+        """``JobSpec.name``, unique in the store of its run."""
         return self.spec.name
 
     @property
     def name(self) -> str:
-        """What people call it; a run and its job share their name."""
+        """Name of the job; a run and its job have the same name."""
         return self.submission.name if self.run.directory.is_cluster else self.run.name
 
     @property
     def id(self) -> str:
-        """Its unique ID; a job of an earlier release has its name only."""
+        """Unique ID; the name for a job of an earlier release, which has no ID."""
         return self.submission.id or self.name
 
     @property
     def ref(self) -> str:
-        """Names it among all that this machine knows: on a cluster, names may come back."""
+        """Unique reference on this machine: the ID on a cluster, where names may be reused."""
         return self.id if self.run.directory.is_cluster else self.run.name
 
     @property
     def is_active(self) -> bool:
-        """Whether it is managed now; a cluster outlives its jobs."""
+        """Whether it is managed now; a cluster may be active after its jobs ended."""
         return self.run.is_active and not self.record.phase.is_final
 
     @property
@@ -66,20 +66,20 @@ class KnownJob:
 
 @dataclass(frozen=True, slots=True)
 class KnownRun:
-    """One run, opened: a ``Fleet``. Its methods raise ``BackendError`` if its state is broken."""
+    """Opened run: a ``Fleet``. Its methods raise ``BackendError`` if its state is damaged."""
 
     directory: RunDir
     store: LocalStore
     is_active: bool
-    """Whether its Holdfast runs now."""
+    """Whether its Holdfast process is running."""
 
     @property
     def name(self) -> str:
-        """The name of the run or of the cluster."""
+        """Name of the run or of the cluster."""
         return self.directory.name
 
     def jobs(self) -> list[KnownJob]:
-        """All its jobs, oldest first; a plain run has one."""
+        """Return all its jobs, oldest first; a plain run has one."""
         known = self.store.submissions()
         return [
             KnownJob(
@@ -93,13 +93,13 @@ class KnownRun:
         ]
 
     def recent_jobs(self) -> list[KnownJob]:
-        """Those that are not over; if there are none, the last one."""
+        """Return the jobs that have not ended, or else the last job."""
         jobs = self.jobs()
         return [one for one in jobs if not one.record.phase.is_final] or jobs[-1:]
 
     @property
     def has_job(self) -> bool:
-        """Whether there is a job, over or not."""
+        """Whether there is a job, active or ended."""
         return bool(self.store.jobs())
 
     def ranks(self) -> dict[str, JobRank]:
@@ -150,8 +150,8 @@ class KnownRun:
         return not is_held(self.directory)
 
     @property
-    def pause_s(self) -> float:
-        """See ``Fleet.pause_s``."""
+    def poll_interval_s(self) -> float:
+        """See ``Fleet.poll_interval_s``."""
         return 0.1
 
     def describe_ranks(self) -> str:
@@ -166,7 +166,7 @@ class KnownRun:
         return f"ranks 0 to {count - 1}" if count > 1 else "rank 0 only"
 
     def wake(self) -> None:
-        """Have the run look at once at what was recorded for it."""
+        """Wake the run, so that it reads the recorded requests at once."""
         self.directory.wake.touch()
 
 
@@ -174,20 +174,20 @@ class KnownRun:
 def open_runs(
     home: Path, name: str | None = None, *, ended: bool = False, deleted: bool = False
 ) -> Iterator[list[KnownRun]]:
-    """Open the run or cluster called ``name``; without a name all that are active and others.
+    """Open the run or cluster with this name, or else all active ones and those selected.
 
-    Among several runs, one whose state cannot be read is left out with a message on standard error.
-    A run in its first moment, before its job is submitted, is not there yet.
+    Without a name, a run whose state cannot be read is skipped with a message on standard error.
+    A run whose job is not submitted yet is skipped.
 
     Args:
-        home: where runs lie.
-        name: of one of them; all if left out.
-        ended: whether to open runs that have ended, too.
+        home: home directory of runs.
+        name: name of a run or cluster; None for all.
+        ended: whether to open ended runs, too.
         deleted: whether to open deleted clusters, too.
 
     Raises:
-        NotFound: there is no run of that name.
-        BackendError: the state of the run of that name cannot be read.
+        NotFound: there is no run with this name.
+        BackendError: the state of the run with this name cannot be read.
 
     """
     known = list(runs(home, deleted=deleted))
@@ -211,12 +211,12 @@ def open_runs(
 
 
 def find_job(text: str, known: Sequence[KnownRun]) -> KnownJob:
-    """The job that a person means by its ID or its name.
+    """Return a job by its ID or its name.
 
-    A name means the active job of that name, or else the last one.
+    A name selects the active job with this name, or else the last one.
 
     Raises:
-        NotFound: there is none, or several active jobs have the name.
+        NotFound: there is no such job, or several active jobs have the name.
 
     """
     jobs = [job for run in known for job in run.jobs()]
@@ -234,7 +234,7 @@ def find_job(text: str, known: Sequence[KnownRun]) -> KnownJob:
 
 
 def _unknown(name: str, record: JobRecord) -> Submission:
-    """What is known of how a job was submitted where nothing was noted."""
+    """Return a placeholder for a job whose submission was not recorded."""
     return Submission(
         name=name, command=(), pid=0, started_at=record.phase_since, checkpoint_dir=""
     )

@@ -1,1 +1,1 @@
-"""``holdfast check``."""
+"""``holdfast check``: runs health checks on nodes under load."""

@@ -1,4 +1,4 @@
-"""``holdfast check baseline``: thresholds from a fleet's own results."""
+"""``holdfast check baseline``: computes thresholds from the results of a fleet."""
 
 from pathlib import Path
 from typing import Final

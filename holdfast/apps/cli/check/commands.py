@@ -1,4 +1,4 @@
-"""``holdfast check``: deep health checks of nodes, by hand or as a scheduler's command."""
+"""``holdfast check``: deep health checks of nodes, run manually or by a scheduler."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""Files that a check writes beside what it prints: none of them decides what it found."""
+"""Additional output files of a check; failures to write them do not affect its result."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +14,10 @@ stream_option = click.option(
 
 
 def refuse_unwritable(**files: Path | None) -> None:
-    """Look whether each file can be written, by its option, before hours of work are lost on it.
+    """Check that each file, given by its option, can be written, before a check of hours starts.
 
     Raises:
-        click.UsageError: one cannot; it says which.
+        click.UsageError: a file cannot be written; the message names the option and the file.
 
     """
     for option, file in files.items():
@@ -32,10 +32,10 @@ def refuse_unwritable(**files: Path | None) -> None:
 
 
 def keep(option: str, file: Path, write: Callable[[], object]) -> bool:
-    """Write a file; that it cannot be is told, and makes no difference to the result.
+    """Write a file; reports a failure on standard error without affecting the result.
 
     Returns:
-        Whether it was written.
+        Whether the file was written.
 
     """
     try:

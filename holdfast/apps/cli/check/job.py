@@ -1,8 +1,8 @@
-"""``holdfast check prolog``, ``epilog`` and ``health``: what ``slurm.conf`` can name.
+"""``holdfast check prolog``, ``epilog`` and ``health``: programs for ``slurm.conf``.
 
-A failing Prolog takes the node from Slurm, so only broken hardware fails: what is missing, hangs or
-is configured wrongly is told and passes. The controller hears of what was found by a file, and has
-the node repaired.
+Slurm drains a node whose Prolog fails, so only broken hardware fails: a tool that is missing, hangs
+or is misconfigured is reported, and the check passes. Faults are reported to the controller in a
+file, and it repairs the node.
 """
 
 import os
@@ -45,13 +45,13 @@ from holdfast.model.health import Fault
 from holdfast.model.names import SlurmReason
 
 _NODE: Final = "SLURMD_NODENAME"
-"""Environment variable: slurmd sets it for all of its programs."""
+"""Environment variable: node name, set by slurmd for all of its programs."""
 
 _GPUS: Final = "SLURM_JOB_GPUS"
-"""Environment variable: numbers of the GPUs of this node that the job got; unset without any."""
+"""Environment variable: indexes of the job's GPUs on this node; unset without any."""
 
 _FRESH_S: Final = 10.0
-"""An agent gives a sign of life twice a second."""
+"""Maximum age of a heartbeat in seconds; an agent writes one twice a second."""
 
 _CONTROL: Final = timedelta(seconds=5)
 
@@ -175,8 +175,8 @@ def health(*, config_file: Path | None, report_dir: Path | None, agent_dir: Path
     return _or_pass("health", partial(_watched, config_file, report_dir, agent_dir))
 
 
-class _Quiet:
-    """Slurm shows nobody how far a check is."""
+class _NoProgress:
+    """A ``Watcher`` that shows nothing, as Slurm does not show progress."""
 
     def begun(self, name: str, plan: Work, left: timedelta) -> None:
         """See ``Watcher.begun``."""
@@ -186,7 +186,7 @@ class _Quiet:
 
 
 def _or_pass(what: str, act: Callable[[str], bool]) -> int:
-    """Whether the node is in order, as an exit code; trouble of our own is told and passes."""
+    """Return the result of a check as an exit code; errors of Holdfast are reported and pass."""
     node = os.environ.get(_NODE, "")
     if not node:
         raise click.UsageError(
@@ -212,7 +212,9 @@ def _check_for_job(
 ) -> bool:
     config, clock = _load(config_file), SystemClock()
     with one_at_a_time(lock, timeout) as left:
-        parts = check_for_job(config, names, gpus=gpus, limit=left, watcher=_Quiet(), clock=clock)
+        parts = check_for_job(
+            config, names, gpus=gpus, limit=left, watcher=_NoProgress(), clock=clock
+        )
     for part in parts:
         if part.outcome is not Outcome.PASSED:
             _report(node, part.name, f"{part.outcome}: {part.detail}")
@@ -240,7 +242,7 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
 
 
 def _report_faults(report_dir: Path, node: str, faults: Iterable[Fault], root: Path) -> None:
-    """Tell the controller; that it cannot be told makes no difference to what was found."""
+    """Report faults to the controller; a failure does not affect the result of the check."""
     try:
         now, munge = SystemClock().now(), munge_of(None)
         write_verdict(report_dir, node, faults, root=root, now=now, credentials=munge)

@@ -1,4 +1,4 @@
-"""``holdfast check node``: the deep health check of the node that it runs on."""
+"""``holdfast check node``: runs the deep health check on this node."""
 
 import shlex
 import sys
@@ -68,15 +68,15 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """What --dry-run shows of a check."""
+    """Planned check, as ``--dry-run`` shows it."""
 
     check: str
     takes_s: float | None = None
-    """About how long; None if it is skipped."""
+    """Estimated duration in seconds; None if it is skipped."""
 
     command: tuple[str, ...] = ()
     skipped: str = ""
-    """Why it is not made; empty if it is."""
+    """Why it is skipped; empty if it runs."""
 
 
 _STEP_COLUMNS: Final = (
@@ -206,7 +206,7 @@ def write_result(file: Path, result: CheckSummary) -> None:
 
 
 def summary(result: NodeCheck) -> str:
-    """The last line: a Kubernetes Job hands it on as what the check said, 2 KiB of it at most."""
+    """Return the last output line; a Kubernetes Job reports up to 2 KiB of it as its message."""
     by_outcome = {
         outcome: [part for part in result.parts if part.outcome is outcome] for outcome in Outcome
     }
@@ -268,7 +268,7 @@ def _run(check_plan: CheckPlan, log_file: Path | None) -> NodeCheck:
 
 
 class _All:
-    """Tells several watchers."""
+    """A ``Watcher`` that forwards to several."""
 
     def __init__(self, watchers: Sequence[Watcher]) -> None:
         self._watchers = watchers

@@ -1,4 +1,4 @@
-"""``holdfast check pair`` and ``holdfast check serve``: the two ends of tests between two nodes."""
+"""``holdfast check pair`` and ``holdfast check serve``: client and server of network tests."""
 
 import os
 import sys
@@ -47,8 +47,8 @@ RANKS: Final = {
     "mpi": "OMPI_COMM_WORLD_RANK",
     "kubernetes": "JOB_COMPLETION_INDEX",
 }
-"""Where each platform says which of the two a process is: tasks of one srun, ranks of mpirun, pods
-of an indexed Job."""
+"""``platform -> environment variable with the rank``: a task of srun, a rank of mpirun, or a pod of
+an indexed Job."""
 
 config_option = click.option(
     "--config",
@@ -153,7 +153,7 @@ def pair(
         other = Other(address=address, token=token, wait=wait)
         try:
             result = check_pair(config, other, names, watcher, SystemClock())
-        except BackendError as error:  # neither node is to be blamed for it
+        except BackendError as error:  # no fault of either node
             if result_file is not None:
                 failed = CheckSummary(summary=str(error), outcome=Outcome.UNKNOWN)
                 write_result(result_file, failed)
@@ -165,10 +165,10 @@ def pair(
 
 
 def read_token(file: Path | None) -> str:
-    """What both ends must know.
+    """Return the token that both nodes share, from the file or from the environment.
 
     Raises:
-        ConfigError: there is none, or it is too short to be a secret.
+        ConfigError: the token is missing or too short to be a secret.
 
     """
     if file is None:
@@ -187,7 +187,7 @@ def read_token(file: Path | None) -> str:
 
 
 def load(file: Path | None) -> CheckConfig:
-    """Read the file that ``--config`` names; nothing is configured without one."""
+    """Return the configuration in the file of ``--config``; the defaults without a file."""
     return load_config(file, CheckConfig) if file is not None else CheckConfig()
 
 
@@ -195,7 +195,7 @@ def _peer(peer: str | None, rank_from: str | None) -> ListenAddress:
     nodes = os.environ.get("SLURM_STEP_NODELIST", "")
     if peer is None and rank_from == "slurm" and nodes:
         peer = expand(nodes)[0]
-        with suppress(BackendError):  # then its name has to do
+        with suppress(BackendError):  # use the node name
             peer = slurm_address(peer)
     if peer is None:
         raise click.UsageError("--with is missing: the host on which holdfast check serve runs")
@@ -220,8 +220,8 @@ def _rank(platform: str) -> int:
     rank = os.environ.get(RANKS[platform], "")
     if rank not in ("0", "1"):
         raise click.UsageError(
-            f"--rank-from {platform}: {RANKS[platform]} is {rank!r}, and should be 0 or 1: "
-            "run it as two tasks, one on each node"
+            f"--rank-from {platform}: {RANKS[platform]} is {rank!r}, expected 0 or 1; "
+            "run the command as two tasks, one on each node"
         )
     return int(rank)
 

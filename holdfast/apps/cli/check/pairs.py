@@ -1,4 +1,4 @@
-"""``holdfast check pairs``: which node or link is bad, by tests of pairs."""
+"""``holdfast check pairs``: finds bad nodes and links by testing pairs of nodes."""
 
 import shutil
 from collections.abc import Sequence
@@ -130,13 +130,13 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
         options=options,
         is_over=over.is_set,
     )
-    ask = _ask(wanted, command, on, token_file, names)
+    run_test = _test_runner(wanted, command, on, token_file, names)
     refuse_unwritable(stream=stream_file)
     clock = SystemClock()
     started_at = clock.now()
     with ending_by_signal():
         result = run_rounds(
-            names, ask, rounds=rounds, at_once=at_once, reported=_print_round, over=over
+            names, run_test, rounds=rounds, at_once=at_once, reported=_print_round, over=over
         )
     now = clock.now()
     checks = node_checks(
@@ -153,7 +153,7 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     return ExitCode.OK if is_good else ExitCode.FAILED
 
 
-def _ask(
+def _test_runner(
     wanted: PairTestOptions,
     command: tuple[str, ...],
     on: str | None,

@@ -1,4 +1,4 @@
-"""How a check goes on, for a person who waits at a terminal."""
+"""Progress of a check on a terminal."""
 
 from datetime import timedelta
 from types import TracebackType
@@ -13,7 +13,7 @@ from holdfast.model.deep_checks import PartResult
 
 
 class TimeLeft:
-    """One line on standard error: what is being done, and for about how long still."""
+    """A ``Watcher`` that shows the running check and the estimated remaining time on one line."""
 
     def __init__(self) -> None:
         self._progress = Progress(
@@ -26,21 +26,21 @@ class TimeLeft:
         self._task: TaskID | None = None
 
     def __enter__(self) -> "TimeLeft":
-        """Take the line."""
+        """Show the line."""
         self._progress.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        """Give it back."""
+        """Remove the line."""
         self._progress.stop()
 
-    def begun(self, name: str, plan: Work, left: timedelta) -> None:  # noqa: ARG002 - as it is told
+    def begun(self, name: str, plan: Work, left: timedelta) -> None:  # noqa: ARG002 - protocol
         """See ``Watcher.begun``."""
         self._task = self._progress.add_task(name, total=left.total_seconds())
 
-    def ended(self, result: PartResult) -> None:  # noqa: ARG002 - as it is told
+    def ended(self, result: PartResult) -> None:  # noqa: ARG002 - protocol
         """See ``Watcher.ended``."""
         if self._task is not None:
             self._progress.remove_task(self._task)
@@ -48,7 +48,7 @@ class TimeLeft:
 
 
 class _Left(ProgressColumn):
-    """The time that is left of a task, whose total is in seconds."""
+    """Remaining time of a task, whose total is in seconds."""
 
     def render(self, task: Task) -> Text:
         """See ``ProgressColumn.render``."""

@@ -1,4 +1,4 @@
-"""``holdfast check show``: the last deep health checks of nodes, and what they measured."""
+"""``holdfast check show``: shows the last deep health checks of nodes and their measurements."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,29 +29,29 @@ _NONE = "No node has been checked yet; request a check with: holdfast check deep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Tests:
-    """The tests of a node with others, in a check that goes on."""
+    """Tests between a node and others, in a check in progress."""
 
     partner: str
-    """With which it is tested now; empty between two tests."""
+    """Node of the current test; empty between two tests."""
 
     made: int
     failed: int
     partners: tuple[str, ...]
-    """Those that it was tested with before."""
+    """Nodes of previous tests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Check:
-    """A check of a node; one that goes on has no result yet."""
+    """Check of a node; a check in progress has no result."""
 
     node: str
     result: CheckResult | None
     since: datetime
     instance_type: str = ""
-    """Empty if that is not known."""
+    """Empty if not known."""
 
     tests: _Tests | None = None
-    """None if it is over, or has not come to tests with others."""
+    """None if the check has ended, or tests with other nodes have not started."""
 
 
 @click.command()
@@ -108,7 +108,7 @@ def _last(status: NodeStatus, fleet: Sequence[NodeStatus]) -> list[_Check]:
 
 
 def _tests(node: str, own: Pairing, fleet: Sequence[NodeStatus]) -> _Tests:
-    """What is stored of them with one end or the other."""
+    """Return the tests of a node, as recorded for either node of each pair."""
     now, made = own.partner, [(test.partner, test) for test in own.tests]
     for other in fleet:
         pairing = other.pairing
@@ -149,7 +149,7 @@ def _result(one: _Check) -> str:
 
 
 def _measured(one: _Check) -> str:
-    """What was measured, each beside its threshold if it has one."""
+    """Return the measurements, each with its threshold if it has one."""
     if one.result is None:
         return ""
     bounds = {
@@ -161,7 +161,7 @@ def _measured(one: _Check) -> str:
 
 
 def _partners(one: _Check) -> str:
-    """The nodes that it was tested with; a large fleet has too many for a table."""
+    """Return the first nodes that it was tested with, and the number of the others."""
     if one.tests is not None and one.tests.partner:
         return f"{one.tests.partner} (now)"
     names = one.result.partners if one.result else one.tests.partners if one.tests else ()
@@ -173,5 +173,5 @@ def _detail(one: _Check) -> str:
     if one.result is not None:
         return one.result.remarks
     if one.tests is None:
-        return "is checked alone"
-    return f"is tested with others: {one.tests.made} tests so far, {one.tests.failed} failed"
+        return "single-node checks in progress"
+    return f"network tests in progress: {one.tests.made} done, {one.tests.failed} failed"

@@ -1,4 +1,4 @@
-"""``holdfast check prolog`` as PrologSlurmctld: told and passed is what cannot be found out."""
+"""``holdfast check prolog`` as PrologSlurmctld; errors are reported, and the check passes."""
 
 import sys
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from holdfast.kit.units import format_duration
 from holdfast.model.errors import HoldfastError
 
 _GRACE: Final = timedelta(seconds=30)
-"""For a node to be reached, and to tell what its check found."""
+"""Time in addition to the check, to connect to a node and to return the result."""
 
 
 def before_job(
@@ -29,20 +29,20 @@ def before_job(
     check: Sequence[str],
     timeout: timedelta,
 ) -> int:
-    """Check the nodes that a job was given.
+    """Check the nodes that are allocated to a job; returns the exit code.
 
     Args:
-        nodes: as Slurm writes them.
-        state_dir: what the controller keeps.
-        through: the command that reaches a node; empty if none does.
-        check: options of the check there.
-        timeout: for that check.
+        nodes: host list of Slurm.
+        state_dir: state directory of the controller; None for the default.
+        through: command that runs another on a node; empty to use known faults only.
+        check: options of the check on the node.
+        timeout: timeout of the check on the node.
 
     """
     try:
         names = expand(nodes)
         with closing(open_store(state_dir)) as store:
-            broken = _look(store, names, through, check, timeout)
+            broken = _find_broken(store, names, through, check, timeout)
             for one in broken:
                 _report(f"{one.node}: {one.reason}: {one.why}")
             _close(HeadProlog(store), broken)
@@ -52,7 +52,7 @@ def before_job(
     return ExitCode.FAILED if broken else ExitCode.OK
 
 
-def _look(
+def _find_broken(
     store: SlurmStore,
     names: Sequence[str],
     through: Sequence[str],
@@ -81,7 +81,7 @@ def _close(head: HeadProlog, broken: Sequence[UnfitNode]) -> None:
     for one in broken:
         try:
             head.close(one)
-        except HoldfastError as error:  # the job is not to begin there all the same
+        except HoldfastError as error:  # the job must not start on the node anyway
             _report(str(error))
 
 

@@ -1,1 +1,1 @@
-"""``holdfast clusters``."""
+"""``holdfast clusters``: creates, changes, lists and deletes clusters."""

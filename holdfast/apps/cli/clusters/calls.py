@@ -1,4 +1,4 @@
-"""Calls of a cluster API as the commands of ``holdfast clusters`` make them, signed."""
+"""Signed calls of a cluster API, for the commands of ``holdfast clusters``."""
 
 import json
 import os
@@ -32,14 +32,14 @@ _ADVICE: Final[Mapping[str, str]] = {
         "check the secret of the key, the region (AWS_REGION) and the clock of this machine"
     ),
 }
-"""What to do next, by the code of an error that says nothing of it."""
+"""``error code -> remedy``, for errors whose message names none."""
 
 _CHOICES: Final = re.compile(
     r"Value '([^']*)' at '([^']*)' failed to satisfy constraint: "
     r"Member must satisfy enum value set: \[([^\]]*)\]"
 )
 _FEW: Final = 10
-"""So many values are told in full; there are more than 200 instance types."""
+"""Maximum number of allowed values in a message; there are more than 200 instance types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class SignedCalls:
 
     @classmethod
     def of(cls, config_file: Path | None, endpoint_url: str | None) -> "SignedCalls":
-        """The API that is meant.
+        """Return the calls of the API at ``endpoint_url``, or else of the configuration file.
 
         Raises:
-            ConfigError: the file, the address, or AWS's own settings cannot be used.
+            ConfigError: the file, the URL or the AWS settings are invalid.
 
         """
         options: dict[str, Any] = {}
@@ -101,7 +101,7 @@ class SignedCalls:
 
     def _message(self, response: Mapping[str, Any]) -> str:
         code = response["Error"]["Code"]
-        if code.isdecimal():  # botocore's word for an answer that is none of AWS's
+        if code.isdecimal():  # botocore's code for a response that is not from an AWS API
             return f"{self.url} returned HTTP status {code}; is a cluster API served there?"
         advice = f"; {_ADVICE[code]}" if code in _ADVICE else ""
         return f"{shortened(response['Error']['Message'])} ({code}){advice}"
@@ -123,7 +123,7 @@ def _client(url: str, options: dict[str, Any]) -> Any:
 
 
 def shortened(message: str) -> str:
-    """A message of AWS that tells all values that something may have, with the nearest alone."""
+    """Return a message of AWS with the nearest allowed values only, if it lists many."""
 
     def nearest(found: re.Match[str]) -> str:
         value, path, choices = found[1], found[2], found[3].split(", ")
@@ -136,15 +136,16 @@ def shortened(message: str) -> str:
 
 
 def _key(config: ApiConfig) -> AccessKey:
-    """The first that may change something, or else the first."""
+    """Return the first key that may change clusters, or else the first key."""
     return next((key for key in config.keys if key.role is Role.OPERATE), config.keys[0])
 
 
 def checked_request(source: Path, operation: str) -> dict[str, Any]:
-    """A file with a request that the API will take, as far as that is known.
+    """Return the request in a file, validated against the API model.
 
     Raises:
-        ConfigError: it is none; or it has a member that no request has, which the API would drop.
+        ConfigError: the file is not a valid request, or has an unknown member, which the API would
+            ignore.
 
     """
     model = SageMakerModel()

@@ -1,4 +1,4 @@
-"""``holdfast clusters``: the commands that change something."""
+"""``holdfast clusters``: commands that change clusters."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _UNNAMED: Final = "FailedNodeLogicalIds"
 
 
 class _Share(click.ParamType[Quota]):
-    """A number of nodes, or a percentage of a group."""
+    """Number of nodes, or percentage of a group."""
 
     name = "COUNT|PERCENT%"
 
@@ -326,7 +326,7 @@ def _group(calls: ClusterCalls, name: str, group: str) -> dict[str, Any]:
 
 
 def _after(before: Mapping[str, int], request: Mapping[str, Any]) -> dict[str, int]:
-    """How many nodes each instance group will have."""
+    """Return ``instance group -> number of nodes`` after the update."""
     requested = {
         one["InstanceGroupName"]: one["InstanceCount"] for one in request.get("InstanceGroups", ())
     }
@@ -360,7 +360,7 @@ def _print_change(answer: dict[str, Any], text: str, output: str) -> None:
 
 
 def _batch(answer: dict[str, Any], text: str, output: str) -> int:
-    """Tell what was done and what was not."""
+    """Print the result of a batch call; returns the exit code."""
     done = answer.get(BatchResponse.SUCCESSFUL) or answer.get(_NAMED)
     failed = [*answer.get(BatchResponse.FAILED, ()), *answer.get(_UNNAMED, ())]
     if is_document(output):

@@ -1,4 +1,4 @@
-"""``holdfast clusters``: the clusters of a cluster API, such as that of ``holdfast api``."""
+"""``holdfast clusters``: lists and describes the clusters of a cluster API."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Which cluster API a command calls; loads nothing of it before it is called."""
+"""Options that select a cluster API; the client is imported on the first call."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
@@ -20,22 +20,22 @@ class ClusterCalls(Protocol):
     """Calls one cluster API."""
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
-        """One call of an operation by its name in Python, such as ``list_clusters``.
+        """Call an operation by its Python name, such as ``list_clusters``; returns the response.
 
         Raises:
-            BackendError: it was refused, or the API cannot be reached; says why.
+            BackendError: the call was rejected, or the API is unreachable; the message says why.
             ConfigError: there is no key to sign with.
 
         """
         ...
 
     def pages(self, operation: str, member: str, **request: Any) -> Iterator[Mapping[str, Any]]:
-        """All items of a list, page by page."""
+        """Yield the items of a list, page by page; ``member`` of a page has its items."""
         ...
 
 
 def _api_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options ``--config`` and ``--endpoint-url``; the command gets ``calls`` for them."""
+    """Add the options ``--config`` and ``--endpoint-url``; the command gets ``calls`` for them."""
 
     @functools.wraps(command)
     def called(*, config_file: Path | None, endpoint_url: str | None, **values: Any) -> Any:
@@ -58,20 +58,20 @@ def _api_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command that shows something: ``calls``, ``watch``, ``output``."""
+    """Add the options of a command that shows objects: ``calls``, ``watch``, ``output``."""
     return _api_options(watch_option(output_option(*LISTS)(command)))
 
 
 def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command that changes something: ``dry_run``, ``calls``, ``output``."""
+    """Add the options of a command that changes clusters: ``dry_run``, ``calls``, ``output``."""
     return dry_run_option(_api_options(output_option(*RESULTS)(command)))
 
 
 def _calls_of(config_file: Path | None, endpoint_url: str | None) -> ClusterCalls:
-    """The API that is meant.
+    """Return the calls of the selected API.
 
     Raises:
-        ConfigError: the file cannot be used, or what calls need is not installed.
+        ConfigError: the file is invalid, or a required package is not installed.
 
     """
     calls: ClusterCalls = _module().SignedCalls.of(config_file, endpoint_url)
@@ -79,10 +79,10 @@ def _calls_of(config_file: Path | None, endpoint_url: str | None) -> ClusterCall
 
 
 def request_of(source: Path, operation: str) -> dict[str, Any]:
-    """A file with a request of an operation, such as ``CreateCluster``.
+    """Return the request of an operation, such as ``CreateCluster``, in a file.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the file is not a valid request.
 
     """
     request: dict[str, Any] = _module().checked_request(source, operation)

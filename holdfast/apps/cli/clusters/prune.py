@@ -1,4 +1,4 @@
-"""``holdfast clusters prune``: remove what is left of deleted clusters."""
+"""``holdfast clusters prune``: removes the files of deleted clusters."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -84,7 +84,7 @@ def _chosen(names: Sequence[str], older_than: timedelta | None) -> list[DeletedC
 
 
 def _sized(size: float) -> str:
-    """Such as ``1.5 GiB``."""
+    """Return a size in bytes as text, such as ``1.5 GiB``."""
     unit = _UNITS[0]
     for unit in _UNITS:
         if size < 1024 or unit == _UNITS[-1]:

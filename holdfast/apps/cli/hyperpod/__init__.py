@@ -1,1 +1,1 @@
-"""``holdfast hyperpod``."""
+"""``holdfast hyperpod``: job commands with HyperPod CLI syntax."""

@@ -1,4 +1,4 @@
-"""``holdfast hyperpod``: the job commands of HyperPod's command line."""
+"""``holdfast hyperpod``: job commands with HyperPod CLI syntax."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ def _access(function: Callable[..., Any]) -> Callable[..., Any]:
 def _cluster(
     kubeconfig: Path | None, context: str | None, namespace: str | None
 ) -> Iterator[HyperPodCluster]:
-    """The cluster that is meant: by the options, by the environment, or that of connect-cluster."""
+    """Open the cluster selected by the options, the environment or connect-cluster."""
     home = default_home()
     is_kubernetes = kubeconfig is not None or context is not None
     by_environment = os.environ.get(VARIABLE)
@@ -59,7 +59,7 @@ def _cluster(
     if chosen == TargetPlatform.LOCAL and not is_kubernetes:
         cluster = LocalHyperPodCluster(home)
     else:
-        jobs = import_module("holdfast.apps.hyperpod.jobs")  # the only one that needs Kubernetes
+        jobs = import_module("holdfast.apps.hyperpod.jobs")  # imports the Kubernetes client
         cluster = jobs.connect(Where(kubeconfig=kubeconfig, context=context), namespace)
     with contextlib.closing(cluster):
         yield cluster
@@ -143,8 +143,8 @@ def _job_request(values: dict[str, Any]) -> JobRequest:
     if missing := [key for key in needed if key not in values]:
         options = {"name": "--job-name", "nodes": "--node-count"}
         raise ConfigError(
-            f"{options.get(key, '--' + key.replace('_', '-'))}: missing; give it, or a "
-            "--config-file that has it"
+            f"{options.get(key, '--' + key.replace('_', '-'))}: missing; add the option, or set "
+            "the value in --config-file"
             for key in missing
         )
     return JobRequest(**values)

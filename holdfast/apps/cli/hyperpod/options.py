@@ -1,4 +1,4 @@
-"""The options of ``hyperpod start-job``."""
+"""Options of ``hyperpod start-job``."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -32,7 +32,7 @@ class _Pairs(click.ParamType[dict[str, str]]):
             try:
                 return {str(key): str(item) for key, item in json.loads(value).items()}
             except (ValueError, AttributeError) as error:
-                self.fail(f"{value!r} is no JSON object: {error}", param, ctx)
+                self.fail(f"{value!r} is not a JSON object: {error}", param, ctx)
         pairs = [one.partition("=") for one in value.split(",") if one]
         if not all(key and sign for key, sign, _ in pairs):
             self.fail(f"{value!r}: expected KEY=VALUE,KEY=VALUE", param, ctx)
@@ -83,8 +83,8 @@ class _Claims(click.ParamType[tuple[Claim, ...]]):
         return tuple(Claim(name=a, mount_path=b) for a, b in parts)
 
 
-def _words(_context: click.Context, _param: click.Parameter, value: str | None) -> Any:
-    """Script arguments as one word, as HyperPod has them: ``--lr 1e-3``, in brackets or not."""
+def _script_args(_context: click.Context, _param: click.Parameter, value: str | None) -> Any:
+    """Split script arguments, which HyperPod takes as one value: ``--lr 1e-3`` or in brackets."""
     return None if value is None else tuple(value.strip().strip("[]").split())
 
 
@@ -102,7 +102,9 @@ _OPTIONS: Final = (
     click.option("--command", help="Command that runs the script.  [default: torchrun]"),
     click.option("--entry-script", help="Script to run."),
     click.option(
-        "--script-args", callback=_words, help="Arguments of the script, quoted as one argument."
+        "--script-args",
+        callback=_script_args,
+        help="Arguments of the script, quoted as one argument.",
     ),
     click.option("--environment", type=_Pairs(), help="Environment variable."),
     click.option("--instance-type", help="Instance type of the nodes, such as ml.p5.48xlarge."),
@@ -152,7 +154,7 @@ _OPTIONS: Final = (
 
 
 def start_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds them; what they say reaches the function by the names of ``JobRequest``."""
+    """Add the options; the function gets their values under the field names of ``JobRequest``."""
 
     def called(
         *,

@@ -1,1 +1,1 @@
-"""``holdfast inject``."""
+"""``holdfast inject``: injects faults."""

@@ -1,4 +1,4 @@
-"""``holdfast inject``: break something on purpose, on a node of a run that goes on."""
+"""``holdfast inject``: injects a fault into a node of an active run."""
 
 import contextlib
 import re
@@ -42,33 +42,32 @@ _SWITCH: Final = "0000:c3:00.0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Injection:
-    """What was done to a node, and what should come of it."""
+    """Injected fault and its expected effect."""
 
     fault: str
     run: str
     node: str
     rank: int | None
-    """Of the rank that ran on it; None if none did."""
+    """Rank that ran on the node; None if none did."""
 
     dry_run: bool
     profile: str
-    """Whose opinion of an XID was asked."""
+    """Profile that rates XIDs."""
 
     expected: str
-    """By the configuration that was given, or else by the default one."""
+    """Expected effect, by the given configuration or else by the default one."""
 
     kernel: tuple[str, ...] = ()
-    """What its kernel printed: each time the record of /dev/kmsg and the line of
-    /var/log/messages."""
+    """Lines of its kernel log: each message as /dev/kmsg record and as /var/log/messages line."""
 
     signal: str = ""
     processes: tuple[int, ...] = ()
-    """To which the signal was sent."""
+    """PIDs of the processes that got the signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """The options that all commands have."""
+class _Options:
+    """Options that all commands have."""
 
     node: str
     run: str | None
@@ -92,7 +91,7 @@ class _Target:
 
     @property
     def job_resumes(self) -> str:
-        """What it means for the job that the node is lost."""
+        """Effect of the loss of the node on the job, as part of a message."""
         if self.rank is None:
             return ""
         return f" Job {self.rank.job} is stopped and resumes from its last checkpoint."
@@ -138,7 +137,7 @@ def _target_options(command: F) -> F:
 @_target_options
 @click.option("--device", default="0000:b9:00", show_default=True, help="PCI address of the GPU.")
 @click.option("--message", help="Text of the message.  [default: the driver's text for CODE]")
-def inject_xid(*, code: int, device: str, message: str | None, **order: Any) -> None:
+def inject_xid(*, code: int, device: str, message: str | None, **options: Any) -> None:
     """Inject a GPU error (XID) into the kernel log.
 
     Writes the message that NVIDIA's driver logs for CODE. With HyperPod's rules, 74 leads to a
@@ -147,7 +146,7 @@ def inject_xid(*, code: int, device: str, message: str | None, **order: Any) -> 
     detector = gpu_xid.build(Profile.HYPERPOD)
     text = message or faults.XID_TEXTS.get(code) or detector.codes.get(code, "Unknown Error")
     line = faults.xid_line(code, _checked_device(device), _checked_message(text))
-    _report(f"xid {code}", (line,), _Order(**order))
+    _report(f"xid {code}", (line,), _Options(**options))
 
 
 @examples(
@@ -164,7 +163,7 @@ def inject_xid(*, code: int, device: str, message: str | None, **order: Any) -> 
     help="Severity in the message.",
 )
 @_target_options
-def inject_sxid(*, code: int, severity: str, **order: Any) -> None:
+def inject_sxid(*, code: int, severity: str, **options: Any) -> None:
     """Inject an NVSwitch error (SXid) into the kernel log.
 
     Writes the message that NVIDIA's driver logs for CODE. With HyperPod's rules, a fatal error
@@ -172,19 +171,19 @@ def inject_sxid(*, code: int, severity: str, **order: Any) -> None:
     """
     text = gpu_sxid.build(Profile.HYPERPOD).codes.get(code, "unknown error")
     lines = faults.sxid_lines(code, _SWITCH, faults.SXID_SEVERITIES[severity], text)
-    _report(f"sxid {code}", lines, _Order(**order))
+    _report(f"sxid {code}", lines, _Options(**options))
 
 
 def _kernel_command(family: str, kinds: Mapping[str, tuple[str, ...]]) -> click.Command:
-    """The command for faults that are nothing but what the kernel says of them."""
+    """Return the command for faults that consist of kernel messages only."""
     usual = next(iter(kinds))
 
     @examples(f"holdfast inject {family} {usual} --node 0")
     @click.command(family)
     @click.argument("kind", type=click.Choice(list(kinds), case_sensitive=False), default=usual)
     @_target_options
-    def command(*, kind: str, **order: Any) -> None:
-        _report(f"{family} {kind}", kinds[kind], _Order(**order))
+    def command(*, kind: str, **options: Any) -> None:
+        _report(f"{family} {kind}", kinds[kind], _Options(**options))
 
     command.help = f"{_KERNEL_FAULTS[family]}\n\nThe default KIND is {usual}."
     return command
@@ -202,13 +201,13 @@ for _family, _kinds in faults.KERNEL_TEXTS.items():
     inject.add_command(_kernel_command(_family, _kinds))
 
 
-def _report(fault: str, lines: tuple[str, ...], order: _Order) -> None:
-    """Have the kernel of a node print ``lines``."""
+def _report(fault: str, lines: tuple[str, ...], options: _Options) -> None:
+    """Write ``lines`` to the kernel log of a node, and print the result."""
     now, since_boot = SystemClock().now(), timedelta(seconds=time.monotonic())
-    config = order.run_config()
-    with _target(order) as target:
+    config = options.run_config()
+    with _target(options) as target:
         faults.machine_processes(target.directory)
-        print_it = faults.kernel_line if order.dry_run else faults.write_kernel_line
+        print_it = faults.kernel_line if options.dry_run else faults.write_kernel_line
         printed = [
             print_it(target.directory, line, now=now, since_boot=since_boot) for line in lines
         ]
@@ -217,129 +216,130 @@ def _report(fault: str, lines: tuple[str, ...], order: _Order) -> None:
             run=target.run.name,
             node=target.node,
             rank=target.rank.rank if target.rank is not None else None,
-            dry_run=order.dry_run,
+            dry_run=options.dry_run,
             profile=config.machines.xid_profile,
             expected=_after_lines(target, lines, now, config),
             kernel=tuple(form for one in printed for form in (one.record, one.syslog)),
         )
-    _print(injected, order)
+    _print(injected, options)
 
 
 @examples("holdfast inject kill-rank --node 1")
 @inject.command("kill-rank")
 @_target_options
-def inject_kill_rank(**order: Any) -> None:
+def inject_kill_rank(**options: Any) -> None:
     """Kill the main process of a rank with SIGKILL."""
-    _strike(_KILL_RANK, _Order(**order))
+    _send_signal(_KILL_RANK, _Options(**options))
 
 
 @examples("holdfast inject power-off --node 1", "holdfast inject power-off --node 1 --dry-run")
 @inject.command("power-off")
 @_target_options
-def inject_power_off(**order: Any) -> None:
+def inject_power_off(**options: Any) -> None:
     """Kill all processes of a node at once, as a power loss does."""
-    _strike(_POWER_OFF, _Order(**order))
+    _send_signal(_POWER_OFF, _Options(**options))
 
 
 @examples("holdfast inject hang --node 1", "holdfast inject hang --node 1 --rank-only")
 @inject.command("hang")
 @_target_options
 @click.option("--rank-only", is_flag=True, help="Stop only the rank, not the node's agent.")
-def inject_hang(*, rank_only: bool, **order: Any) -> None:
+def inject_hang(*, rank_only: bool, **options: Any) -> None:
     """Stop all processes of a node with SIGSTOP.
 
     From outside, the node looks like a machine whose kernel hangs.
     """
-    _strike(_HANG_RANK if rank_only else _HANG, _Order(**order))
+    _send_signal(_HANG_RANK if rank_only else _HANG, _Options(**options))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Blow:
-    """A fault that is a signal to processes of a machine."""
+class _SignalFault:
+    """Fault that is injected as a signal to processes of a machine."""
 
-    fault: str
+    name: str
     signal: str
-    aim: Callable[[NodeDir], list[int]]
-    """Finds the processes that it will hit."""
+    find: Callable[[NodeDir], list[int]]
+    send: Callable[[NodeDir], list[int]]
+    """Like ``find``, returns the PIDs of the processes."""
 
-    strike: Callable[[NodeDir], list[int]]
     expected: Callable[[LocalNodePolicy], str]
     is_of_rank: bool = False
-    is_noticed: bool = True
-    """Whether the run finds out without being asked to look for it."""
+    is_detected: bool = True
+    """Whether the run detects the fault with its default settings."""
 
 
-_KILL_RANK: Final = _Blow(
-    fault="kill-rank",
+_KILL_RANK: Final = _SignalFault(
+    name="kill-rank",
     signal="SIGKILL",
-    aim=lambda node: faults.rank_processes(node)[:1],
-    strike=faults.kill_rank,
+    find=lambda node: faults.rank_processes(node)[:1],
+    send=faults.kill_rank,
     expected=lambda _: "the rank fails, which uses one application retry; the node stays.",
     is_of_rank=True,
 )
-_POWER_OFF: Final = _Blow(
-    fault="power-off",
+_POWER_OFF: Final = _SignalFault(
+    name="power-off",
     signal="SIGKILL",
-    aim=faults.machine_processes,
-    strike=faults.power_off,
+    find=faults.machine_processes,
+    send=faults.power_off,
     expected=lambda policy: (
         f"the node is detected as powered off at once, and {_done(policy, policy.silent_remedy)}."
     ),
 )
-_HANG: Final = _Blow(
-    fault="hang",
+_HANG: Final = _SignalFault(
+    name="hang",
     signal="SIGSTOP",
-    aim=faults.machine_processes,
-    strike=faults.hang,
+    find=faults.machine_processes,
+    send=faults.hang,
     expected=lambda policy: (
         f"after {format_duration(policy.heartbeat_timeout)} without a heartbeat the node counts "
         f"as lost and is {_done(policy, policy.silent_remedy)}."
     ),
 )
-_HANG_RANK: Final = _Blow(
-    fault="hang-rank",
+_HANG_RANK: Final = _SignalFault(
+    name="hang-rank",
     signal="SIGSTOP",
-    aim=faults.rank_processes,
-    strike=faults.hang_rank,
+    find=faults.rank_processes,
+    send=faults.hang_rank,
     expected=lambda _: (
         "the job hangs until a timeout of its own or the --hang-timeout of holdfast run."
     ),
     is_of_rank=True,
-    is_noticed=False,
+    is_detected=False,
 )
 
 
-def _strike(blow: _Blow, order: _Order) -> None:
-    config = order.run_config()
-    with _target(order) as target:
-        if blow.is_of_rank and target.rank is None:
+def _send_signal(fault: _SignalFault, options: _Options) -> None:
+    config = options.run_config()
+    with _target(options) as target:
+        if fault.is_of_rank and target.rank is None:
             raise NotFound(f"no rank is running on {target.node}")
-        hit = (blow.aim if order.dry_run else blow.strike)(target.directory)
+        hit = (fault.find if options.dry_run else fault.send)(target.directory)
+        resumes = target.job_resumes if fault.is_detected else ""
         injected = Injection(
-            fault=blow.fault,
+            fault=fault.name,
             run=target.run.name,
             node=target.node,
             rank=target.rank.rank if target.rank is not None else None,
-            dry_run=order.dry_run,
+            dry_run=options.dry_run,
             profile=config.machines.xid_profile,
-            expected=blow.expected(config.nodes) + (target.job_resumes if blow.is_noticed else ""),
-            signal=blow.signal,
+            expected=fault.expected(config.nodes) + resumes,
+            signal=fault.signal,
             processes=tuple(hit),
         )
-    _print(injected, order)
+    _print(injected, options)
 
 
 @contextlib.contextmanager
-def _target(order: _Order) -> Iterator[_Target]:
-    with open_runs(default_home(), order.run) as known:
-        run, node = find_node(order.node, known)
+def _target(options: _Options) -> Iterator[_Target]:
+    with open_runs(default_home(), options.run) as known:
+        run, node = find_node(options.node, known)
         if not run.is_active:
             raise NotFound(f"run {run.name} is not active: no fault can be injected")
         yield _Target(run, node, run.ranks().get(node))
 
 
 def _after_lines(target: _Target, lines: tuple[str, ...], now: datetime, config: RunConfig) -> str:
-    """What the detectors and the ladder of remedies will make of what the kernel says."""
+    """Return the expected effect of kernel messages, by the detectors and the remedy ladder."""
     readings = Readings(kernel_log=tuple(LogLine(message=line, observed_at=now) for line in lines))
     watchers = [one for one in detectors(config.machines.xid_profile) if KERNEL_LOG in one.reads]
     health = fold(Health(), [one for watcher in watchers for one in watcher.detect(readings)])
@@ -380,9 +380,9 @@ def _checked_message(message: str) -> str:
     return message
 
 
-def _print(injected: Injection, order: _Order) -> None:
-    if is_document(order.output):
-        print_document(injected, order.output)
+def _print(injected: Injection, options: _Options) -> None:
+    if is_document(options.output):
+        print_document(injected, options.output)
         return
     would = "would have" if injected.dry_run else "has"
     if injected.kernel:
@@ -394,7 +394,7 @@ def _print(injected: Injection, order: _Order) -> None:
         what = f"{count} processes" if count != 1 else f"process {injected.processes[0]}"
         sent = "would go" if injected.dry_run else "went"
         click.echo(f"{injected.node}: {injected.signal} {sent} to {what}")
-    by = "" if order.config else f" with the default profile, {injected.profile}"
+    by = "" if options.config else f" with the default profile, {injected.profile}"
     click.echo(f"Expected{by}: {injected.expected}")
     if not injected.dry_run:
         click.echo("Watch the effect with: holdfast nodes list --watch")

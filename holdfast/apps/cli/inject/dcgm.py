@@ -1,4 +1,4 @@
-"""``holdfast inject dcgm``: has DCGM show a fault of a GPU of this machine."""
+"""``holdfast inject dcgm``: injects a GPU fault into DCGM on this machine."""
 
 import shlex
 import shutil
@@ -22,8 +22,8 @@ _FIELDS: Final = {
     "row-remap-failed": (395, 1),
     _XID: (230, None),
 }
-"""By fault, the number of DCGM's field and its value; 319 with 4 is the drill of HyperPod's guide.
-Numbers, as the names of fields changed with DCGM 4.6 (dcgm_fields.h)."""
+"""``fault -> (DCGM field, value)``; 319 with 4 is the example of HyperPod's guide. Fields are given
+by number, as their names changed with DCGM 4.6 (dcgm_fields.h)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class _Injected:
     command: str
     dry_run: bool
     answer: str
-    """What DCGM said; empty if it was not asked."""
+    """Output of dcgmi; empty for a dry run."""
 
 
 @examples("holdfast inject dcgm xid 79 --gpu 3 --dry-run")
@@ -68,7 +68,8 @@ def _command(fault: str, code: int | None, gpu: int) -> list[str]:
     field, value = _FIELDS[fault]
     if (code is None) == (fault == _XID):
         raise ConfigError(
-            f"{fault}: " + ("which XID?" if code is None else "only the fault xid takes a CODE")
+            f"{fault}: "
+            + ("CODE is missing, expected the XID" if code is None else "CODE applies to xid only")
         )
     value = code if value is None else value
     return ["dcgmi", "test", "--inject", "--gpuid", str(gpu), "-f", str(field), "-v", str(value)]
@@ -80,5 +81,5 @@ def _run(argv: list[str]) -> str:
     result = run_command(argv, timeout=_TIMEOUT)
     answer = (result.stdout.strip() or result.stderr.strip())[:1000]
     if result.status != 0:
-        raise BackendError(f"{shlex.join(argv)} ended with {result.status}: {answer}")
+        raise BackendError(f"{shlex.join(argv)} exited with {result.status}: {answer}")
     return answer

@@ -30,7 +30,7 @@ from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.views.jobs import Attempt, JobEvent, JobStatus, JobStory, RankStatus
+from holdfast.apps.views.jobs import Attempt, JobDetails, JobEvent, JobStatus, RankStatus
 from holdfast.apps.views.run_jobs import INTERRUPTED
 from holdfast.engine.wording import recovery
 from holdfast.kit.serial import to_plain
@@ -97,7 +97,7 @@ def describe_job(*, job: str, watch: bool, output: str, **values: Any) -> None:
     its logs and its events.
     """
     where = taken(values)
-    show(lambda: _story(job, where), lambda story: _describe(story, output), watch=watch)
+    show(lambda: _read_one(job, where), lambda details: _describe(details, output), watch=watch)
 
 
 @examples(
@@ -139,7 +139,7 @@ def cancel_job(*, job: str, yes: bool, dry_run: bool, output: str, **values: Any
     return ExitCode.OK
 
 
-def _story(job: str, where: Where) -> JobStory:
+def _read_one(job: str, where: Where) -> JobDetails:
     with open_jobs(where) as known:
         return known.describe(job)
 
@@ -171,14 +171,14 @@ def _print(statuses: list[JobStatus], none_yet: str, output: str, *, with_ids: b
     print_rows(statuses, columns, output=output, empty=none_yet)
 
 
-def _describe(story: JobStory, output: str) -> None:
+def _describe(details: JobDetails, output: str) -> None:
     if is_document(output):
-        reported = [one.plain() for one in story.reported]
-        more = {"ranks": to_plain(story.ranks), "events": reported}
-        print_document({**to_plain(story.status), **more}, output)
+        reported = [one.plain() for one in details.reported]
+        more = {"ranks": to_plain(details.ranks), "events": reported}
+        print_document({**to_plain(details.status), **more}, output)
         return
     now = SystemClock().now()
-    job = story.status
+    job = details.status
     print_details(_details(job, now))
     columns: list[Column[Attempt]] = [
         Column(title="attempt", cell=lambda one: one.attempt),
@@ -200,8 +200,8 @@ def _describe(story: JobStory, output: str) -> None:
         Column(title="state", cell=lambda one: one.state),
         Column(title="detail", cell=lambda one: one.detail, minor=True),
     ]
-    print_section("Ranks", story.ranks, ranks, output=output)
-    print_lines("Events", [_event_line(one, job.started_at) for one in story.reported])
+    print_section("Ranks", details.ranks, ranks, output=output)
+    print_lines("Events", [_event_line(one, job.started_at) for one in details.reported])
 
 
 def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:

@@ -70,5 +70,5 @@ def wait_until_done(
                 err=True,
             )
             return False
-        time.sleep(max(one.fleet.pause_s for one in left))
+        time.sleep(max(one.fleet.poll_interval_s for one in left))
     return True

@@ -1,1 +1,1 @@
-"""``holdfast scan``."""
+"""``holdfast scan``: evaluates captured logs and tool output."""

@@ -1,4 +1,4 @@
-"""``holdfast scan``: judges captured logs, and what tools have written."""
+"""``holdfast scan``: evaluates captured kernel logs and tool output."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -31,10 +31,10 @@ from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Finding
 
 BLOCK: Final = 256 * 1024
-"""Bytes that are read at once."""
+"""Maximum bytes per read."""
 
 PAGE: Final = 1000
-"""Findings in one table; a log with more of them gives several."""
+"""Maximum findings per table; a log with more gets several tables."""
 
 STDIN: Final = "-"
 
@@ -45,7 +45,7 @@ _SOME_BOOT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Hit:
-    """A finding and where it is."""
+    """Finding and its place in a file."""
 
     file: str
     line_number: int
@@ -129,11 +129,11 @@ def kernel_log(
     is_any_found = False
     unread = 0
     for file in files:
-        sight = _Sight(now)
+        recognizer = _Recognizer(now)
         try:
-            is_found = show(_known_good(_hits(file, sight.of(_blocks(file)), watchers, now)))
+            is_found = show(_known_good(_hits(file, recognizer.of(_blocks(file)), watchers, now)))
             is_any_found |= is_found
-            if not is_found and not sight.is_kernel_log:
+            if not is_found and not recognizer.is_kernel_log:
                 click.echo(
                     f"holdfast: {file}: {_NO_LOG}; decompress it first if it is compressed",
                     err=True,
@@ -147,19 +147,19 @@ def kernel_log(
 
 
 def _judge(watchers: tuple[Detector, ...], now: datetime, file: str) -> Judgement:
-    """What an agent would know of the node after it has read the file."""
-    sight = _Sight(now)
+    """Return the judgement of a node whose agent has read the file."""
+    recognizer = _Recognizer(now)
     health = Health()
-    for hit in _hits(file, sight.of(_blocks(file)), watchers, now):
+    for hit in _hits(file, recognizer.of(_blocks(file)), watchers, now):
         health = fold(health, [hit.finding])
     findings = (*map(_as_finding, health.faults), *health.notices)
-    if not findings and not sight.is_kernel_log:
+    if not findings and not recognizer.is_kernel_log:
         return undecided(_NO_LOG)
     return whole(findings)
 
 
-class _Sight:
-    """Looks whether what is read is a kernel log at all: whether a line has a kernel's prefix."""
+class _Recognizer:
+    """Recognizes a kernel log: a file in which a line has a kernel prefix."""
 
     def __init__(self, now: datetime) -> None:
         self.is_kernel_log = False
@@ -194,7 +194,12 @@ def _as_finding(fault: Fault) -> Finding:
 def _hits(
     file: str, blocks: Iterator[bytes], watchers: tuple[Detector, ...], now: datetime
 ) -> Iterator[_Hit]:
-    """What is found in one file, in its order; ``BackendError`` where it cannot be read."""
+    """Yield the findings in a file, in their order.
+
+    Raises:
+        BackendError: the file cannot be read.
+
+    """
     log = KernelLog(log_keywords(watchers))
     for data in blocks:
         for record in log.feed(data, now):
@@ -204,7 +209,7 @@ def _hits(
 
 
 def _known_good(hits: Iterator[_Hit]) -> Iterator[_Hit]:
-    """The hits, calling for nothing as long as the fault was not seen often enough."""
+    """Yield the hits, without a remedy while the fault has not occurred often enough."""
     health = Health()
     for hit in hits:
         finding = hit.finding
@@ -217,7 +222,7 @@ def _known_good(hits: Iterator[_Hit]) -> Iterator[_Hit]:
 def _blocks(file: str) -> Iterator[bytes]:
     try:
         with cast(BufferedReader, click.open_file(file, "rb")) as stream:
-            while data := stream.read1(BLOCK):  # of a pipe what is there, to follow a live log
+            while data := stream.read1(BLOCK):  # available bytes of a pipe, to follow a live log
                 yield data
     except OSError as error:
         raise BackendError(f"cannot read {file}: {error.strerror or error}") from error
@@ -240,14 +245,14 @@ def _judged(
 
 
 def _moment(record: KernelLine, now: datetime) -> datetime:
-    """When a line was logged; without a date, at least how long before and after others."""
+    """Return the time of a line; without a date, a time relative to other lines."""
     if record.at is not None:
         return record.at
     return now if record.since_boot is None else _SOME_BOOT + record.since_boot
 
 
 def _show_documents(output: str, hits: Iterator[_Hit]) -> bool:
-    """Print one object for each hit, as soon as it is found. Returns whether there were any."""
+    """Print one object per hit as soon as it is found. Returns whether there were any."""
     is_found = False
     for hit in hits:
         is_found = True
@@ -269,7 +274,7 @@ def _show_documents(output: str, hits: Iterator[_Hit]) -> bool:
 
 
 def _show_table(output: str, hits: Iterator[_Hit]) -> bool:
-    """Print tables of ``PAGE`` hits at most. Returns whether there were any."""
+    """Print tables of up to ``PAGE`` hits. Returns whether there were any."""
     is_found = False
     while page := list(islice(hits, PAGE)):
         is_found = True

@@ -1,4 +1,4 @@
-"""``holdfast scan KIND``: judges what a tool has written, one verdict for each file."""
+"""``holdfast scan KIND``: evaluates captured tool output, with one verdict per file."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from holdfast.model.errors import BackendError
 from holdfast.model.health import Finding
 
 LARGEST_FILE: Final = 16 * 1024 * 1024
-"""Bytes of a file that is judged; what is longer is no output of such a tool."""
+"""Maximum bytes of a file; a larger file is not output of such a tool."""
 
 _EXPECTED: Final = click.Option(
     ["--expected"],
@@ -54,10 +54,10 @@ _SECONDS: Final = click.Option(
 class _Kind:
     name: str
     what: str
-    """What a file of this kind holds."""
+    """Tool that writes files of this kind."""
 
     judge: Callable[..., Judgement]
-    """Takes the text, the time, and the options."""
+    """Takes the text, the time and the options."""
 
     options: tuple[click.Option, ...] = ()
 
@@ -78,7 +78,7 @@ _KINDS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Row:
-    """One line of the table: a finding, or a file without any."""
+    """Row of the table: a finding, or a file without findings."""
 
     file: str
     verdict: HealthState
@@ -135,7 +135,7 @@ def _scan(
 def show_verdicts(
     kind: str, files: Sequence[str], judge: Callable[[str], Judgement], *, output: str
 ) -> ExitCode:
-    """Print what ``judge`` says of each file. Returns whether all of them could be read."""
+    """Print the judgement of each file. Returns ``BAD_INPUT`` if a file could not be read."""
     rows: list[_Row] = []
     unread = 0
     for file in files:

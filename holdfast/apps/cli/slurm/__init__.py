@@ -1,1 +1,1 @@
-"""``holdfast slurm``."""
+"""``holdfast slurm``: installs and diagnoses Holdfast on Slurm."""

@@ -1,4 +1,4 @@
-"""``holdfast slurm``: Holdfast on a machine of a Slurm cluster."""
+"""``holdfast slurm``: installs Holdfast on a machine of a Slurm cluster, and removes it."""
 
 import os
 import shutil
@@ -152,13 +152,13 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
         click.echo(f"Nothing was installed: there is no {choices.manifest}", err=True)
         return ExitCode.OK
     manifest = Manifest.read(choices.manifest)
-    if in_use := _requested(lambda commands: settings_in_use(commands, manifest.files)):
+    if in_use := _read_slurm(lambda commands: settings_in_use(commands, manifest.files)):
         raise ConfigError(
-            f"slurm.conf still has {', '.join(in_use)}, so nothing was removed; take it out, run"
-            " scontrol reconfigure, and try again"
+            f"slurm.conf still contains {', '.join(in_use)}, so nothing was removed; remove it, run"
+            " scontrol reconfigure, and retry"
         )
     done = _printed(Installer(manifest, dry_run=dry_run).uninstall(), dry_run=dry_run)
-    for command in _requested(restoring_commands):
+    for command in _read_slurm(restoring_commands):
         click.echo(f"next: {command}")
     return _code(done)
 
@@ -186,12 +186,12 @@ def _refuse_unusable(role: MachineRole, prefix: Path, user: str, **paths: Path |
         ) from None
 
 
-def _requested(ask: Callable[[JobCommands], Iterable[str]]) -> list[str]:
-    """What Slurm says; nothing where there is no slurmctld to ask."""
+def _read_slurm(read: Callable[[JobCommands], Iterable[str]]) -> list[str]:
+    """Read from slurmctld; returns an empty list, with a message, if it does not answer."""
     try:
-        return list(ask(JobCommands(None, _CALL)))
+        return list(read(JobCommands(None, _CALL)))
     except BackendError as error:
-        click.echo(f"holdfast: Slurm was not asked what is left in it: {error}", err=True)
+        click.echo(f"holdfast: leftovers in Slurm were not checked: {error}", err=True)
         return []
 
 
@@ -218,9 +218,9 @@ def _found_role() -> MachineRole:
 
 
 def _found_plugstack(prefix: Path) -> Path:
-    """Where Slurm reads it on this machine; below ``prefix`` may be another."""
+    """Return the path that Slurm reads on this machine; with ``prefix``, the one below it."""
     if prefix == Path("/"):
-        with suppress(BackendError):  # it may run only later
+        with suppress(BackendError):  # slurmctld may not be running yet
             reported = JobCommands(None, _CALL).settings().get("PlugStackConfig", "")
             if reported.startswith("/"):
                 return Path(reported)
@@ -229,7 +229,7 @@ def _found_plugstack(prefix: Path) -> Path:
 
 
 def _found_headers() -> Path:
-    """Those of the Slurm that is used here, where there are some of another one, too."""
+    """Return the headers of the Slurm installation in PATH, as there may be several."""
     scontrol = Path(shutil.which("scontrol") or "/usr/bin/scontrol").resolve()
     beside = scontrol.parent.parent / "include"
     return beside if (beside / "slurm/spank.h").is_file() else Path("/usr/include")

@@ -1,4 +1,4 @@
-"""``holdfast slurm plan``: what the controller would do with nodes that somebody has saved."""
+"""``holdfast slurm plan``: plans actions for nodes from saved output of scontrol."""
 
 import sys
 from pathlib import Path
@@ -71,10 +71,10 @@ def plan(*, source: Path, config: Path | None, output: str) -> int:
 
 
 def _read(source: Path) -> str:
-    """The text of a file.
+    """Return the text of a file or of standard input.
 
     Raises:
-        ValueError: it cannot be read, or is none.
+        ValueError: it cannot be read, or is too large.
 
     """
     try:
@@ -86,5 +86,5 @@ def _read(source: Path) -> str:
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror}") from error
     if len(content) == _LARGEST:
-        raise ValueError(f"is larger than {_LARGEST // 2**20} MiB, expected nodes alone")
+        raise ValueError(f"is larger than {_LARGEST // 2**20} MiB, expected nodes only")
     return content.decode("utf-8", errors="replace")
