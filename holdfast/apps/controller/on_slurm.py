@@ -39,7 +39,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
     settings, clock = _settings(config), SystemClock()
     provider = build_provider(config.provider, clock)
     with ExitStack() as opened:
-        lock = FileLock(settings.state_dir, may_take=acts)
+        lock = _lock(settings, acts=acts)
         opened.callback(lock.close)
         events = EventLog(config.log, clock)
         store = _store(settings, lock, events, acts=acts)
@@ -117,6 +117,13 @@ def _trust(settings: SlurmSettings) -> Trust:
     if problem := directory_problem(settings.report_dir, trust.users):
         raise ConfigError(f"slurm.report_dir: {problem}")
     return trust
+
+
+def _lock(settings: SlurmSettings, *, acts: bool) -> FileLock:
+    try:
+        return FileLock(settings.state_dir, may_take=acts)
+    except BackendError as error:
+        raise ConfigError(f"slurm.state_dir: {error}") from error
 
 
 def _store(settings: SlurmSettings, lock: FileLock, events: EventSink, *, acts: bool) -> SlurmStore:
