@@ -214,7 +214,7 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
         yield "Command", job.command
     yield "Phase", job.phase
     yield "Since", f"{age(job.phase_since, now)} ago"
-    yield "Reason", job.reason or ("asked to end" if job.cancel_requested else "")
+    yield "Reason", job.reason or ("cancellation requested" if job.cancel_requested else "")
     if job.phase == INTERRUPTED and job.cluster:
         yield "To resume", "start holdfast api again"
     elif job.phase == INTERRUPTED:
