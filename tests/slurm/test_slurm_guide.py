@@ -50,7 +50,10 @@ def test_a_node_is_of_one_cluster(tmp_path: Path) -> None:
         ("", "slurm: missing, expected a table with report_dir"),
         ('[slurm]\nreport_dir = "{}/none"', "slurm.report_dir: {}/none is not a directory"),
         ('[slurm]\nreport_dir = "{}"\nconf = "{}/none"', "slurm.conf: {}/none is not a file"),
-        ('[slurm]\nreport_dir = "{}"\nstate_dir = "/proc/x"', "slurm.state_dir: /proc/x"),
+        (
+            '[slurm]\nreport_dir = "{}"\nstate_dir = "/proc/x"',
+            "slurm.state_dir: cannot write /proc/x/controller.lock",
+        ),
         ('[slurm]\nreport_dir = "{}"\npoll = "0s"', "poll must be longer than 0s"),
         (
             '[slurm]\nreport_dir = "{}"\n[slurm.check]\ncommand = []',
