@@ -1,1 +1,1 @@
-"""One file per detector; each turns readings into findings and knows nothing of remedies' cost."""
+"""Detectors, one file each: they turn readings into findings."""

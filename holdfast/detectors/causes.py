@@ -1,8 +1,8 @@
-"""Which findings are but consequences of a fault: one broken part makes many others complain.
+"""Relations between findings: which are only consequences of a fault.
 
-XID 154 is the other way round: it follows the error that it is about, and is the driver's own word
-on what that error needs. So it decides: whatever other XIDs of that GPU call for, its remedy counts
-instead, be it milder or stronger.
+XID 154 is the reverse case: it follows the error that it is about, and carries the driver's
+recovery action for that error. So it decides: its remedy replaces those of other XIDs of that GPU,
+be it milder or stronger.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,8 +15,9 @@ from holdfast.model.health import Fault, Finding
 from holdfast.model.names import Reason
 
 WITHIN: Final = timedelta(seconds=15)
-"""Of the fault, before or after: when a GPU falls off the bus, the switches that it was wired to
-report it within 12 s (gpud, documentation of SXid 20034), and a log is not always in order."""
+"""Maximum time before or after the fault: when a GPU falls off the bus, the switches that it was
+wired to report it within 12 s (gpud, documentation of SXid 20034), and a log is not always in
+order."""
 
 _OF_LOST_GPU: Final = frozenset({gpu_sxid.FAMILY, gpu_driver.FAMILY})
 _REASONS_OF_LOST_GPU: Final = frozenset(
@@ -25,7 +26,7 @@ _REASONS_OF_LOST_GPU: Final = frozenset(
 
 
 def follows(finding: Finding | Fault, fault: Fault) -> bool:
-    """Whether ``finding`` tells nothing that ``fault`` does not tell already."""
+    """Return whether ``finding`` is only a consequence of ``fault``."""
     if decides(fault, finding):
         return True
     codes = (fault.code, *fault.decides)
@@ -33,7 +34,7 @@ def follows(finding: Finding | Fault, fault: Fault) -> bool:
     if fault.family != gpu_xid.FAMILY or not _are_close([began], moments(fault)):
         return False
     if finding.family == gpu_dcgm_policy.FAMILY and finding.code in codes:
-        return True  # told by DCGM, too, which names no GPU
+        return True  # the same XID by DCGM, which names no GPU
     if fault.remedy.touches_node and finding.reason == Reason.XID_ECHO:
         return True
     return gpu_xid.FALLEN_OFF_BUS in codes and (
@@ -42,7 +43,7 @@ def follows(finding: Finding | Fault, fault: Fault) -> bool:
 
 
 def decides(fault: Fault, finding: Finding | Fault) -> bool:
-    """Whether ``fault`` is the driver's word on what ``finding`` needs."""
+    """Return whether ``fault`` is the driver's recovery action for ``finding``."""
     return (
         fault.family == finding.family == gpu_xid.FAMILY
         and fault.device == finding.device
@@ -57,7 +58,7 @@ def _are_close(some: Iterable[datetime], others: Iterable[datetime]) -> bool:
 
 
 def moments(finding: Finding | Fault) -> Iterator[datetime]:
-    """When it was seen, as far as is known: an event for the first and for the last time."""
+    """Yield the known times of a finding: for an event, its first and its last occurrence."""
     if isinstance(finding, Finding):
         yield finding.observed_at
     else:

@@ -1,4 +1,4 @@
-"""Whether anything keeps the clock right: times of several nodes must fit together."""
+"""Synchronization of the clock: times of several nodes must be comparable."""
 
 from datetime import timedelta
 from typing import Final
@@ -12,14 +12,14 @@ FAMILY: Final = "clock-state"
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector(
         "clock-state", _judge, reads="clock", settles={FAMILY}, every=timedelta(minutes=5)
     )
 
 
 def _judge(sample: Sample) -> Judgement:
-    """Twice in a row: a clock is not synchronized when its daemon has just started."""
+    """Judge two samples in a row: a clock is not synchronized while its daemon starts."""
     is_lost = [values.get("synchronized") == "no" for values in (sample.values, sample.before)]
     why = "the kernel's clock is not synchronized: is chronyd or systemd-timesyncd running?"
     return whole(

@@ -1,8 +1,8 @@
-"""Which readings bear a finding of the kernel's log out.
+"""Corroboration of findings of the kernel log by other samples.
 
-A line of the kernel's log can be forged: whoever may write to ``/dev/kmsg``, or open a Neuron
-device, writes there what they like. A device that is missing, a counter that rose and what a GPU's
-driver answers cannot be had that way.
+A line of the kernel log can be forged by anyone who may write to ``/dev/kmsg`` or open a Neuron
+device. A missing device, an increased counter and the responses of a GPU's driver cannot be forged
+that way.
 """
 
 import re
@@ -57,24 +57,24 @@ def _is_same_efa(suspect: str, corroboration: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Corroboration:
-    """Faults of one family, and the notices with one of the reasons ``notices``."""
+    """Faults of one family, and notices with one of the reasons ``notices``, that corroborate."""
 
     family: str
     is_same: Callable[[str, str], bool] = _is_any
-    """Whether the device of a suspect and that of a witness are one; where either names none, they
-    may be."""
+    """Whether the device of a suspect and that of its corroboration are one; where either names
+    none, they may be."""
 
     reasons: Collection[Reason] = ()
-    """Of faults; none for all of them."""
+    """Reasons of faults; empty for all."""
 
     notices: Collection[Reason] = ()
     of: Collection[Reason] = ()
-    """The suspects that it speaks for; none for all of them."""
+    """Reasons of the suspects that it corroborates; empty for all."""
 
 
 _GPU: Final = (
     _Corroboration(family=gpu_state.FAMILY, is_same=_is_same),
-    _Corroboration(family=gpu_dcgm.FAMILY),  # it numbers GPUs in its own way
+    _Corroboration(family=gpu_dcgm.FAMILY),  # it numbers GPUs differently
     _Corroboration(family=gpu_dcgm_policy.FAMILY),
 )
 _MISSING: Final = (Reason.GPU_COUNT, Reason.GPU_LOST, Reason.NEURON_COUNT, Reason.EFA_COUNT)
@@ -116,7 +116,7 @@ _CORROBORATIONS: Final = {
         ),
     ),
 }
-"""By the family of the suspect."""
+"""Possible corroborations by the family of the suspect."""
 
 CORROBORATED: Final = (
     "gpu-xid",
@@ -126,11 +126,11 @@ CORROBORATED: Final = (
     "efa-log",
     "host-hardware",
 )
-"""The detectors for whose findings there is a witness at all."""
+"""Detectors whose findings can be corroborated."""
 
 
 def supports(corroboration: Fault | Finding, suspect: Fault) -> bool:
-    """Whether ``corroboration``, a fault or a notice, bears ``suspect`` out."""
+    """Return whether ``corroboration``, a fault or a notice, corroborates ``suspect``."""
     return _is_in_time(corroboration, suspect) and any(
         _corroborates(row, corroboration, suspect)
         for row in _CORROBORATIONS.get(suspect.family, ())
@@ -139,13 +139,13 @@ def supports(corroboration: Fault | Finding, suspect: Fault) -> bool:
 
 def _corroborates(row: _Corroboration, corroboration: Fault | Finding, suspect: Fault) -> bool:
     if isinstance(corroboration, Fault):
-        has_heartbeat = not corroboration.corroborated_within and (
+        is_evidence = not corroboration.corroborated_within and (
             not row.reasons or corroboration.reason in row.reasons
         )
     else:
-        has_heartbeat = corroboration.reason in row.notices
+        is_evidence = corroboration.reason in row.notices
     return (
-        has_heartbeat
+        is_evidence
         and corroboration.family == row.family
         and (not row.of or suspect.reason in row.of)
         and (

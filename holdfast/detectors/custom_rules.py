@@ -1,4 +1,4 @@
-"""Rules for the kernel log that administrators write: one table for each in a TOML file.
+"""Administrators' rules for the kernel log: one table each in a TOML file.
 
 They add to the built-in detectors and replace none of them: each rule that matches a message
 reports a finding of its own.
@@ -19,13 +19,13 @@ NAME: Final = "custom-rules"
 """Name of the detector, for ``[detectors.custom-rules]``."""
 
 LONGEST_PATTERN: Final = 1000
-"""Characters of a pattern; the longest built-in one has a third of that."""
+"""Maximum length of a pattern, in characters; the longest built-in one has a third of that."""
 
 LONGEST_REPEAT: Final = 1000
-"""Largest upper bound of one repetition; a kernel message has at most 2048 bytes."""
+"""Maximum upper bound of one repetition; a kernel message has at most 2048 bytes."""
 
 _FILL: Final = LONGEST_REPEAT + 100
-"""Characters that follow the start of a message in ``adversarial_messages``."""
+"""Number of characters after the start of a message in ``adversarial_messages``."""
 
 _STARTS: Final = 100
 _OWN_UNITS: Final = 16
@@ -64,10 +64,10 @@ class CustomRule:
     """What repairs the node; ``"none"`` only reports."""
 
     urgency: Urgency = Urgency.DEFERRED
-    """When the remedy may begin: ``"deferred"`` waits until the jobs of the node have ended."""
+    """When the remedy may start: ``"deferred"`` waits until the jobs of the node have ended."""
 
     min_count: int = 1
-    """How many such messages within ``window`` make a finding count."""
+    """Number of such messages within ``window`` that make a fault."""
 
     window: timedelta = timedelta(0)
     """Required if ``min_count`` is greater than 1."""
@@ -117,7 +117,7 @@ class RuleFile:
 
 
 def custom_detector(rules: Mapping[str, CustomRule]) -> Detector:
-    """The detector of all rules, by name."""
+    """Return the detector of all rules, by name."""
     detectors = [
         log_detector(NAME, f"{NAME}:{name}", (_log_rule(name, rule),))
         for name, rule in rules.items()
@@ -136,9 +136,9 @@ def custom_detector(rules: Mapping[str, CustomRule]) -> Detector:
 
 
 def adversarial_messages(rule: CustomRule) -> list[str]:
-    """Messages on which a pattern that backtracks takes long.
+    """Return messages on which a pattern that backtracks takes long.
 
-    Each begins as the example does, up to any character, and goes on with repetitions of a short
+    Each starts like the example, up to any character, and continues with repetitions of a short
     text; among those texts are the characters of the pattern.
     """
     own = sorted(set(re.findall(r"\w", rule.pattern)))[:_OWN_UNITS]

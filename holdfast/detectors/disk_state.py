@@ -13,11 +13,11 @@ from holdfast.model.names import Condition, Reason
 FAMILY: Final = "disk-state"
 
 LEAST_PERCENT: Final = 5.0
-"""Of space or inodes; the kubelet begins to evict at 10 % and 5 %."""
+"""Minimum free share of space or inodes; the kubelet starts to evict at 10 % and 5 %."""
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector(
         "disk-state", _judge, reads="disks", settles={FAMILY}, every=timedelta(minutes=1)
     )
@@ -47,7 +47,7 @@ def _findings(sample: Sample) -> Iterator[Finding]:
 
 
 def _turned_read_only(sample: Sample, name: str) -> bool:
-    """Some file systems are read-only from the start, by will."""
+    """Return whether a file system became read-only; some are read-only on purpose."""
     mount = name.removesuffix("/options")
     is_read_only = "ro" in sample.values[name].split(",")
     return is_read_only and f"{mount}/writable" in sample.seen

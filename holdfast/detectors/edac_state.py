@@ -1,7 +1,7 @@
-"""Memory errors that the memory controllers count.
+"""Memory errors counted by the memory controllers.
 
-The kernel's log tells of the same errors, so that a finding of either is the same fault as, and a
-witness for, one of the other.
+The kernel log reports the same errors, so that a finding of either is the same fault as, and
+corroborates, one of the other.
 """
 
 import re
@@ -22,7 +22,7 @@ _COUNTER: Final = re.compile(r"mc(?P<number>[0-9]{1,3})/(?P<kind>ue|ce)_(?:noinf
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector(
         "edac-state", _judge, reads="edac", settles=(), every=timedelta(minutes=1)
     )
@@ -37,7 +37,7 @@ def _findings(sample: Sample) -> Iterator[Finding]:
         by, counter = rise(sample, name), _COUNTER.fullmatch(name)
         if not by or counter is None:
             continue
-        controller = f"MC{counter['number']}"  # as the kernel's log has it
+        controller = f"MC{counter['number']}"  # as in the kernel log
         if counter["kind"] == "ue":
             yield host_finding(
                 sample, EVENTS, Reason.EDAC_UNCORRECTED,

@@ -1,4 +1,4 @@
-"""EFA devices as libfabric finds them: the way that a job takes to them."""
+"""EFA devices that libfabric finds, as jobs use them."""
 
 from datetime import timedelta
 from typing import Final
@@ -13,12 +13,12 @@ _DOMAIN: Final = "domain/"
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector("efa-devices", _judge, reads="fi-info", settles={FI_INFO}, every=EVERY)
 
 
 def _judge(sample: Sample) -> Judgement:
-    """On a machine that never showed an EFA device there is none to miss."""
+    """Judge a sample; on a machine that never had an EFA device none can be missing."""
     known = [name for name in sample.seen if name.startswith(_DOMAIN)]
     lost = [
         missing_efa(name.removeprefix(_DOMAIN), sample.taken_at) for name in gone(sample, known)

@@ -1,4 +1,4 @@
-"""AWS Elastic Fabric Adapter: what its driver writes to the kernel log.
+"""AWS Elastic Fabric Adapter: messages of its driver in the kernel log.
 
 A line begins with ``efa 0000:a0:19.0 rdmap160s25: `` where the InfiniBand core prints it, on older
 kernels with ``infiniband efa_0: ``, before the device is registered with ``(null): ``, and with
@@ -23,11 +23,11 @@ _PREFIX: Final = (
     rf"(?:\(null\): |(?:infiniband|efa) (?P<device>{_NAME}|{_ADDRESS})(?: (?:{_NAME}))?: "
     rf"(?:(?:{_NAME}): )?)"
 )
-"""The address is the device where both are there: its name depends on the rules of udev."""
+"""Prefix of a line. If it has an address, that is the device: its name depends on udev rules."""
 
 
 def _silent(keyword: str, text: str, begin: str = "") -> LogRule:
-    """One command may time out on a busy host; a device that is broken answers none."""
+    """Return a rule for a timeout: one may occur on a busy host; a broken device never responds."""
     return reboot(
         Condition.NETWORK,
         Reason.EFA_COMMAND_TIMEOUT,
@@ -78,5 +78,5 @@ RULES: Final = (
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("efa-log", FAMILY, RULES)

@@ -1,4 +1,4 @@
-"""Findings over time: what holds now, and what was worth a notice."""
+"""Folding of findings over time into faults and notices."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -13,45 +13,45 @@ NOTICES_KEPT: Final = 20
 """As many as HyperPod keeps in its ``fault-details`` annotation."""
 
 ONE_SIGHTING: Final = timedelta(seconds=10)
-"""Findings of one kind that lie closer together count once towards ``min_count``: one hiccup of a
-disk fails all commands that wait for it, and an event is told in two logs whose clocks differ."""
+"""Findings of one kind within this time count once towards ``min_count``: one failure of a disk
+fails all commands that wait for it, and an event may be in two logs whose clocks differ."""
 
 Key = tuple[str, str, int | None, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What is known of one node in this boot."""
+    """State of one node in this boot."""
 
     faults: tuple[Fault, ...] = ()
-    """What calls for a remedy and still holds, oldest first."""
+    """Faults that need a remedy and are still present, oldest first."""
 
     notices: tuple[Finding, ...] = ()
-    """The newest findings that call for none, oldest first, each ``key`` once; those with
-    ``seen_at`` would call for one if they were seen more often."""
+    """Newest findings that need no remedy, oldest first, each ``key`` once; those with ``seen_at``
+    would need one if they occurred more often."""
 
     suspects: tuple[Fault, ...] = ()
-    """What would be among ``faults`` if another reading supported it, oldest first."""
+    """Faults that would be in ``faults`` if another sample supported them, oldest first."""
 
     @property
     def reported(self) -> tuple[Finding, ...]:
-        """The notices, and one for each suspect."""
+        """Notices, and one for each suspect."""
         return (*self.notices, *map(_warning, self.suspects))
 
 
 def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str] = ()) -> Health:
-    """Take findings in, in the order in which they came.
+    """Fold findings into the state of a node, in the order in which they came.
 
-    The newest word on a ``key`` holds: one that calls for no remedy ends the fault of the same
-    key. An event that is found in two logs is one fault. What follows from a fault (see
-    ``causes``) is counted with it and reported once. What needs corroboration (see there) is
-    a suspect until there is one; then it is the fault that it would have been without the need.
+    The newest finding of a ``key`` applies: one that needs no remedy ends the fault of the same
+    key. An event that is found in two logs is one fault. A consequence of a fault (see ``causes``)
+    is counted with it and reported once. A finding that needs corroboration is a suspect until it
+    is corroborated; then it is a fault like any other.
 
     Args:
-        health: what was known before.
-        findings: what was found since.
-        settled: families whose present state was just read in full: what is known of
-            them and is not among ``findings`` is over.
+        health: state before.
+        findings: new findings.
+        settled: families whose present state was just read in full: their known findings that are
+            not among ``findings`` have ended.
 
     """
     findings = tuple(findings)
@@ -115,15 +115,15 @@ def _is_immune(doubtful: Finding, known: Fault | None, noticed: Finding | None) 
 
 
 def _corroborate(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
-    """Make faults of the suspects for which there is a witness."""
+    """Turn corroborated suspects into faults."""
     suspects = [fault for fault in faults.values() if fault.corroborated_within]
     for key in [suspect.key for suspect in sorted(suspects, key=_oldest_first)]:
         if key not in faults:
-            continue  # another has gathered it
+            continue  # it is a consequence of another
         known: list[Fault | Finding] = [*faults.values(), *notices.values()]
         corroborations = [one for one in known if supports(one, faults[key])]
         if corroborations:
-            fault = _borne_out(faults[key], min(corroborations, key=_by_text).message)
+            fault = _corroborated(faults[key], min(corroborations, key=_by_text).message)
             faults[key] = fault
             for root in (*_roots(fault, faults), fault):
                 if root.key in faults:
@@ -131,7 +131,7 @@ def _corroborate(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
 
 
 def _seen_at(finding: Finding, noticed: Finding | None) -> tuple[datetime, ...]:
-    """When ``finding`` was seen within its window, this time among them."""
+    """Return the times of ``finding`` within its window, the present one included."""
     now = finding.observed_at
     is_same = noticed is not None and (
         bool(finding.corroborated_within) or not noticed.corroborated_within
@@ -144,14 +144,14 @@ def _seen_at(finding: Finding, noticed: Finding | None) -> tuple[datetime, ...]:
 
 
 def _roots(finding: Finding | Fault, faults: dict[Key, Fault]) -> list[Fault]:
-    """The faults that ``finding`` follows from, oldest first."""
+    """Return the faults of which ``finding`` is a consequence, oldest first."""
     return sorted(
         (fault for fault in faults.values() if _is_covered(finding, fault)), key=_oldest_first
     )
 
 
 def _is_covered(finding: Finding | Fault, root: Fault) -> bool:
-    """Whether ``root`` may stand for ``finding``: a mere suspect hides nothing that is certain."""
+    """Return whether ``root`` may stand for ``finding``: a suspect hides nothing certain."""
     is_certain = finding.remedy is not Remedy.NONE and not finding.corroborated_within
     return (
         finding.key != root.key
@@ -161,7 +161,7 @@ def _is_covered(finding: Finding | Fault, root: Fault) -> bool:
 
 
 def _gather(root: Fault, faults: dict[Key, Fault], notices: dict[Key, Finding]) -> Fault:
-    """``root`` with all that was known and follows from it, which is taken away."""
+    """Return ``root`` with its known consequences, which are removed."""
     for key, notice in list(notices.items()):
         if _is_covered(notice, root):
             root = _with_follower(root, notices.pop(key))
@@ -179,13 +179,13 @@ def _with_follower(root: Fault, one: Finding | Fault) -> Fault:
     return replace(root, followers=root.followers + count, decides=tuple(sorted(decided)))
 
 
-def _borne_out(suspect: Fault, evidence: str) -> Fault:
-    message = f"{suspect.message} [second witness: {evidence}]"
+def _corroborated(suspect: Fault, evidence: str) -> Fault:
+    message = f"{suspect.message} [corroborated by: {evidence}]"
     return replace(suspect, corroborated_within=timedelta(0), message=message)
 
 
 def _warning(suspect: Fault) -> Finding:
-    why = f"waiting for a second witness, would call for {suspect.remedy}: {suspect.message}"
+    why = f"uncorroborated, would need {suspect.remedy}: {suspect.message}"
     return Finding(
         family=suspect.family,
         condition=suspect.condition,
@@ -200,7 +200,7 @@ def _warning(suspect: Fault) -> Finding:
 
 
 def _newest(notices: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """As many as are kept; what may yet become a fault stays before what never does."""
+    """Return as many as are kept; those that may become a fault are dropped last."""
     superfluous = len(notices) - NOTICES_KEPT
     harmless_first = sorted(notices, key=lambda notice: bool(notice.seen_at))
     dropped = {notice.key for notice in harmless_first[: max(superfluous, 0)]}
@@ -212,7 +212,7 @@ def _oldest_first(fault: Fault) -> tuple[datetime, list[str]]:
 
 
 def _by_text(one: Fault | Finding) -> list[str]:
-    """Its key as it is in a report, too, where names are mere text."""
+    """Return the key as in a report, where all parts are text."""
     return [str(part) for part in one.key]
 
 
@@ -237,13 +237,13 @@ def _fault(finding: Finding, known: Fault | None, sightings: int, *, is_event: b
         corroborated_within=timedelta(0) if is_certain else finding.corroborated_within,
     )
     if known is not None and known.corroborated_within and not finding.corroborated_within:
-        return replace(fault, message=_borne_out(known, finding.message).message)
+        return replace(fault, message=_corroborated(known, finding.message).message)
     return fault
 
 
 def _since(finding: Finding, known: Fault | None) -> datetime:
     if known is None:
         return finding.observed_at
-    if finding.remedy is Remedy.RESTART_APP:  # the application that it hit before is gone
+    if finding.remedy is Remedy.RESTART_APP:  # the earlier application is gone
         return max(known.since, finding.observed_at)
     return min(known.since, finding.observed_at)

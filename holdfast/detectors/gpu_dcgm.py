@@ -1,8 +1,8 @@
-"""DCGM's own word: ``dcgmi health -c -j`` and ``dcgmi diag -r N -j``, in all their versions.
+"""DCGM's results: ``dcgmi health -c -j`` and ``dcgmi diag -r N -j``, in all their versions.
 
-The JSON has no published schema. What is here was read in DCGM's sources: 3.1 names a GPU
-``gpu_ids`` and gives one warning as a text; 3.3 has a list of objects, in which its deployment
-tests misname the text ``warnings``; 4 names entities. Fields come and go, entries may be null.
+The JSON has no published schema. This parser follows DCGM's sources: 3.1 names a GPU ``gpu_ids``
+and gives one warning as a text; 3.3 has a list of objects, in which its deployment tests misname
+the text ``warnings``; 4 names entities. Fields differ by version, entries may be null.
 """
 
 import json
@@ -25,22 +25,22 @@ FAMILY: Final = "dcgm"
 DIAGNOSIS: Final = "dcgm-diag"
 SOURCE: Final = "dcgm-health"
 EVERY: Final = timedelta(minutes=5)
-"""As often as the EKS node monitoring agent asks."""
+"""Interval of the EKS node monitoring agent."""
 
 LONGEST: Final = 16 * 1024 * 1024
 
 _ROOTS: Final = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 _MILD_SYSTEMS: Final = ("Thermal system", "Power system")
-"""Their failures slow a GPU down, often for a reason outside of the node."""
+"""Systems whose failures slow a GPU down, often for a reason outside of the node."""
 
 _DRIVER: Final = "Driver Version Detected"
 _MONITOR, _TRIAGE, _CONFIG, _RESET = 1, 4, 5, 6  # dcgmErrorSeverity_t
 _ROW_REMAP_FAILURE: Final = 80
-"""DCGM's table says reset, NVIDIA's guide to memory errors says replace."""
+"""DCGM's table has reset, NVIDIA's guide to memory errors has replace."""
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector("gpu-dcgm", _judge_sample, reads=SOURCE, settles={FAMILY}, every=EVERY)
 
 
@@ -49,12 +49,12 @@ def _judge_sample(sample: Sample) -> Judgement:
 
 
 def judge_health(text: str, now: datetime) -> Judgement:
-    """Judge the output of ``dcgmi health -c -j``; its exit status is 0 also for a failure."""
+    """Evaluate the output of ``dcgmi health -c -j``; its exit status is 0 also for a failure."""
     document = _document(text)
     body = document.get("body") if isinstance(document, dict) else None
     overall = body.get("Overall Health") if isinstance(body, dict) else None
     if not isinstance(body, dict) or not isinstance(overall, dict):
-        return undecided(_first_line(text) or "it is no health report of DCGM")
+        return undecided(_first_line(text) or "not a health report of DCGM")
     findings = [
         _health_finding(path, entry, now)
         for path, entry in _walk(body, ())
@@ -70,7 +70,7 @@ def judge_health(text: str, now: datetime) -> Judgement:
 
 
 def _walk(tree: dict[str, Any], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """All entries of nested ``children``, with the names that lead to them."""
+    """Yield all entries of nested ``children``, with the names that lead to them."""
     front = [(path, tree)]
     while front:
         above, entries = front.pop()
@@ -99,17 +99,17 @@ def _health_finding(path: tuple[str, ...], entry: dict[str, Any], now: datetime)
 
 
 def judge_diag(text: str, now: datetime) -> Judgement:
-    """Judge the output of ``dcgmi diag -r N -j``; its exit status is not needed for that."""
+    """Evaluate the output of ``dcgmi diag -r N -j``; its exit status is not needed for that."""
     document = _document(text)
     roots = list(_roots(document))
     if not roots:
-        return undecided(_first_line(text) or "it is no diagnosis of DCGM")
+        return undecided(_first_line(text) or "not a DCGM diagnostic")
     findings: list[Finding] = []
     doubts: list[str] = []
     passed = 0
     for root in roots:
         if root.get("runtime_error"):
-            doubts.append(f"the diagnosis did not run: {root['runtime_error']}")
+            doubts.append(f"the diagnostic did not run: {root['runtime_error']}")
         for test, result in _results(root):
             status = str(result.get("status", "")).lower()
             passed += status == "pass"
@@ -124,10 +124,10 @@ def judge_diag(text: str, now: datetime) -> Judgement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagFacts:
-    """What a diagnosis says of itself and of the machine; empty where it does not say."""
+    """Facts that a diagnostic reports about itself and the machine; empty if it does not."""
 
     version: str = ""
-    """Of DCGM."""
+    """Version of DCGM."""
 
     driver: str = ""
     device_ids: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class DiagFacts:
 
 
 def diag_facts(text: str) -> DiagFacts:
-    """What the output of ``dcgmi diag -r N -j`` says beside its verdict."""
+    """Return the facts in the output of ``dcgmi diag -r N -j``."""
     document = _document(text)
     if not isinstance(document, dict):
         return DiagFacts()
@@ -195,7 +195,7 @@ def _diag_findings(
     known = [entry for entry in entries if entry] or [{}]
     for entry in known:
         details = entry if isinstance(entry, dict) else {"warning": entry}
-        text = details.get("warning") or details.get("warnings") or "failed without a reason"
+        text = details.get("warning") or details.get("warnings") or "failed without a message"
         severity, remedy, urgency = _weight(details, is_failure=is_failure)
         error = details.get("error_id")
         finding = dcgm_finding(
@@ -212,7 +212,7 @@ def _diag_findings(
 
 
 def _weight(details: dict[str, Any], *, is_failure: bool) -> tuple[Severity, Remedy, Urgency]:
-    """What an error calls for: by DCGM's severity, as hardware where it gives none."""
+    """Return the remedy of an error by DCGM's severity, as of hardware where it has none."""
     if details.get("error_id") == _ROW_REMAP_FAILURE:
         return Severity.FATAL, Remedy.REPLACE, Urgency.IMMEDIATE
     match details.get("error_severity"):
@@ -235,7 +235,7 @@ def _device(result: dict[str, Any]) -> str:
 
 
 def _document(text: str) -> object:
-    """The first JSON object of a text; other text may come before it."""
+    """Return the first JSON object of a text; other text may precede it."""
     text = text[:LONGEST]
     start = text.find("{")
     if start < 0:

@@ -1,4 +1,4 @@
-"""DCGM's short diagnosis, run again and again on a node that is known to be idle."""
+"""DCGM's short diagnostic, run periodically on a node that is known to be idle."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,9 +12,10 @@ EVERY: Final = timedelta(hours=24)
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it.
+    """Return the detector; all profiles agree on it.
 
-    It is opt-in: a diagnosis wants the GPUs for itself, fails beside a job, and slows the job down.
+    It is opt-in: a diagnostic needs exclusive use of the GPUs, fails beside a job, and slows the
+    job down.
     """
     return replace(
         state_detector(

@@ -1,8 +1,8 @@
-"""Violations of DCGM's policies, as ``dcgmi policy --reg`` prints them the moment they happen.
+"""Violations of DCGM's policies, as ``dcgmi policy --reg`` prints them when they occur.
 
-It tells of the conditions for which a policy was set (``dcgmi policy --set 0,0 -e -p -x -n -M 60 -T
+It reports the conditions for which a policy was set (``dcgmi policy --set 0,0 -e -p -x -n -M 60 -T
 100 -P 300``) and names no GPU. The texts are those of Policy.cpp of DCGM: a line ``Timestamp: ...``
-and then one or two that say what was violated.
+and then one or two with the violation.
 """
 
 import re
@@ -24,10 +24,10 @@ FAMILY: Final = "dcgm-policy"
 EVERY: Final = timedelta(seconds=5)
 
 MOST_PAGES: Final = 60
-"""Retired pages; with more of them NVIDIA takes a GPU back."""
+"""Maximum number of retired pages; with more, NVIDIA accepts the return of a GPU."""
 
 _LONGEST: Final = 10_000
-"""Characters of one violation."""
+"""Maximum length of one violation, in characters."""
 
 _XID: Final = re.compile(r"^XID error ([0-9]{1,6}) detected", re.M)
 _PAGES: Final = re.compile(r"^[SD]BE page retirement count: ([0-9]{1,9})", re.M)
@@ -38,11 +38,11 @@ _MILD: Final = {
     "The maximum power limit": Reason.GPU_POWER,
     "The maximum thermal limit": Reason.GPU_THERMAL,
 }
-"""Limits that an operator chose: passing one proves no defect."""
+"""Limits that an operator chose: exceeding one proves no defect."""
 
 
 def build(profile: Profile, overrides: Mapping[int, Remedy] = MappingProxyType({})) -> Detector:
-    """The detector; of XIDs it says what that of the kernel's log says."""
+    """Return the detector; it rates XIDs like the detector of the kernel log."""
     xids = gpu_xid.build(profile, overrides)
     detector = state_detector(
         "gpu-dcgm-policy", partial(_judge, xids), reads="dcgm-policy", settles=(), every=EVERY
@@ -55,7 +55,7 @@ def _judge(xids: Detector, sample: Sample) -> Judgement:
 
 
 def judge_policy(text: str, now: datetime, xids: Detector) -> list[Finding]:
-    """What was violated; ``xids`` judges XIDs."""
+    """Return the findings of the violations; ``xids`` rates XIDs."""
     return [
         finding
         for part in re.split(r"^Timestamp:", text, flags=re.M)
@@ -68,7 +68,7 @@ def _violation(part: str, now: datetime, xids: Detector) -> Iterator[Finding]:
         line.strip() for line in part.splitlines() if line.strip()
     )
     if (xid := _XID.search(part)) is not None:
-        line = LogLine(message=f"NVRM: Xid (DCGM): {xid[1]}, told by DCGM", observed_at=now)
+        line = LogLine(message=f"NVRM: Xid (DCGM): {xid[1]}, reported by DCGM", observed_at=now)
         for finding in xids.detect(Readings(kernel_log=(line,))):
             yield replace(finding, family=FAMILY, message=message, device="")
     elif "A double-bit ECC error" in part:
@@ -84,7 +84,7 @@ def _violation(part: str, now: datetime, xids: Detector) -> Iterator[Finding]:
 def _finding(
     reason: Reason, message: str, now: datetime, severity: Severity, remedy: Remedy
 ) -> Finding:
-    """A lost bit calls for a reboot as ``gpu_state`` has it: when no job runs on the node."""
+    """Return a finding; memory errors need a reboot once the node is idle, as in ``gpu_state``."""
     is_deferred = remedy is Remedy.REBOOT
     finding = dcgm_finding(
         reason, message, now, device="", severity=severity, remedy=remedy,

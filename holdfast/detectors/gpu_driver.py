@@ -1,4 +1,4 @@
-"""NVIDIA's driver cannot use a GPU: messages that are no XIDs."""
+"""Messages of NVIDIA's driver about unusable GPUs that are not XIDs."""
 
 from typing import Final
 
@@ -58,5 +58,5 @@ RULES: Final = (
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("gpu-driver", FAMILY, RULES)

@@ -1,8 +1,8 @@
-"""NVIDIA GPUs as ``nvidia-smi`` shows them now.
+"""State of NVIDIA GPUs as reported by ``nvidia-smi``.
 
-What each field means is from the documentation of nvidia-smi and NVIDIA's guide to GPU memory
-errors. What is lifelong (aggregate counts) is history and no fault; ``N/A`` and the like say
-nothing, neither good nor bad.
+The meaning of each field is from the documentation of nvidia-smi and NVIDIA's guide to GPU memory
+errors. Lifetime values (aggregate counts) are history and no fault; ``N/A`` and the like are
+neither good nor bad.
 """
 
 import re
@@ -34,7 +34,7 @@ EVERY: Final = timedelta(minutes=1)
 _SHOWN: Final = "gpu/"
 
 FRESH_BOOT_S: Final = 600
-"""A row remapping that is pending so soon after a boot was not done by that boot."""
+"""A row remapping that is pending so soon after a boot was not applied by that boot."""
 
 _NEUTRAL: Final = re.compile(
     r"N/A|Not Supported|Not Active|Off|Insufficient Permissions"
@@ -44,10 +44,10 @@ _BROKEN: Final = re.compile(
     r"\[?(?:Unknown Error|ERR!|GPU is lost|GPU requires reset)[\].]?", re.IGNORECASE
 )
 _HARMLESS_IF_BROKEN: Final = re.compile(r"fan_speed|addressing_mode")
-"""A fan's sensor may break alone; driver 535 shows the addressing mode as an unknown error."""
+"""A fan's sensor may fail alone; driver 535 reports the addressing mode as an unknown error."""
 
 _NOT_JUDGED: Final = re.compile(r"processes|accounted_processes|product_name|serial|board_part")
-"""Names of processes are whatever their owners like."""
+"""Process names are chosen by users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ RULES: Final = (
         Reason.GPU_POWER, Remedy.NONE, is_proof=False,
     ),
 )  # fmt: skip
-"""A field whose path and value match in full is bad in this way; the first such rule holds."""
+"""A field whose path and value match in full is bad in this way; the first such rule applies."""
 
 _CONDITIONS: Final = {
     Remedy.NONE: Condition.NVIDIA_GPU_UNHEALTHY,
@@ -165,18 +165,18 @@ _FULL_ADDRESS: Final = re.compile(
 
 
 def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
-    """The detector of a node with ``equipment``; all profiles agree on it."""
+    """Return the detector of a node with ``equipment``; all profiles agree on it."""
     judge = partial(_judge_sample, equipment)
     return state_detector("gpu-state", judge, reads=SOURCE, settles={FAMILY}, every=EVERY)
 
 
 def judge_xml(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
-    """Judge the output of ``nvidia-smi -q -x``, of a machine with ``expected`` GPUs."""
+    """Evaluate the output of ``nvidia-smi -q -x`` of a machine with ``expected`` GPUs."""
     return _judge(text, read_xml(text), now, expected=expected)
 
 
 def judge_text(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
-    """Judge the output of ``nvidia-smi -q`` or ``nvidia-smi``."""
+    """Evaluate the output of ``nvidia-smi -q`` or ``nvidia-smi``."""
     return _judge(text, read_text(text), now, expected=expected)
 
 
@@ -196,19 +196,19 @@ def _judge_sample(equipment: Equipment, sample: Sample) -> Judgement:
 
 
 def _missing(sample: Sample, judgement: Judgement, equipment: Equipment) -> Iterator[Finding]:
-    """GPUs that the driver has lost: in this boot, by name, or before, by their number."""
+    """Yield GPUs that the driver has lost: by address in this boot, or by count before."""
     shown = sum(name.startswith(_SHOWN) for name in sample.values)
     lost = gone(sample, [name for name in sample.seen if name.startswith(_SHOWN)])
     for name in lost:
         address = name.removeprefix(_SHOWN)
-        why = f"nvidia-smi shows {shown} GPUs; {address} was among them in this boot"
+        why = f"nvidia-smi shows {shown} GPUs; {address} disappeared in this boot"
         yield _finding(
             sample.taken_at, Reason.GPU_COUNT, Severity.FATAL, Remedy.REBOOT, why, device(address)
         )
     short = shortage(sample, equipment.gpus, _is_gpu, at_once=equipment.at_once)
     is_reported = any(finding.reason == Reason.GPU_COUNT for finding in judgement.findings)
     if short > len(lost) and not is_reported:
-        why = f"nvidia-smi shows {shown} GPUs, and there should be {equipment.gpus}"
+        why = f"nvidia-smi shows {shown} GPUs, expected {equipment.gpus}"
         yield _finding(sample.taken_at, Reason.GPU_COUNT, Severity.FATAL, Remedy.REBOOT, why, "")
 
 
@@ -226,15 +226,15 @@ def _judge(
         return undecided(_error_text(text) or log.flaw)
     if log.flaw:
         return undecided(log.flaw, findings)
-    count, promised = len(log.gpus), expected if expected is not None else log.attached
-    if promised is not None and count < promised:
-        why = f"{count} GPUs are shown, and there should be {promised}"
+    count, expected_count = len(log.gpus), expected if expected is not None else log.attached
+    if expected_count is not None and count < expected_count:
+        why = f"nvidia-smi shows {count} GPUs, expected {expected_count}"
         findings.append(_finding(now, Reason.GPU_COUNT, Severity.FATAL, Remedy.REBOOT, why, ""))
     elif not count:
-        return undecided(_error_text(text) or "it shows no GPU", findings)
+        return undecided(_error_text(text) or "no GPU in the output", findings)
     silent = [gpu.address for gpu in log.gpus if not _has_proof(gpu)]
     if silent:
-        return undecided(f"nothing is known of the memory of GPU {silent[0]}", findings)
+        return undecided(f"the state of the memory of GPU {silent[0]} is unknown", findings)
     return Judgement(findings=tuple(findings))
 
 
@@ -274,7 +274,7 @@ def _judge_field(
 
 
 def _has_proof(gpu: Gpu) -> bool:
-    """Whether any field that would show a fault of the GPU has a value at all."""
+    """Return whether any field that would show a fault of the GPU has a value at all."""
     return any(
         rule.is_proof and rule.path.fullmatch(path) and not _is_neutral(value)
         for path, value in gpu.fields
@@ -288,7 +288,7 @@ def _is_neutral(value: str) -> bool:
 
 
 def _lost(text: str, log: SmiLog, now: datetime) -> Iterator[Finding]:
-    """The tool names one lost GPU and gives up; within an XML document this cannot occur."""
+    """Yield the lost GPU that the tool names before it exits; never within an XML document."""
     if log.gpus:
         return
     for match in _LOST.finditer(text[:LONGEST_MESSAGE]):
@@ -302,11 +302,11 @@ def _error_text(text: str) -> str:
 
 
 def _first(sample: Sample) -> str:
-    return _error_text(sample.text) or "it wrote nothing"
+    return _error_text(sample.text) or "no output"
 
 
 def device(address: str) -> str:
-    """The name of a GPU as in the kernel's log: ``PCI:0000:b9:00``."""
+    """Return the name of a GPU as in the kernel log: ``PCI:0000:b9:00``."""
     match = _FULL_ADDRESS.fullmatch(address)
     if match is None:
         return address

@@ -1,4 +1,4 @@
-"""SXids: what NVIDIA's driver writes to the kernel log when an NVSwitch or one of its links fails.
+"""SXids: errors of NVSwitches and their links that NVIDIA's driver writes to the kernel log.
 
 The grammar of a line, from NVIDIA's open-gpu-kernel-modules 595.45.04::
 
@@ -35,15 +35,15 @@ _FATAL_FORMS: Final = (
     (
         rf"{_CODE}, Fatal\b",
         f"{_LINK}20034, Fatal, Link 30 LTSSM Fault Up",
-        f"the driver's own word; {_GUIDE}",
+        f"rated by the driver; {_GUIDE}",
     ),
 )
 _FATAL: Final = {
     Profile.HYPERPOD: (Condition.NVIDIA_TERMINATE, Reason.XID_REPLACE, Remedy.REPLACE),
     Profile.NVIDIA: (Condition.NVIDIA_REBOOT, Reason.XID_REBOOT, Remedy.REBOOT),
 }
-"""HyperPod replaces after a fatal SXid. NVIDIA's guide resets all GPUs and switches at once, which
-is a reboot."""
+"""HyperPod replaces the node after a fatal SXid. NVIDIA's guide resets all GPUs and switches at
+once, which is a reboot."""
 
 _NOTICES: Final = (
     LogRule(
@@ -53,7 +53,7 @@ _NOTICES: Final = (
         condition=Condition.NVIDIA_GPU_UNHEALTHY,
         reason=Reason.SXID_WARNING,
         severity=Severity.INFO,
-        source=f"the driver's own word; {_GUIDE}",
+        source=f"rated by the driver; {_GUIDE}",
     ),
     LogRule(
         keyword=_KEYWORD,
@@ -62,13 +62,13 @@ _NOTICES: Final = (
         condition=Condition.NVIDIA_GPU_UNHEALTHY,
         reason=Reason.SXID_WARNING,
         severity=Severity.WARNING,
-        source=f"the driver's own word, or none at all: people must look; {_GUIDE}",
+        source=f"rated by the driver, or not rated: inspect the node; {_GUIDE}",
     ),
 )
 
 
 def rules(profile: Profile) -> tuple[LogRule, ...]:
-    """The rows as ``profile`` has them."""
+    """Return the rows with the ratings of ``profile``."""
     condition, reason, remedy = _FATAL[profile]
     fatal = tuple(
         LogRule(
@@ -87,5 +87,5 @@ def rules(profile: Profile) -> tuple[LogRule, ...]:
 
 
 def build(profile: Profile) -> Detector:
-    """The detector that judges as ``profile`` does."""
+    """Return the detector that rates faults as ``profile`` does."""
     return log_detector("gpu-sxid", FAMILY, rules(profile), SXID_NAMES)

@@ -38,7 +38,7 @@ _ECHO: Final = re.compile(r" caused by previous Xid [0-9]{1,6}\.?\Z")
 _ACTION_CHANGED: Final = re.compile(
     r".*GPU recovery action changed from 0x[0-9a-fA-F]{1,8} \([^()]{0,80}\)"
     r" to 0x(?P<to>[0-9a-fA-F]{1,8})\b",
-    re.DOTALL,  # the last of them: the name of a process may look the same
+    re.DOTALL,  # the last one: a process name may look the same
 )
 _LINK_CODES: Final = frozenset(
     code for code, row in XID_CODES.items() if row.hyperpod is CodeAction.LINK
@@ -50,8 +50,8 @@ _OFF_BUS: Final = (
         rf"NVRM: GPU (?:at )?(?:PCI:)?{_ADDRESS}(?:\.[0-7])?:? (?:GPU )?has fallen off the bus"
     ),
     re.compile(rf"NVRM: The NVIDIA GPU {_ADDRESS}.{{0,80}}fallen off the bus", re.DOTALL),
-    re.compile("NVRM: fallen off the bus and is not responding"),  # its first lines were lost
-    re.compile("NVRM: GPU has fallen off the bus"),  # drivers that named no GPU
+    re.compile("NVRM: fallen off the bus and is not responding"),  # without its first lines
+    re.compile("NVRM: GPU has fallen off the bus"),  # older drivers name no GPU
 )
 _CUT_RECORD: Final = "\nNVRM: "
 
@@ -105,21 +105,21 @@ _RESPONSES: Final = {
 
 
 def _action(severity: Severity, remedy: Remedy, urgency: Urgency = Urgency.IMMEDIATE) -> _Response:
-    """All actions share one reason: the newest is what the driver wants, the others are past."""
+    """Return the rule of an action; all share one reason: only the newest action applies."""
     return _Response(Condition.NVIDIA_REBOOT, Reason.XID_RECOVERY_ACTION, severity, remedy, urgency)
 
 
 _ACTIONS: Final = {
-    0: _action(Severity.INFO, Remedy.NONE),  # none: takes back what was asked before
+    0: _action(Severity.INFO, Remedy.NONE),  # none: cancels an earlier action
     1: _action(Severity.FATAL, Remedy.RESET_GPU),  # GPU reset
     2: _action(Severity.FATAL, Remedy.REBOOT),  # node reboot
     3: _action(Severity.WARNING, Remedy.RESET_GPU, Urgency.DEFERRED),  # drain P2P: links impaired
     4: _action(Severity.WARNING, Remedy.RESET_GPU, Urgency.DEFERRED),  # drain and reset
-    5: _action(Severity.WARNING, Remedy.NONE),  # recover IMEX domain: no repair of one node does it
-    6: _action(Severity.FATAL, Remedy.REBOOT),  # bus reset: what resets the bus for sure
+    5: _action(Severity.WARNING, Remedy.NONE),  # recover IMEX domain: not by one node's repair
+    6: _action(Severity.FATAL, Remedy.REBOOT),  # bus reset, which a reboot does reliably
     7: _action(Severity.FATAL, Remedy.REBOOT),  # system reboot
 }
-"""``nvmlDeviceGpuRecoveryAction_t`` of nvml.h, as XID 154 prints it. A GPU that asks to be drained
+"""``nvmlDeviceGpuRecoveryAction_t`` of nvml.h, as XID 154 prints it. A GPU with a drain action
 still runs its job, hence the deferred urgency."""
 
 
@@ -137,11 +137,11 @@ def build(
     overrides: Mapping[int, Remedy] = MappingProxyType({}),
     driver: int | None = None,
 ) -> Detector:
-    """The detector that judges as ``profile`` does.
+    """Return the detector that rates faults as ``profile`` does.
 
-    ``overrides`` gives codes another remedy, also such codes as nobody knows. What follows from
-    an earlier XID (``caused by previous Xid``) stays an echo. ``driver`` is the major version of
-    the driver, on which the form of NVLink errors depends.
+    ``overrides`` gives codes another remedy, also unknown codes. A consequence of an earlier XID
+    (``caused by previous Xid``) stays an echo. ``driver`` is the major version of the driver, on
+    which the form of NVLink errors depends.
     """
     actions = {
         code: row.hyperpod if profile is Profile.HYPERPOD else row.nvidia
@@ -193,14 +193,14 @@ def _response(action: CodeAction, text: str, link: LinkError | None) -> _Respons
 
 
 def _link_action(text: str, link: LinkError | None) -> CodeAction:
-    """As NVIDIA's sheet has it; what it does not cover is as bad as the driver says."""
+    """Return the action of NVIDIA's sheet; for other errors, that of the driver's severity."""
     if link is None or link.advice is Advice.NONE:
         return CodeAction.RESET if _LINK_FATAL.search(text) else CodeAction.WARN
     return CodeAction.RESET if link.advice is Advice.RESET else CodeAction.WARN
 
 
 def _device(where: str) -> str:
-    """The GPU alone: which MIG instance was hit stays in the message, the repair is the GPU's."""
+    """Return the GPU: the affected MIG instance stays in the message, the repair is the GPU's."""
     address = _PCI.match(where)
     return where if address is None else _pci(address)
 

@@ -1,4 +1,4 @@
-"""Disks: what the kernel writes when one fails.
+"""Disk failures in the kernel log.
 
 A single I/O error is a notice; it becomes a fault when the kernel gives up the disk. Then the node
 may still work, so that it is repaired once its jobs have ended.
@@ -33,8 +33,8 @@ _FAULTS: Final = (
         rf"nvme {_NVME}: I/O (?:tag )?[0-9]{{1,5}} [^\n]{{0,80}}?QID [0-9]{{1,5}} timeout"
         "(?!, completion polled)",
         "nvme nvme0: I/O 29 QID 1 timeout, aborting",
-        "Linux, drivers/nvme/host/pci.c; kops issue 5694: a volume may recover; how often is our "
-        "own judgement",
+        "Linux, drivers/nvme/host/pci.c; kops issue 5694: a volume may recover; the count is "
+        "Holdfast's",
         min_count=3,
     ),
     reboot(
@@ -124,7 +124,7 @@ _NOTICES: Final = (
         "resetting controller due to",
         rf"nvme {_NVME}: resetting controller due to ",
         "nvme nvme0: resetting controller due to persistent internal error",
-        "Linux, drivers/nvme/host/core.c: the device asks for it",
+        "Linux, drivers/nvme/host/core.c: the device requests it",
     ),
     _notice(
         Reason.NFS_NOT_RESPONDING,
@@ -157,5 +157,5 @@ RULES: Final = _FAULTS + _NOTICES
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("host-disk", FAMILY, RULES)

@@ -1,4 +1,4 @@
-"""File systems: what the kernel writes when one cannot be written to, or is damaged.
+"""Unwritable or damaged file systems in the kernel log.
 
 A single error is a notice; it becomes a fault when the kernel gives up the file system. Then the
 node may still work, so that it is repaired once its jobs have ended. A file system that an
@@ -18,7 +18,7 @@ _NAME: Final = r"(?P<device>(?!loop|fd[0-9]|sr[0-9])[\w!.-]{1,32})"
 _JOURNAL: Final = (
     r"(?P<device>dm-[0-9]{1,4}|(?!loop|fd[0-9]|sr[0-9])[\w!.-]{1,32}?)(?:-[0-9]{1,4})?\.?$"
 )
-"""The name of its device, from ext4 on with the number of its inode."""
+"""Name of its device, from ext4 on with the number of its inode."""
 
 _EXT4: Final = rf"EXT[234]-fs \({_NAME}\): "
 _XFS: Final = rf"XFS \({_NAME}\): "
@@ -192,5 +192,5 @@ RULES: Final = _FAULTS + _EXT4_NOTICES + _XFS_NOTICES + _BTRFS_NOTICES
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("host-filesystem", FAMILY, RULES)

@@ -1,4 +1,4 @@
-"""Findings about the host, which mostly tell people and repair nothing."""
+"""Findings about the host; most of them only inform people."""
 
 from holdfast.detectors.contract import Sample
 from holdfast.detectors.judgement import LONGEST_MESSAGE
@@ -17,7 +17,7 @@ def host_finding(
     severity: Severity = Severity.WARNING,
     remedy: Remedy = Remedy.NONE,
 ) -> Finding:
-    """A finding of ``sample``; a notice unless it is said to be more."""
+    """Return a finding of ``sample``; a notice unless severity and remedy are given."""
     return Finding(
         family=family,
         condition=condition,

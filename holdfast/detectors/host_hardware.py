@@ -1,7 +1,7 @@
-"""The host's processors, memory and PCIe links: errors that hardware or firmware reports.
+"""Errors of processors, memory and PCIe links that hardware or firmware reports.
 
-Corrected errors are a notice, if anything: a healthy fleet logs them every day. Memory that lost
-data and a processor that could not correct an error mean another machine, as no reboot mends them.
+Corrected errors are a notice, if anything: a healthy fleet logs them every day. Uncorrectable
+errors of memory or a processor need another machine, as no reboot repairs them.
 """
 
 from typing import Final
@@ -19,7 +19,7 @@ _BANK: Final = (
     r"(?P<device>CPU [0-9]{1,5}): Machine Check(?: Exception| Event)?: "
     r"(?:0x)?[0-9a-f]{1,16} Bank [0-9]{1,3}: ?(?:0x)?"
 )
-"""Of mce/core.c, whose name some kernels print, and of sb_edac, skx_edac and i10nm_edac."""
+"""Format of mce/core.c, whose name some kernels print, and of sb_edac, skx_edac and i10nm_edac."""
 
 _AMD_BANK: Final = (
     r"\[Hardware Error\]: (?P<device>CPU:[0-9]{1,5}) \([0-9a-f:]{1,12}\) "
@@ -35,7 +35,7 @@ _UNCORRECTED: Final = r"(?:AER: )?(?:Multiple )?Uncorrect(?:ed|able)"
 _RECEIVED: Final = r"error (?:message )?received"
 _MANUAL: Final = "Intel SDM volume 3, IA32_MCi_STATUS"
 _AMD_MANUAL: Final = "AMD64 APM volume 2, MCi_STATUS"
-_COUNTED: Final = "what it took out of use is counted in /proc/meminfo, and judged there"
+_COUNTED: Final = "retired memory is counted in /proc/meminfo and rated there"
 _EDAC: Final = r"EDAC (?P<device>MC[0-9]{1,3}): "
 
 
@@ -133,7 +133,7 @@ _MEMORY: Final = (
         "EDAC DEVICE",
         r"EDAC (?P<device>DEVICE[0-9]{1,3}): [CU]E: ",
         "EDAC DEVICE0: UE: cpu_l2 instance: cpu0 block: L2 count: 1 'uncorrectable error'",
-        "Linux, drivers/edac/edac_device.c: caches and other parts; what to do depends on the part",
+        "Linux, drivers/edac/edac_device.c: caches and other parts; the remedy depends on the part",
     ),
     _rule(
         Reason.MEMORY_CORRUPTED,
@@ -252,14 +252,14 @@ _LINKS: Final = (
         rf"ERR_(?:NON)?FATAL received from (?P<device>{_ADDRESS})",
         "pcieport 0015:00:00.0: DPC: containment event, status:0x200d, ERR_FATAL received from "
         "0015:01:00.0",
-        "Linux, drivers/pci/pcie/dpc.c: what it cost is reported by the device's driver",
+        "Linux, drivers/pci/pcie/dpc.c: the device's driver reports the consequences",
     ),
     _rule(
         Reason.PCIE_CONTAINED,
         "DPC: containment event",
         rf"{_DEVICE}DPC: containment event, status:0x",
         "pcieport 0000:89:02.0: DPC: containment event, status:0x1f01 source:0x0000",
-        "Linux, drivers/pci/pcie/dpc.c: what it cost is reported by the device's driver",
+        "Linux, drivers/pci/pcie/dpc.c: the device's driver reports the consequences",
     ),
     _rule(
         Reason.PCIE_NONFATAL,
@@ -282,5 +282,5 @@ RULES: Final = _MACHINE_CHECKS + _MEMORY + _FIRMWARE + _LINKS
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("host-hardware", FAMILY, RULES)

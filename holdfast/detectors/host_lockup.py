@@ -1,7 +1,7 @@
-"""A kernel that is stuck, or that has made an error.
+"""Lockups and errors of the kernel.
 
-HyperPod counts these as *SoftwareError* and repairs nothing; a node that stops working for it
-sends no heartbeats, and that is acted upon.
+HyperPod counts these as *SoftwareError* and repairs nothing; a node that stops working because of
+one sends no heartbeats, which leads to a repair.
 """
 
 from typing import Final
@@ -53,7 +53,7 @@ RULES: Final = (
         "INFO: ",
         rf"{_TASK}(?:<\w{{1,10}}> )?(?:is )?blocked on an? (?:mutex|semaphore|rw-semaphore)\b",
         "INFO: task python:4242 is blocked on a mutex likely owned by task kworker/u64:3:1177.",
-        "Linux, kernel/hung_task.c: who holds what it waits for",
+        "Linux, kernel/hung_task.c: the owner of the lock",
         is_stuck=True,
     ),
     _rule(
@@ -181,5 +181,5 @@ RULES: Final = (
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("host-lockup", FAMILY, RULES)

@@ -1,9 +1,9 @@
-"""Processes that the kernel ended because memory had run out.
+"""Processes killed by the kernel because memory was exhausted.
 
-Each is told by one line, ``Out of memory: Killed process 4242 (python) ..`` where the host itself
-had none left, and ``Memory cgroup out of memory: ..`` where a job had reached its own limit. The
-many other lines of the same event repeat it. Nothing is done to the node: most often the job asks
-for more than there is, and would again.
+Each is reported by one line, ``Out of memory: Killed process 4242 (python) ..`` if the host was out
+of memory, and ``Memory cgroup out of memory: ..`` if a job had reached its own limit. The many
+other lines of the same event repeat it. The node needs no repair: most often the job uses more
+memory than there is, and would again.
 """
 
 from typing import Final
@@ -53,11 +53,11 @@ RULES: Final = (
         condition=Condition.SOFTWARE,
         reason=Reason.OOM_KILLING,
         severity=Severity.INFO,
-        source=f"{_KERNEL}; before 5.0 the line does not say which memory ran out",
+        source=f"{_KERNEL}; before 5.0 the line does not name the exhausted memory",
     ),
 )
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("host-memory", FAMILY, RULES)

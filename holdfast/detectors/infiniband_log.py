@@ -1,8 +1,8 @@
-"""InfiniBand and RoCE: what the driver of Mellanox adapters (mlx5) writes to the kernel log.
+"""InfiniBand and RoCE: messages of Mellanox adapters' driver (mlx5) in the kernel log.
 
 A line begins with ``mlx5_core 0000:c1:00.0: ``, optionally with the name of an interface after the
-address, then the name of a function, which older drivers put behind the address once more.
-Healthy machines report unplugged cables and less PCIe bandwidth than possible at every boot.
+address, then the name of a function, which older drivers put behind the address once more. Healthy
+machines report unplugged cables and less PCIe bandwidth than possible at every boot.
 """
 
 from functools import partial
@@ -24,11 +24,11 @@ _COMMAND: Final = r"(?:cmd\[[0-9]{1,4}\]: )?\w{1,60}\(0x[0-9a-fA-F]{1,8}\) (?:As
 _LINE: Final = "mlx5_core 0000:c1:00.0: "
 
 _notice: Final = partial(notice, Condition.NETWORK)
-"""Reported only: a reboot changes neither a cable, a slot nor the temperature."""
+"""Return a rule that only reports: no reboot changes a cable, a slot or the temperature."""
 
 _dead: Final = partial(reboot, Condition.NETWORK, urgency=Urgency.IMMEDIATE)
 _silent: Final = partial(reboot, Condition.NETWORK, min_count=3)
-"""One timeout proves nothing; jobs may end before the reboot."""
+"""Return a rule for a timeout; one proves nothing, and jobs may end before the reboot."""
 
 _FAULTS: Final = (
     _silent(
@@ -37,7 +37,7 @@ _FAULTS: Final = (
         rf"{_PREFIX}{_COMMAND}timeout\. Will cause a leak of a command resource",
         f"{_LINE}wait_func:1195:(pid 1967): ENABLE_HCA(0x104) timeout. "
         "Will cause a leak of a command resource",
-        f"{_KERNEL}/core/cmd.c; how often is our own judgement",
+        f"{_KERNEL}/core/cmd.c; the count is Holdfast's",
     ),
     _dead(
         Reason.MLX5_HEALTH,
@@ -74,14 +74,14 @@ _FAULTS: Final = (
         "NETDEV WATCHDOG",
         r"NETDEV WATCHDOG: (?P<device>[\w.-]{1,15}) \(mlx5_core\): transmit queue (?:[0-9]|timed)",
         "NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 0 timed out",
-        "Linux, net/sched/sch_generic.c; NVSentinel issue 1334; how often is our judgement",
+        "Linux, net/sched/sch_generic.c; NVSentinel issue 1334; the count is Holdfast's",
     ),
     _silent(
         Reason.MLX5_TX_TIMEOUT,
         "NETDEV WATCHDOG",
         rf"{_DEVICE}NETDEV WATCHDOG: (?:CPU: [0-9]{{1,5}}: )?transmit queue [0-9]{{1,6}} timed out",
         "mlx5_core 0000:c1:00.0 eth0: NETDEV WATCHDOG: CPU: 3: transmit queue 0 timed out 5010 ms",
-        "Linux, net/sched/sch_generic.c; how often is our judgement",
+        "Linux, net/sched/sch_generic.c; the count is Holdfast's",
     ),
     _silent(
         Reason.MLX5_TX_TIMEOUT,
@@ -89,12 +89,12 @@ _FAULTS: Final = (
         rf"{_PREFIX}TX timeout detected",
         "mlx5_core 0000:c1:00.0 eth0: TX timeout detected",
         f"{_KERNEL}/core/en_main.c: at each timeout; older kernels write the watchdog's line once "
-        "in a boot; how often is our judgement",
+        "in a boot; the count is Holdfast's",
     ),
 )
 
 _MODULE: Final = rf"(?:{_PREFIX}|mlx5_\w{{1,40}}:[0-9]{{1,5}}:\(pid [0-9]{{1,10}}\): )"
-"""Before events of modules: printed without the address by some of NVIDIA's own drivers."""
+"""Prefix of module events: printed without the address by some of NVIDIA's own drivers."""
 
 _NOTICES: Final = (
     _notice(
@@ -124,7 +124,7 @@ _NOTICES: Final = (
         "synd 0x",
         rf"{_PREFIX}synd 0x10: High temp",
         f"{_LINE}print_health_info:520:(pid 0): synd 0x10: High temperature",
-        f"{_KERNEL}/core/health.c: heat; an adapter that this ends is reported by itself",
+        f"{_KERNEL}/core/health.c: heat; an adapter that fails is reported separately",
     ),
     _notice(
         Reason.MLX5_TEMPERATURE,
@@ -132,7 +132,7 @@ _NOTICES: Final = (
         rf"{_PREFIX}Health issue observed, High temp",
         f"{_LINE}print_health_info:431:(pid 0): Health issue observed, High temperature, "
         "severity(2) CRITICAL:",
-        f"{_KERNEL}/core/health.c: heat; an adapter that this ends is reported by itself",
+        f"{_KERNEL}/core/health.c: heat; an adapter that fails is reported separately",
     ),
     _notice(
         Reason.MLX5_SLOT_POWER,
@@ -140,7 +140,7 @@ _NOTICES: Final = (
         rf"{_MODULE}Port module event\[error\]: module [0-9]{{1,3}}, Cable error, Power budget",
         f"{_LINE}port_module:252:(pid 0): Port module event[error]: module 0, Cable error, Power "
         "budget exceeded",
-        f"{_KERNEL}/core/events.c: the port does not supply what the module asks for",
+        f"{_KERNEL}/core/events.c: the port supplies less power than the module needs",
     ),
     _notice(
         Reason.MLX5_SLOT_POWER,
@@ -194,5 +194,5 @@ RULES: Final = _FAULTS + _NOTICES
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("infiniband-log", FAMILY, RULES)

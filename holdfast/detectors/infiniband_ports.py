@@ -1,4 +1,4 @@
-"""InfiniBand ports as ``ibstat`` shows them."""
+"""State of InfiniBand ports as reported by ``ibstat``."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,11 +12,11 @@ from holdfast.detectors.network_tools import IBSTAT, judge_ibstat
 EVERY: Final = timedelta(seconds=60)
 
 MIN_COUNT: Final = 1 + DOWN_S // 60
-"""So often in a row a port must be down: for as long as it may be while a switch restarts."""
+"""Number of consecutive samples in which a port must be down: it may be while a switch restarts."""
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector("infiniband-ports", _judge, reads="ibstat", settles={IBSTAT}, every=EVERY)
 
 

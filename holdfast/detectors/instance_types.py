@@ -1,4 +1,4 @@
-"""What a node should have, by its instance type on Amazon EC2.
+"""Expected devices of a node by its instance type on Amazon EC2.
 
 Sources: the specifications of EC2's accelerated computing instances
 (https://aws.amazon.com/ec2/instance-types/accelerated-computing/); for Neuron devices the "Neuron
@@ -13,21 +13,21 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equipment:
-    """What a node should have, and what else its detectors cannot know by themselves."""
+    """Expected devices of a node, and other facts that its detectors need."""
 
     gpus: int | None = None
     efa: int | None = None
-    """EFA devices that it was given for sure."""
+    """Number of EFA devices that it certainly has."""
 
     possible_efa: int | None = None
-    """EFA devices that its type can have; a node may be launched with fewer."""
+    """Number of EFA devices that its type can have; a node may be launched with fewer."""
 
     neuron_devices: int | None = None
     neuron_cores: int | None = None
-    """As programs see them by default: on trn2 two physical cores are one."""
+    """Number of cores that programs see by default: on trn2 two physical cores are one."""
 
     nvlinks: int | None = None
-    """Active NVLinks of each GPU."""
+    """Number of active NVLinks of each GPU."""
 
     driver: int | None = None
     """Major version of NVIDIA's driver, such as 570."""
@@ -36,11 +36,11 @@ class Equipment:
     """Whether the driver of the Neuron devices counts their errors."""
 
     at_once: bool = False
-    """Whether a single reading is believed. Right after a boot devices may appear late."""
+    """Whether a single sample is evidence. Right after a boot devices may appear late."""
 
     @property
     def sources(self) -> frozenset[str]:
-        """The samples without which it cannot be said whether all of this is there."""
+        """Samples that are needed to check these devices."""
         wanted = {
             "nvidia-smi": self.gpus,
             "infiniband": self.efa,
@@ -104,5 +104,5 @@ INSTANCE_TYPES: Final = {
 
 
 def equipment_of(instance_type: str) -> Equipment | None:
-    """What a node of this type has, also with SageMaker's ``ml.`` before it; None if unknown."""
+    """Return the devices of an instance type, also with SageMaker's ``ml.``; None if unknown."""
     return INSTANCE_TYPES.get(instance_type.removeprefix("ml."))

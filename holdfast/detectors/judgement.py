@@ -52,12 +52,12 @@ def is_fault(finding: Finding) -> bool:
 
 
 def whole(findings: Iterable[Finding]) -> Judgement:
-    """The evaluation of a complete reading."""
+    """Return the evaluation of a complete reading."""
     return Judgement(findings=tuple(findings))
 
 
 def undecided(why: str, findings: Iterable[Finding] = ()) -> Judgement:
-    """The evaluation of an incomplete reading."""
+    """Return the evaluation of an incomplete reading."""
     return Judgement(findings=tuple(findings), undecided=why)
 
 
@@ -101,7 +101,7 @@ def _detect(name: str, judge: Callable[[Sample], Judgement], readings: Readings)
 
 
 def source_failed(name: str, why: str, now: datetime) -> Finding:
-    """The notice that a source cannot be read, which is no reason for a repair."""
+    """Return the notice that a source cannot be read, which is no reason for a repair."""
     return Finding(
         family=_unread(name),
         condition=Condition.SOFTWARE,
@@ -122,7 +122,7 @@ def counter(text: str | None) -> int | None:
 
 
 def rise(sample: Sample, name: str) -> int:
-    """Increase of a counter since the previous reading.
+    """Return the increase of a counter since the previous reading.
 
     0 if one of both is unknown, or if it decreased: then it was reset.
     """
@@ -131,7 +131,7 @@ def rise(sample: Sample, name: str) -> int:
 
 
 def gone(sample: Sample, names: Collection[str]) -> list[str]:
-    """Those of ``names`` that were present in this boot and are missing in two readings in a row.
+    """Return those of ``names`` that were present in this boot and are missing in two readings.
 
     Missing once may be a driver reload.
     """
@@ -140,11 +140,11 @@ def gone(sample: Sample, names: Collection[str]) -> list[str]:
 
 
 def shortage(sample: Sample, expected: int | None, kind: Kind, *, at_once: bool) -> int:
-    """Number of devices that are missing from ``expected``.
+    """Return the number of devices that are missing from ``expected``.
 
     Args:
         sample: the reading.
-        expected: how many there should be; None if unknown.
+        expected: expected number of devices; None if unknown.
         kind: whether a value, by its name and text, stands for one device.
         at_once: whether one reading is enough; otherwise the previous one must show it as well.
 

@@ -1,8 +1,8 @@
-"""Kernel logs as they are found: raw records of /dev/kmsg, dmesg in its many forms, syslog.
+"""Parser of kernel logs in all forms: raw records of /dev/kmsg, dmesg, syslog.
 
-``kernel_line`` takes the prefix off one line. ``KernelLog`` cuts a stream of bytes into lines, and
-lines into records. Both take anything: binary garbage, lines without end, prefixes upon prefixes;
-their cost grows with the length of the input and with nothing else.
+``kernel_line`` removes the prefix of one line. ``KernelLog`` splits a stream of bytes into lines,
+and lines into records. Both accept anything: binary garbage, lines without end, repeated prefixes;
+their cost grows with the length of the input only.
 """
 
 import re
@@ -12,8 +12,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 LONGEST_LINE: Final = 8192
-"""Bytes of a line that are looked at. The kernel's longest record in its escaped form has as many
-(``CONSOLE_EXT_LOG_MAX`` in linux/printk.h was 8192, ``PRINTK_MESSAGE_MAX`` is 2048)."""
+"""Maximum number of bytes of a line that are read. The kernel's longest record in its escaped form
+has as many (``CONSOLE_EXT_LOG_MAX`` in linux/printk.h was 8192, ``PRINTK_MESSAGE_MAX`` is 2048)."""
 
 _BLANK: Final = " \t\r\n\f\v\0\ufeff"
 _HOST: Final = r"[\w.%:-]{0,254}[\w.%-] "
@@ -61,7 +61,7 @@ _MONTHS: Final = {
     )
 }
 _CLOCK_TROUBLE: Final = timedelta(days=1)
-"""A syslog time may lie ahead of ours by so much: it has no time zone, and clocks differ."""
+"""Maximum time by which a syslog time may be ahead: it has no time zone, and clocks differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,30 +70,30 @@ class KernelLine:
 
     message: str
     at: datetime | None = None
-    """When it was logged, as far as the prefix says so."""
+    """Time at which it was logged, if the prefix has it."""
 
     since_boot: timedelta | None = None
-    """When it was logged by the kernel's own clock, as far as the prefix says so."""
+    """Time at which it was logged by the kernel's own clock, if the prefix has it."""
 
     line_number: int = 0
-    """The line of its log that completed it, counted from 1."""
+    """Number of the line that completed it, counted from 1."""
 
     facility: int | None = None
     """``KERN`` or ``USER``; None if the prefix contains no facility."""
 
 
 def kernel_line(line: str, now: datetime, number: int = 0) -> KernelLine | None:
-    """Take the prefixes off a line of a kernel log; None if the line is not the kernel's.
+    """Remove the prefixes of a line of a kernel log; None if the line is not the kernel's.
 
     A line without any known prefix is returned as it is: it may be the kernel's. Records that
     processes wrote to /dev/kmsg (facility *user*) are returned with that facility, those of system
     services (facility *daemon*) are not returned.
 
     Args:
-        line: as found in the log, with or without its newline.
-        number: its place in the log, counted from 1.
-        now: an aware time. Gives the year to syslog times, which have none, and its time zone to
-            times that lack one.
+        line: line of the log, with or without its newline.
+        number: its number in the log, counted from 1.
+        now: an aware time. Provides the year for syslog times, which have none, and the time zone
+            for times without one.
 
     """
     text = line[:LONGEST_LINE]
@@ -157,7 +157,7 @@ def _since_boot(prefix: re.Match[str]) -> timedelta | None:
 
 
 def _unescaped(text: str) -> str:
-    r"""Undo the escapes of /dev/kmsg: ``\x0a`` stands for the byte 10 of the UTF-8 text."""
+    r"""Decode the escapes of /dev/kmsg: ``\x0a`` stands for the byte 10 of the UTF-8 text."""
     return _ESCAPED_BYTES.sub(
         lambda match: bytes.fromhex(match[0].replace("\\x", "")).decode(errors="replace"), text
     )
@@ -197,27 +197,26 @@ def _on(year: int, month: str, day: str, clock: str) -> datetime:
 
 
 class KernelLog:
-    """Reads one kernel log piece by piece.
+    """Incremental reader of one kernel log.
 
-    It keeps what a single line cannot tell: the start of a line whose end has not come yet, the
-    format of the record before an indented line, and messages that the kernel wrote as one record
-    and syslog as several.
+    It keeps the state between lines: the start of an incomplete line, the format of the record
+    before an indented line, and messages that the kernel wrote as one record and syslog as several.
     """
 
     def __init__(self, keywords: Iterable[str]) -> None:
-        """Read the records that hold one of the words ``keywords``."""
+        """Read the records that contain one of ``keywords``."""
         self._keywords = tuple(keyword.encode() for keyword in keywords)
         self._rest = b""
         self._is_raw = False
         self._opened = ""
         self.unread = 0
-        """Bytes that were fed and belong to a line without an end as yet."""
+        """Number of bytes that were fed and belong to an incomplete line."""
 
         self.lines = 0
-        """Complete lines that were fed."""
+        """Number of complete lines that were fed."""
 
     def feed(self, data: bytes, now: datetime) -> list[KernelLine]:
-        """Take the next bytes of the log. Returns the records that they complete."""
+        """Read the next bytes of the log; return the records that they complete."""
         end = data.rfind(b"\n") + 1
         if end == 0:
             self._rest = (self._rest + data[:LONGEST_LINE])[:LONGEST_LINE]
@@ -230,7 +229,7 @@ class KernelLog:
         for start in self._matching_starts(text):
             self._pass(text, done, start)
             line = text[start : text.index(b"\n", start)]
-            # Indented lines behind a raw record are its dictionary: properties of its device.
+            # Indented lines after a raw record are its dictionary: properties of its device.
             if not (line.startswith(b" ") and self._is_raw):
                 records += self._records(line.decode(errors="replace"), self.lines + 1, now)
             done = start
@@ -238,7 +237,7 @@ class KernelLog:
         return records
 
     def _matching_starts(self, text: bytes) -> list[int]:
-        """Where the lines begin that contain a keyword.
+        """Return the starts of the lines that contain a keyword.
 
         A search for each keyword in the whole text costs a tenth of one for all keywords line by
         line.
@@ -254,7 +253,7 @@ class KernelLog:
         return sorted(starts)
 
     def _pass(self, text: bytes, start: int, end: int) -> None:
-        """Count the lines of a part of the text, and note the format of its last record."""
+        """Count the lines of a part of the text, and record the format of its last record."""
         self.lines += text.count(b"\n", start, end)
         while start < end:
             line = text.rfind(b"\n", 0, end - 1) + 1
@@ -264,7 +263,7 @@ class KernelLog:
             end = line
 
     def close(self, now: datetime) -> list[KernelLine]:
-        """Take a last line that has no newline as complete."""
+        """Read a last line that has no newline as complete."""
         return self.feed(b"\n", now) if self.unread else []
 
     def _records(self, text: str, number: int, now: datetime) -> list[KernelLine]:
@@ -279,10 +278,10 @@ class KernelLog:
         )
 
     def _joined(self, message: str) -> list[str]:
-        """The records that ``message`` completes, itself among them unless it leaves one open.
+        """Return the records that ``message`` completes, with it unless it leaves one open.
 
         When the driver cannot attach to a GPU it writes one record of two or three lines (osapi.c
-        of NVIDIA's open-gpu-kernel-modules), and most syslog daemons cut it up.
+        of NVIDIA's open-gpu-kernel-modules), and most syslog daemons split it.
         """
         opened, self._opened = self._opened, ""
         if opened and message.startswith(_CONTINUATIONS):

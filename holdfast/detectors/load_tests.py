@@ -1,4 +1,4 @@
-"""What programs that load a node write: NCCL's tests and stress-ng, from captured files."""
+"""Parsers of the output of load tests, NCCL's tests and stress-ng, from captured files."""
 
 import re
 from datetime import datetime
@@ -11,10 +11,10 @@ from holdfast.model.names import Condition, Reason
 FAMILY: Final = "load-test"
 
 LARGE_BYTES: Final = 1024**3
-"""From this size on a bandwidth is judged: small messages measure the latency."""
+"""Minimum message size for a bandwidth: small messages measure the latency."""
 
 PART_OF_TIME: Final = 0.9
-"""A test that ran for less of the time that was asked for was broken off."""
+"""A test that ran for less than this share of the requested time was interrupted."""
 
 _RANK_PREFIX: Final = re.compile(r"^(?:\[[0-9]+,[0-9]+\]<std\w{3}>:|[0-9]+: )", re.M)
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
@@ -33,13 +33,13 @@ _NCCL_FAILURE: Final = re.compile(
 
 
 def judge_nccl(text: str, now: datetime, *, least_gbps: float | None = None) -> Judgement:
-    """Judge the output of ``all_reduce_perf`` and its like.
+    """Evaluate the output of ``all_reduce_perf`` and similar tests.
 
     Args:
         text: its output, also with the prefixes of mpirun and srun.
-        now: when it was judged.
-        least_gbps: GB/s of bus bandwidth that the largest size must reach, in place and out of
-            place; not judged if None. HyperPod asks for 80 of two p5 instances.
+        now: time of the evaluation.
+        least_gbps: minimum bus bandwidth in GB/s at the largest size, in place and out of place;
+            not checked if None. HyperPod requires 80 for two p5 instances.
 
     """
     text = _RANK_PREFIX.sub("", text)
@@ -51,31 +51,33 @@ def judge_nccl(text: str, now: datetime, *, least_gbps: float | None = None) -> 
         why = f"the result of a collective was wrong: {where}"
         return whole([_finding(Reason.NCCL_FAILED, why, now)])
     failure = _NCCL_FAILURE.search(text)
-    if failure is not None:  # of the software as likely as of the hardware, here or elsewhere
+    if failure is not None:  # of software or hardware, here or elsewhere
         return undecided(f"the test failed: {failure[0]}"[:LONGEST_MESSAGE])
     if not rows or bounds is None or _AVERAGE.search(text) is None:
-        return undecided("the end of the test is missing" if rows else "it has no results")
+        return undecided(
+            "the output of the test is cut off" if rows else "no results in the output"
+        )
     if any(row["wrong_out"] == "N/A" for row in rows):
-        return undecided("the results were not checked: run it with -c 1")
+        return undecided("the results were not checked; run the test with -c 1")
     largest = max(rows, key=lambda row: int(row["size"]))
     if least_gbps is None:
         return whole([])
     if int(largest["size"]) < LARGE_BYTES:
-        return undecided(f"no message had {LARGE_BYTES} bytes, so the bandwidth says nothing")
+        return undecided(f"no message had {LARGE_BYTES} bytes, so the bandwidth is not significant")
     bandwidth = _bandwidth(largest)
     if bandwidth >= least_gbps:
         return whole([])
-    why = f"the bus bandwidth is {bandwidth:g} GB/s, and should be at least {least_gbps:g}"
+    why = f"the bus bandwidth is {bandwidth:g} GB/s, expected at least {least_gbps:g}"
     return whole([_finding(Reason.NCCL_SLOW, why, now)])
 
 
 def hosts_of(text: str) -> set[str]:
-    """The hosts whose GPUs took part, as the head of the test lists them."""
+    """Return the hosts whose GPUs took part, as the head of the output lists them."""
     return set(_DEVICE.findall(_RANK_PREFIX.sub("", text)))
 
 
 def largest_bandwidth(text: str) -> float | None:
-    """Bus bandwidth in GB/s at the largest size; None if no message had ``LARGE_BYTES``."""
+    """Return the bus bandwidth at the largest size in GB/s; None below ``LARGE_BYTES``."""
     rows = _rows(_RANK_PREFIX.sub("", text))
     largest = max(rows, key=lambda row: int(row["size"]), default=None)
     if largest is None or int(largest["size"]) < LARGE_BYTES:
@@ -88,7 +90,7 @@ def _rows(text: str) -> list[re.Match[str]]:
 
 
 def _bandwidth(row: re.Match[str]) -> float:
-    """The lesser of both ways: in place and out of place."""
+    """Return the lower of both bandwidths: in place and out of place."""
     return min(float(row[name]) for name in ("out", "in") if row[name])
 
 
@@ -115,21 +117,21 @@ _NO_WORK: Final = "No stress workers invoked"
 
 
 def judge_stress(text: str, now: datetime, *, seconds: float | None = None) -> Judgement:
-    """Judge the output of ``stress-ng`` or ``stress``: both standard output and standard error.
+    """Evaluate the output of ``stress-ng`` or ``stress``: both standard output and standard error.
 
     Args:
         text: its output.
-        now: when it was judged.
-        seconds: for how long it was asked to run; as it says itself if None.
+        now: time of the evaluation.
+        seconds: requested duration; as in the output if None.
 
     """
     corrupt = _CORRUPT.search(text)
     if corrupt is not None:
         return whole([_finding(Reason.STRESS_FAILED, corrupt[0], now)])
     done = _DONE.search(text)
-    if done is None or done["un"]:  # a limit of memory ends a worker as a broken processor does
+    if done is None or done["un"]:  # a memory limit or a broken processor
         line = next((line for line in text.splitlines() if ": fail:" in line.lower()), "")
-        return undecided(f"the run did not succeed: {line.strip() or 'it has no end'}"[:500])
+        return undecided(f"the run did not succeed: {line.strip() or 'output cut off'}"[:500])
     if _NO_WORK in text or _HOGS.search(text) is None:
         return undecided("no worker was started")
     requested = seconds if seconds is not None else _requested_seconds(text)
@@ -155,7 +157,7 @@ def _float(text: str) -> float:
 
 
 def _finding(reason: Reason, message: str, now: datetime) -> Finding:
-    """Which part of which node is bad, a test does not tell: nothing is repaired for it alone."""
+    """Return a finding without a remedy: a test does not show which part of which node is bad."""
     is_gpu = reason is not Reason.STRESS_FAILED
     return Finding(
         family=FAMILY,

@@ -17,10 +17,10 @@ from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
 PCI: Final = r"(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(?:\.[0-7])?"
-"""A PCI address in a pattern, for ``LogRule.pattern``."""
+"""PCI address in a pattern, for ``LogRule.pattern``."""
 
 LONGEST_DEVICE: Final = 64
-"""Characters of a device's name that are kept; names of the kernel have 15 to 31."""
+"""Maximum length of a stored device name; names of the kernel have 15 to 31 characters."""
 
 SOON: Final = timedelta(minutes=10)
 """Window within which a message that proves nothing by itself must repeat."""
@@ -61,7 +61,7 @@ class LogRule:
 def notice(
     condition: Condition, reason: Reason, keyword: str, pattern: str, example: str, source: str
 ) -> LogRule:
-    """A rule that only warns."""
+    """Return a rule that only warns."""
     return LogRule(
         keyword=keyword,
         pattern=pattern,
@@ -84,7 +84,7 @@ def reboot(
     urgency: Urgency = Urgency.DEFERRED,
     min_count: int = 1,
 ) -> LogRule:
-    """A rule whose remedy is a reboot, after ``min_count`` messages within ``SOON``."""
+    """Return a rule whose remedy is a reboot, after ``min_count`` messages within ``SOON``."""
     return LogRule(
         keyword=keyword,
         pattern=pattern,
@@ -106,7 +106,7 @@ def log_detector(
     rules: tuple[LogRule, ...],
     codes: Mapping[int, str] = MappingProxyType({}),
 ) -> Detector:
-    """The detector of ``rules``; of several that match a message the first applies."""
+    """Return the detector of ``rules``; of several that match a message the first applies."""
     return Detector(
         name=name,
         reads=frozenset({"kernel_log"}),
@@ -121,7 +121,7 @@ _Runs = tuple[tuple[str, tuple[LogRule, ...]], ...]
 
 
 def _runs(rules: tuple[LogRule, ...]) -> _Runs:
-    """Neighboring rules with equal keywords grouped, so that each keyword is searched once."""
+    """Yield groups of neighboring rules with equal keywords: each is searched once."""
     return tuple(
         (keyword, tuple(run)) for keyword, run in groupby(rules, key=lambda rule: rule.keyword)
     )
@@ -140,7 +140,7 @@ def _detect(family: str, runs: _Runs, readings: Readings) -> list[Finding]:
 
 def _first(family: str, rules: tuple[LogRule, ...], line: LogLine) -> Finding | None:
     for rule in rules:
-        # re keeps what it compiled: rules that never come near a match cost nothing.
+        # re caches compiled patterns: rules whose keyword never occurs cost nothing.
         if (match := re.match(rule.pattern, line.message)) is not None:
             return _finding(family, rule, line, match)
     return None

@@ -7,10 +7,10 @@ from holdfast.detectors.judgement import Judgement, state_detector, whole
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector, which is the same for all profiles."""
+    """Return the detector; all profiles agree on it."""
     return state_detector("log-sources", _judge, reads=LOGS, settles=(), every=timedelta(0))
 
 
 def _judge(_sample: Sample) -> Judgement:
-    """Without an error, all logs are readable."""
+    """Return the failed log; without an error, all logs are readable."""
     return whole(())

@@ -1,7 +1,7 @@
-"""The memory of the host: exhausted, stalled, or corrupted.
+"""State of the host's memory: exhausted, stalled, or corrupted.
 
-Of ``vmstat`` the number of OOM kills counts alone: stalls and reclaim are what a busy host does,
-and the pressure says how much work waits for them.
+Of ``vmstat`` only the number of OOM kills counts: stalls and reclaim are normal on a busy host, and
+the pressure shows how much work waits for them.
 """
 
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ FAMILY: Final = "memory-state"
 EVENTS: Final = "memory-event"
 
 LEAST_KIB: Final = 100 * 1024
-"""Less than 100 MiB available is exhaustion, as gpud has it."""
+"""Minimum of available memory, 100 MiB, as in gpud."""
 
 STALLED_PERCENT: Final = 20.0
-"""So much of a minute in which all work waited for memory; a healthy host shows next to 0."""
+"""Share of a minute in which all work waited for memory; a healthy host has next to 0."""
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector(
         "memory-state", _judge, reads="memory", settles={FAMILY}, every=timedelta(seconds=30)
     )
@@ -47,11 +47,11 @@ def _findings(sample: Sample, available: int) -> Iterator[Finding]:
         why = f"all work waited for memory {stalled:g} % of the last minute"
         yield host_finding(sample, FAMILY, Reason.MEMORY_PRESSURE, why)
     if by := rise(sample, "oom_kill"):
-        why = f"the kernel killed {by} processes for want of memory"
+        why = f"the kernel killed {by} processes because memory was exhausted"
         yield host_finding(sample, EVENTS, Reason.OOM_KILLING, why)
     if by := rise(sample, "HardwareCorrupted"):
         yield host_finding(
-            sample, EVENTS, Reason.MEMORY_CORRUPTED, f"the kernel gave up {by} KiB of bad memory",
+            sample, EVENTS, Reason.MEMORY_CORRUPTED, f"the kernel retired {by} KiB of bad memory",
             condition=Condition.HOST_HARDWARE, severity=Severity.FATAL, remedy=Remedy.REPLACE,
         )  # fmt: skip
 

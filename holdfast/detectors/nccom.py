@@ -1,6 +1,6 @@
-"""What ``nccom-test`` of the Neuron tools writes.
+"""Parser of the output of ``nccom-test`` of the Neuron tools.
 
-Source: "NCCOM-TEST User Guide" of the Neuron SDK. Its bandwidths are in GiB by second.
+Source: "NCCOM-TEST User Guide" of the Neuron SDK. Its bandwidths are in GiB per second.
 """
 
 import re
@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.detectors.judgement import LONGEST_MESSAGE, Judgement, undecided, whole
 
 LARGE_BYTES: Final = 1024**3
-"""The size from which on the bandwidth is judged; with 32 MB it is half of that with 1 GiB."""
+"""Minimum message size for a bandwidth; with 32 MB it is half of that with 1 GiB."""
 
 _NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
 _ROW: Final = re.compile(
@@ -24,21 +24,21 @@ _FAILURE: Final = re.compile(
 
 
 def judge_nccom(text: str) -> Judgement:
-    """Say whether the test came to its end. What failed it may be the software as well."""
+    """Evaluate whether the test completed. A failure may be one of the software as well."""
     failure = _FAILURE.search(text)
     if failure is not None:
         return undecided(f"the test failed: {failure[0].strip()}"[:LONGEST_MESSAGE])
     if _ROW.search(text) is None:
-        return undecided("it has no results")
+        return undecided("no results in the output")
     if _END.search(text) is None:
-        return undecided("the end of the test is missing")
+        return undecided("the output of the test is cut off")
     if nccom_bandwidth(text) is None:
-        return undecided(f"no message had {LARGE_BYTES} bytes, so the bandwidth says nothing")
+        return undecided(f"no message had {LARGE_BYTES} bytes, so the bandwidth is not significant")
     return whole([])
 
 
 def nccom_bandwidth(text: str) -> float | None:
-    """Bus bandwidth at the largest size, GiB by second; None if none had ``LARGE_BYTES``."""
+    """Return the bus bandwidth at the largest size in GiB/s; None if none had ``LARGE_BYTES``."""
     rows = {int(row["size"]): float(row["bus"]) for row in _ROW.finditer(text)}
     largest = max(rows, default=0)
     return rows[largest] if largest >= LARGE_BYTES else None

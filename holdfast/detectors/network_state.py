@@ -1,4 +1,4 @@
-"""EFA, InfiniBand and RoCE devices: those that vanish, links that go down, counters that rise."""
+"""EFA, InfiniBand and RoCE devices: missing devices, links that are down, increased counters."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -25,10 +25,10 @@ SOURCE: Final = "infiniband"
 EVERY: Final = timedelta(seconds=30)
 
 DOWN_S: Final = 240
-"""A link may be down so long before it is a fault: a switch that restarts. As gpud has it."""
+"""Time for which a link may be down, as while a switch restarts. The same as in gpud."""
 
 FLAPS: Final = 3
-"""So many flaps within an hour are too many. As gpud has it."""
+"""Number of flaps within an hour that is reported. The same as in gpud."""
 
 _EFA_RISES: Final = {
     "impaired_remote_conn_events": 100,
@@ -40,7 +40,7 @@ _EFA_RISES: Final = {
     "rx_drops": 100,
     "unresponsive_remote_events": 100,
 }
-"""What the EKS node monitoring agent lets pass at once. The other end may be the cause."""
+"""Increases that the EKS node monitoring agent tolerates. The other end may be the cause."""
 
 _INFINIBAND_RISES: Final = {
     "excessive_buffer_overrun_errors": 0,
@@ -49,11 +49,11 @@ _INFINIBAND_RISES: Final = {
     "rnr_nak_retry_err": 0,
     "symbol_error": 1,
 }
-"""The fatal counters of NVSentinel; it lets 120 symbol errors pass in an hour."""
+"""Fatal counters of NVSentinel; it tolerates 120 symbol errors in an hour."""
 
 
 def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
-    """The detector of a node with ``equipment``; all profiles agree on it."""
+    """Return the detector of a node with ``equipment``; all profiles agree on it."""
     judge = partial(_judge, equipment)
     return state_detector("network-state", judge, reads=SOURCE, settles={STATE}, every=EVERY)
 
@@ -66,21 +66,21 @@ def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
     lost = gone(sample, [name for name in sample.seen if "/" not in name])
     for device in lost:
         yield _finding(
-            sample, STATE, Reason.EFA_COUNT, f"{device} was there in this boot and is missing",
+            sample, STATE, Reason.EFA_COUNT, f"{device} was present in this boot and is missing",
             device, Severity.FATAL, Remedy.REBOOT,
         )  # fmt: skip
     yield from _too_few(sample, equipment, len(lost))
 
 
 def _too_few(sample: Sample, equipment: Equipment, lost: int) -> Iterator[Finding]:
-    """EFA devices that were lost before this agent saw them, or never given."""
+    """Return the finding of EFA devices lost before this agent started, or never attached."""
     at_once = equipment.at_once
     if equipment.efa is not None:
         if shortage(sample, equipment.efa, _is_efa, at_once=at_once) > lost:
-            why = f"{_efas(sample)} EFA devices are there, and there should be {equipment.efa}"
+            why = f"{_efas(sample)} EFA devices present, expected {equipment.efa}"
             yield _finding(sample, STATE, Reason.EFA_COUNT, why, "", Severity.FATAL, Remedy.REBOOT)
     elif _efas(sample) and shortage(sample, equipment.possible_efa, _is_efa, at_once=at_once):
-        why = f"{_efas(sample)} EFA devices are there; this type has {equipment.possible_efa}"
+        why = f"{_efas(sample)} EFA devices present; this type has {equipment.possible_efa}"
         yield _finding(sample, STATE, Reason.EFA_COUNT, why, "")
 
 

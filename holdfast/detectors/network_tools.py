@@ -1,4 +1,4 @@
-"""What ``fi_info`` and ``ibstat`` write."""
+"""Parsers of the output of ``fi_info`` and ``ibstat``."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from holdfast.model.names import Condition, Reason
 
 FI_INFO: Final = "fi-info"
 IBSTAT: Final = "ibstat"
-"""Families of what they show."""
+"""Families of their findings."""
 
 _FI_FIELD: Final = re.compile(r"^ {0,8}(provider|domain|type|protocol): {1,8}(\S{1,200})\s*$", re.M)
 _FI_LAST: Final = "protocol"
@@ -30,9 +30,9 @@ _NO_CABLE: Final = "has no cable"
 
 
 def judge_fi_info(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
-    """Judge the output of ``fi_info -p efa``, of a machine with ``expected`` EFA devices.
+    """Evaluate the output of ``fi_info -p efa``, of a machine with ``expected`` EFA devices.
 
-    A device gives up to three blocks: what counts is the domain without its ending.
+    A device has up to three blocks: only the domain without its suffix counts.
     """
     fields = _FI_FIELD.findall(text)
     domains = {
@@ -44,18 +44,18 @@ def judge_fi_info(text: str, now: datetime, *, expected: int | None = None) -> J
     if _NO_DATA.search(text[:LONGEST_MESSAGE]) and not fields:
         domains, is_whole = set(), True
     if not is_whole:
-        return undecided("the end of the last block is missing" if fields else _why_not(text))
+        return undecided("the last block is cut off" if fields else _why_not(text))
     if expected is None:
-        return whole([]) if domains else undecided("it shows no EFA device")
+        return whole([]) if domains else undecided("no EFA device in the output")
     if len(domains) >= expected:
         return whole([])
-    why = f"fi_info shows {len(domains)} EFA devices, and there should be {expected}"
+    why = f"fi_info shows {len(domains)} EFA devices, expected {expected}"
     return whole([_finding(FI_INFO, Reason.EFA_COUNT, why, now, "")])
 
 
 def missing_efa(device: str, now: datetime) -> Finding:
-    """A device that ``fi_info`` showed in this boot and shows no more."""
-    why = f"fi_info showed {device} in this boot and does not any more"
+    """Return the finding of a device that ``fi_info`` listed earlier in this boot."""
+    why = f"fi_info showed {device} earlier in this boot, but not now"
     return _finding(FI_INFO, Reason.EFA_COUNT, why, now, device)
 
 
@@ -69,10 +69,10 @@ def _pairs(fields: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
 
 
 def judge_ibstat(text: str, now: datetime, *, is_unplugged_by_will: bool = False) -> Judgement:
-    """Judge the output of ``ibstat``.
+    """Evaluate the output of ``ibstat``.
 
-    A port without a cable (``Polling`` or ``Disabled``) stays undecided, unless that is known to be
-    by will.
+    A port without a cable (``Polling`` or ``Disabled``) stays undecided, unless it is known to be
+    unused on purpose.
     """
     headers = list(_CA.finditer(text))
     if not headers:
@@ -86,7 +86,7 @@ def judge_ibstat(text: str, now: datetime, *, is_unplugged_by_will: bool = False
         ports = list(_PORT.finditer(part))
         promised = _PORTS.search(part)
         if promised is None or len(ports) < int(promised[1]):
-            doubts.append(f"not all ports of {adapter} are shown")
+            doubts.append(f"the ports of {adapter} are incomplete")
         for port, port_end in zip(ports, _ends(ports, len(part)), strict=True):
             name = f"{adapter}/{port[1]}"
             problem = _judge_port(part[port.end() : port_end])
@@ -94,7 +94,7 @@ def judge_ibstat(text: str, now: datetime, *, is_unplugged_by_will: bool = False
             if problem == _NO_CABLE and is_unplugged_by_will:
                 continue
             if problem in (None, _NO_CABLE):
-                doubts.append(f"{name} has no link, or is not shown in full")
+                doubts.append(f"{name} has no link, or is incomplete")
             elif problem:
                 why = f"{name} {problem}"
                 findings.append(_finding(IBSTAT, Reason.LINK_DOWN, why, now, name))
@@ -104,12 +104,12 @@ def judge_ibstat(text: str, now: datetime, *, is_unplugged_by_will: bool = False
 
 
 def _ends(headers: list[re.Match[str]], length: int) -> list[int]:
-    """Where the part under each header ends: at the next one."""
+    """Yield the end of the part under each header: the next header."""
     return [*(header.start() for header in headers[1:]), length] if headers else []
 
 
 def _judge_port(part: str) -> str | None:
-    """What is wrong with a port; empty if nothing is, None if that cannot be told."""
+    """Return the defect of a port; empty if there is none, None if unknown."""
     state, physical, layer = (found.search(part) for found in (_STATE, _PHYSICAL, _LAYER))
     if state is None or physical is None or layer is None:
         return None
@@ -122,7 +122,7 @@ def _judge_port(part: str) -> str | None:
 
 def _why_not(text: str) -> str:
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    return f"it says: {line[:200]}" if line else "it is empty"
+    return f"its output is: {line[:200]}" if line else "its output is empty"
 
 
 def _finding(family: str, reason: Reason, message: str, now: datetime, device: str) -> Finding:

@@ -1,6 +1,6 @@
-"""AWS Trainium and Inferentia: what the Neuron runtime and driver write to the kernel log.
+"""AWS Trainium and Inferentia: messages of the Neuron runtime and driver in the kernel log.
 
-The runtime has the driver print its hardware errors, with or without a time of its own before::
+The driver prints hardware errors of the runtime, with or without a time before::
 
     NEURON_HW_ERR=SRAM_UNCORRECTABLE_ERROR instance-id=i-.. hostname=.. nd-id=0 nc-id=0
         serial-num=.. action=TERMINATE_INSTANCE
@@ -39,12 +39,12 @@ _ACTIONS: Final = (
     ("action=NONE", Severity.WARNING, Remedy.NONE),
     ("", Severity.FATAL, Remedy.REPLACE),
 )
-"""What the line asks for. ``action=TERMINATE_INSTANCE`` is the one that the guide shows; without an
-action, or with an unknown one, AWS's recovery agent replaces the instance all the same."""
+"""Actions in the line. ``action=TERMINATE_INSTANCE`` is the one that the guide shows; without an
+action, or with an unknown one, AWS's recovery agent replaces the instance anyway."""
 
 
 def _pattern(error: str, action: str) -> str:
-    """The runtime's line, after up to three words that it or a logger puts before."""
+    """Return the pattern of the runtime's line, after up to three words of a prefix."""
     requested = rf"(?=[^\n]{{0,500}}?\s{action}(?!\w))" if action else ""
     device = r"(?:[^\n]{0,500}?\snd-id=(?P<neuron>[0-9]{1,4})(?![0-9]))?"
     return rf"(?:[\w:.+,-]{{1,64}} ){{0,3}}NEURON_HW_ERR={error}(?!\w){requested}{device}"
@@ -71,8 +71,8 @@ _HANG_ACTIONS: Final = (
     ("action=NONE", Severity.WARNING, Remedy.NONE),
     ("", Severity.WARNING, Remedy.RESTART_APP),
 )
-"""What a hang of collectives asks for. The guide looks for the cause on the peers and restarts the
-job, so that only an explicit action touches this node, and only after its jobs."""
+"""Actions for a hang of collectives. The guide looks for the cause on the peers and restarts the
+job, so that only an explicit action affects this node, and only after its jobs."""
 
 _HANG_RULES: Final = tuple(
     LogRule(
@@ -96,7 +96,7 @@ _UNKNOWN_RULE: Final = LogRule(
     condition=Condition.NEURON,
     reason=Reason.NEURON_UNKNOWN,
     severity=Severity.WARNING,
-    source=f"{_RUNTIME}: errors that it does not name in this form, which people must look at",
+    source=f"{_RUNTIME}: errors under other names: inspect the node",
 )
 
 
@@ -189,5 +189,5 @@ RULES: Final = (*_HARDWARE_RULES, *_HANG_RULES, _UNKNOWN_RULE, *_DRIVER_RULES)
 
 
 def build(_: Profile) -> Detector:
-    """The detector; all profiles agree."""
+    """Return the detector; all profiles agree on it."""
     return log_detector("neuron-log", FAMILY, RULES)

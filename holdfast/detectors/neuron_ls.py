@@ -1,4 +1,4 @@
-"""AWS Neuron devices as ``neuron-ls`` lists them."""
+"""State of AWS Neuron devices as reported by ``neuron-ls``."""
 
 from datetime import timedelta
 from functools import partial
@@ -13,13 +13,13 @@ EVERY: Final = timedelta(minutes=5)
 
 
 def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
-    """The detector of a node with ``equipment``; all profiles agree on it."""
+    """Return the detector of a node with ``equipment``; all profiles agree on it."""
     judge = partial(_judge, equipment)
     return state_detector("neuron-ls", judge, reads="neuron-ls", settles={LISTED}, every=EVERY)
 
 
 def _judge(equipment: Equipment, sample: Sample) -> Judgement:
-    # The first reading may come before the driver has found them all.
+    # The first sample may precede the driver's detection of all devices.
     is_believed = bool(sample.before) or equipment.at_once
     expected = equipment.neuron_devices if is_believed else None
     return judge_ls(sample.text, sample.taken_at, expected=expected)

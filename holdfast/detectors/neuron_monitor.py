@@ -1,4 +1,4 @@
-"""AWS Neuron devices and runtimes as ``neuron-monitor`` reports them, all the time."""
+"""State of AWS Neuron devices and runtimes as ``neuron-monitor`` reports it continuously."""
 
 from datetime import timedelta
 from typing import Final
@@ -8,11 +8,11 @@ from holdfast.detectors.judgement import Judgement, state_detector, whole
 from holdfast.detectors.neuron_state import judge_monitor
 
 EVERY: Final = timedelta(seconds=5)
-"""As often as it reports, so that it never waits for us."""
+"""Its own reporting interval, so that it never blocks."""
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector("neuron-monitor", _judge, reads="neuron-monitor", settles=(), every=EVERY)
 
 

@@ -1,6 +1,6 @@
-"""AWS Neuron devices as the driver's sysfs, ``neuron-ls`` and ``neuron-monitor`` show them.
+"""State of AWS Neuron devices by the driver's sysfs, ``neuron-ls`` and ``neuron-monitor``.
 
-Counters of sysfs are judged by their change: those of the memory outlive a reboot. A 0 is no proof
+Counters of sysfs are rated by their change: those of the memory outlive a reboot. A 0 is no proof
 of health, for the driver shows 0 where it cannot read the firmware.
 """
 
@@ -37,7 +37,7 @@ _READY: Final = ("1", "")  # of the file ``reset``: 0 is being reset, 2 is inval
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    """What a rise of a counter means (nrt-troubleshoot, "Hardware Errors")."""
+    """Meaning of an increased counter (nrt-troubleshoot, "Hardware Errors")."""
 
     reason: Reason
     remedy: Remedy
@@ -56,11 +56,11 @@ _COUNTERS: Final = {
     "hw_error": _Counter(Reason.NEURON_HARDWARE, Remedy.NONE, Severity.WARNING),
     "hw_collectives_error": _Counter(Reason.NEURON_COLLECTIVES, Remedy.NONE, Severity.WARNING),
 }
-"""``hw_error`` is not specific, and of collectives the other end may be the cause."""
+"""``hw_error`` is not specific; of collectives the other end may be the cause."""
 
 
 def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
-    """The detector of a node with ``equipment``; all profiles agree on it."""
+    """Return the detector of a node with ``equipment``; all profiles agree on it."""
     judge = partial(_judge, equipment)
     return state_detector("neuron-state", judge, reads=SOURCE, settles={STATE}, every=EVERY)
 
@@ -81,7 +81,7 @@ def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
     devices = sorted({name.split("/")[0] for name in sample.seen})
     lost = gone(sample, devices)
     for device in lost:
-        why = f"{device} was there in this boot and is missing"
+        why = f"{device} was present in this boot and is missing"
         yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, device)
     short = shortage(sample, equipment.neuron_devices, _is_device, at_once=equipment.at_once)
     if short > len(lost):
@@ -91,7 +91,7 @@ def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
     for core in gone(sample, cores):
         device = core.split("/")[0]
         if device not in lost:
-            why = f"{core} was there in this boot and is missing"
+            why = f"{core} was present in this boot and is missing"
             yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, core)
 
 
@@ -113,38 +113,38 @@ def _risen(sample: Sample) -> Iterator[Finding]:
 
 
 def _is_firmware_readable(sample: Sample, device: str) -> bool:
-    """Now and before; else a count of the firmware may be a 0 that nobody counted."""
+    """Return whether it is and was readable; else a firmware counter may be a false 0."""
     file = f"{device}/info/serial_number"
     return bool(sample.values.get(file) and sample.before.get(file))
 
 
 def judge_ls(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
-    """Judge the output of ``neuron-ls -j``, of a machine with ``expected`` devices."""
+    """Evaluate the output of ``neuron-ls -j``, of a machine with ``expected`` devices."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return undecided(_first_line(text) or "it is no output of neuron-ls -j")
+        return undecided(_first_line(text) or "not an output of neuron-ls -j")
     devices = _objects(document)
     if not isinstance(document, list) or len(devices) != len(document):
-        return undecided("it is no list of devices")
+        return undecided("not a list of devices")
     numbers = [device.get("neuron_device") for device in devices]
     known = {number for number in numbers if isinstance(number, int)}
     if len(known) < len(devices):
-        return undecided("a device has no number of its own")
+        return undecided("a device has no unique number")
     if expected is not None and len(known) < expected:
-        why = f"neuron-ls shows {len(known)} devices, and there should be {expected}"
+        why = f"neuron-ls shows {len(known)} devices, expected {expected}"
         return whole([_finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
     if not known:
-        return undecided("it shows no device")
+        return undecided("no device in the output")
     gaps = sorted(set(range(max(known) + 1)) - known) if max(known) < 1000 else []
     if gaps:
-        why = f"neuron-ls shows no device {gaps[0]}, but devices up to {max(known)}"
+        why = f"neuron-ls lacks device {gaps[0]} of 0 to {max(known)}"
         return whole([_finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
     return whole(_coreless(devices, now))
 
 
 def _coreless(devices: list[dict[str, Any]], now: datetime) -> Iterator[Finding]:
-    """Devices with fewer cores than others of the same machine."""
+    """Yield devices with fewer cores than others of the same machine."""
     counts = {
         device["neuron_device"]: device["nc_count"]
         for device in devices
@@ -164,9 +164,9 @@ _ECC: Final = {
 
 
 def judge_monitor(text: str, now: datetime) -> Judgement:
-    """Judge the output of ``neuron-monitor``: JSON objects, one for each of its periods.
+    """Evaluate the output of ``neuron-monitor``: JSON objects, one for each of its periods.
 
-    Its counts are those of the period, so that any is news.
+    Its counts are those of the period, so that any count above 0 is new.
     """
     findings: list[Finding] = []
     doubts: list[str] = []
@@ -174,7 +174,7 @@ def judge_monitor(text: str, now: datetime) -> Judgement:
     for line in _reports(text):
         report = _report(line)
         if report is None:
-            doubts.append("a report is cut or no report of neuron-monitor")
+            doubts.append("a report is cut off or not one of neuron-monitor")
             continue
         hardware = _inner(report, "system_data", "neuron_hw_counters")
         if hardware.get("error"):
@@ -186,14 +186,14 @@ def judge_monitor(text: str, now: datetime) -> Judgement:
         for runtime in _objects(report.get("neuron_runtime_data")):
             findings += _execution(runtime, now)
     if not judged:
-        doubts.append("it shows no hardware counters")
+        doubts.append("no hardware counters in the output")
     return Judgement(
         findings=tuple(findings), undecided="; ".join(dict.fromkeys(doubts))[:LONGEST_MESSAGE]
     )
 
 
 def _reports(text: str) -> list[str]:
-    """One report on each line, or one on all of them."""
+    """Yield reports: one on each line, or one on all of them."""
     return [text] if _report(text) is not None else [line for line in text.splitlines() if line]
 
 
@@ -202,7 +202,7 @@ def _report(text: str) -> dict[str, Any] | None:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if isinstance(document, dict) and len(document) == 1:  # some wrap it: {"1": {...}}
+    if isinstance(document, dict) and len(document) == 1:  # some versions wrap it: {"1": {...}}
         [document] = document.values()
     return document if isinstance(document, dict) and "system_data" in document else None
 

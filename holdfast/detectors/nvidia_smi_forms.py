@@ -1,6 +1,6 @@
-"""What ``nvidia-smi`` writes, in its three forms: ``-q -x`` (XML), ``-q`` (text), and the table.
+"""Parsers of the output of ``nvidia-smi``: ``-q -x`` (XML), ``-q`` (text), and the table.
 
-All of them give the same thing: for each GPU its fields, as pairs of a path such as
+All of them give the same: for each GPU its fields, as pairs of a path such as
 ``remapped_rows/pending`` and a value. Paths are in lower case, with ``_`` for blanks.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 from xml.parsers import expat
 
 LONGEST: Final = 16 * 1024 * 1024
-"""Characters of a document that are looked at; 16 GPUs give less than 1 million."""
+"""Maximum number of characters of a document that are read; 16 GPUs have less than 1 million."""
 
 _DEEPEST: Final = 30
 
@@ -21,10 +21,10 @@ Field = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One GPU as the tool shows it."""
+    """One GPU in the output."""
 
     address: str
-    """As it is written, e.g. ``00000000:B9:00.0``."""
+    """Address as printed, e.g. ``00000000:B9:00.0``."""
 
     fields: tuple[Field, ...]
 
@@ -35,14 +35,14 @@ class SmiLog:
 
     gpus: tuple[Gpu, ...] = ()
     attached: int | None = None
-    """How many GPUs the tool says there are; None where it does not say."""
+    """Number of GPUs that the tool reports; None where it does not."""
 
     flaw: str = ""
-    """What is wrong with the output as a whole, e.g. that its end is missing."""
+    """Defect of the output as a whole, e.g. that its end is missing."""
 
 
 class _Refused(Exception):
-    """The document uses what this tool never writes."""
+    """The document has constructs that this tool never writes."""
 
 
 class _XmlReader:
@@ -86,7 +86,7 @@ class _XmlReader:
 
 
 def read_xml(text: str) -> SmiLog:
-    """The output of ``nvidia-smi -q -x``; what came before its end is missing is kept."""
+    """Parse the output of ``nvidia-smi -q -x``; a truncated one is read up to its end."""
     if _shows_nothing(text):
         return SmiLog(attached=0)
     reader = _XmlReader()
@@ -103,7 +103,7 @@ def read_xml(text: str) -> SmiLog:
     except _Refused:
         flaw = "the document declares entities or is nested too deeply"
     if not reader.is_ours:
-        return SmiLog(flaw=flaw or "the document is not of nvidia-smi")
+        return SmiLog(flaw=flaw or "not a document of nvidia-smi")
     return SmiLog(gpus=tuple(reader.gpus), attached=_number(reader.attached), flaw=flaw)
 
 
@@ -112,7 +112,7 @@ _GPU_HEADER: Final = re.compile(
 )
 _ATTACHED: Final = re.compile(r"^Attached GPUs {0,80}: {0,9}([0-9]{1,4})\s*$", re.M)
 _LAST_SECTION: Final = ("processes", "capabilities")
-"""With these the part of a GPU ends; one without them was cut."""
+"""Last sections of a GPU's part; a part without them was cut off."""
 
 _TABLE: Final = "| NVIDIA-SMI "
 _ROW: Final = re.compile(
@@ -127,7 +127,7 @@ _ROW_BELOW: Final = re.compile(
 
 
 def read_text(text: str) -> SmiLog:
-    """The output of ``nvidia-smi -q``, or the table of ``nvidia-smi``."""
+    """Parse the output of ``nvidia-smi -q``, or the table of ``nvidia-smi``."""
     text = text[:LONGEST]
     if _shows_nothing(text):
         return SmiLog(attached=0)
@@ -141,16 +141,16 @@ def read_text(text: str) -> SmiLog:
         for header, end in zip(headers, ends, strict=True)
     )
     cut = [gpu.address for gpu in gpus if not _is_complete(gpu)]
-    flaw = f"the part of GPU {cut[0]} is not complete" if cut else ""
+    flaw = f"the part of GPU {cut[0]} is incomplete" if cut else ""
     count = _ATTACHED.search(text)
     attached = None if count is None else int(count[1])
-    if attached is not None and len(gpus) < attached:  # the form has no end that would be missed
-        flaw = f"{len(gpus)} of {attached} GPUs are shown"
+    if attached is not None and len(gpus) < attached:  # this form has no end mark
+        flaw = f"{len(gpus)} of {attached} GPUs are listed"
     return SmiLog(gpus=gpus, attached=attached, flaw=flaw)
 
 
 def _text_fields(part: str) -> Iterator[Field]:
-    """The fields of one GPU; sections are told by how far their lines are moved in."""
+    """Yield the fields of one GPU; indentation marks sections."""
     sections: list[tuple[int, str]] = []
     for line in part.splitlines():
         name, _, value = line.partition(" : ")
@@ -171,7 +171,7 @@ def _is_complete(gpu: Gpu) -> bool:
 
 
 def _read_table(text: str) -> SmiLog:
-    """The table has two or three lines for each GPU; the second holds fan, heat and power."""
+    """Parse the table: two or three lines for each GPU; the second has fan, heat and power."""
     lines = text.splitlines()
     gpus = []
     for row, below in pairwise(lines):
@@ -187,11 +187,11 @@ def _read_table(text: str) -> SmiLog:
             ]
         gpus.append(Gpu(address=head["address"], fields=tuple(fields)))
     is_whole = "| Processes:" in text and text.rstrip().endswith("+")
-    return SmiLog(gpus=tuple(gpus), flaw="" if is_whole else "the end of the table is missing")
+    return SmiLog(gpus=tuple(gpus), flaw="" if is_whole else "the table is cut off")
 
 
 def _shows_nothing(text: str) -> bool:
-    """What it writes, in any form, where the driver has no GPU."""
+    """Return whether the output, in any form, is that of a driver without a GPU."""
     return text.strip() == "No devices were found"
 
 

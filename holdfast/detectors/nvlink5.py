@@ -1,11 +1,11 @@
-"""What XIDs 144 to 150 say of an NVLink of the fifth generation (Blackwell).
+"""Decoder of XIDs 144 to 150, errors of NVLinks of the fifth generation (Blackwell).
 
-The driver prints which unit failed, whether it takes the error for fatal, the link, and words in
-hexadecimal, of which the first two are the interrupt's information and the error's status::
+The driver prints the failed unit, its severity, the link, and words in hexadecimal, of which the
+first two are the interrupt's information and the error's status::
 
     RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001 0x00000000 ..)
 
-What they call for is in the sheet "XID 144-150 Decode" of NVIDIA's XID catalogue
+The actions are in the sheet "XID 144-150 Decode" of NVIDIA's XID catalogue
 (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, of October 2025). The unit's
 number is in the lowest bits of the information, which drivers before R575 lay out in another way,
 and bits 20 to 25 hold the reason for which a link went down.
@@ -18,41 +18,41 @@ from enum import Enum
 from typing import Final
 
 FIRST_NEW_DRIVER: Final = 575
-"""From this major version on the second layout holds."""
+"""First major version of the driver with the second layout."""
 
 _LINE: Final = re.compile(
     r".*[ ,](?P<unit>[A-Z][A-Z0-9_/]{1,60}) {1,20}(?P<severity>Fatal|Nonfatal) {1,20}"
     r"XC[0-9] i[0-9] Link (?P<link>-?[0-9]{1,3}) "
     r"\(0x(?P<info>[0-9a-fA-F]{1,8}) 0x(?P<status>[0-9a-fA-F]{1,8})[ )]",
-    re.DOTALL,  # the last of them: the name of a process may look the same
+    re.DOTALL,  # the last one: a process name may look the same
 )
 
 
 class Advice(Enum):
-    """What the sheet says."""
+    """Action of the sheet."""
 
     IGNORE = "ignore it"
     RESET = "reset the GPU"
-    AWAIT = "do what XID 154 says"
+    AWAIT = "follow XID 154"
     BY_SEVERITY = "reset the GPU if it is fatal, else ignore it"
-    NONE = "nothing about this"
+    NONE = "no action listed"
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """One unit of the sheet, and what its statuses or its reasons call for."""
+    """One unit of the sheet, with the actions of its statuses or its reasons."""
 
     code: int
     names: str
     first: str
-    """The lowest bits of the information, in binary, with drivers before R575."""
+    """Lowest bits of the information, in binary, with drivers before R575."""
 
     second: str
-    """And from R575 on."""
+    """The same from R575 on."""
 
     by_status: Mapping[int, Advice]
     by_reason: Mapping[int, Advice] | None = None
-    """Where given, bits 20 to 25 decide; elsewhere they are 0."""
+    """Actions by bits 20 to 25, where given; elsewhere they are 0."""
 
 
 def _advice(*, ignore: str = "", reset: str = "", wait: str = "") -> dict[int, Advice]:
@@ -63,7 +63,7 @@ def _advice(*, ignore: str = "", reset: str = "", wait: str = "") -> dict[int, A
 _TLW: Final = _advice(ignore="1 2 80000000", reset="4")
 _DOWN: Final = _advice(
     reset="0 1 2 4 a f 10 11 12 15 16 20 21 22 23 24 25 2a 2b",
-    ignore="26 28",  # the software of the node or its host took the link down
+    ignore="26 28",  # software of the node or its host took the link down
 )
 _RXPIPE: Final = dict.fromkeys((1, 2, 4), Advice.BY_SEVERITY)
 
@@ -104,10 +104,10 @@ class LinkError:
 
     unit: str
     is_fatal: bool
-    """As the driver has it."""
+    """Severity that the driver reports."""
 
     link: int
-    """-1 where it is not one link."""
+    """-1 if it is not one link."""
 
     info: int
     status: int
@@ -118,18 +118,18 @@ class LinkError:
         where = f"link {self.link}" if self.link >= 0 else "no single link"
         return (
             f"NVLink 5: {self.unit}, {severity}, {where}, information 0x{self.info:08x}, "
-            f"status 0x{self.status:08x}; NVIDIA's decode sheet says: {self.advice.value}"
+            f"status 0x{self.status:08x}; NVIDIA's decode sheet: {self.advice.value}"
         )
 
 
 def decode(code: int, text: str, driver: int | None) -> LinkError | None:
-    """What the ``text`` of the XID ``code`` says; None if it is no such text.
+    """Decode the ``text`` of the XID ``code``; None if it is not such a text.
 
     Args:
         code: 144 to 150.
-        text: the line after the code.
-        driver: the major version of the driver. Where it is not known, what both layouts agree on
-            holds.
+        text: line after the code.
+        driver: major version of the driver. If it is unknown, only actions on which both layouts
+            agree apply.
 
     """
     line = _LINE.match(text)
@@ -161,7 +161,7 @@ def decode(code: int, text: str, driver: int | None) -> LinkError | None:
 
 
 def _is_named(unit: _Unit, name: str) -> bool:
-    """Drivers print one of the names or all; NETIR alone stands for each of its parts."""
+    """Return whether a name is one of the unit's; NETIR alone stands for each of its parts."""
     names = set(unit.names.split("/"))
     return not names.isdisjoint(name.split("/")) or (
         name == "NETIR" and unit.names.startswith("NETIR")
@@ -169,7 +169,7 @@ def _is_named(unit: _Unit, name: str) -> bool:
 
 
 def _fits(unit: _Unit, advice: Advice, *, is_fatal: bool) -> bool:
-    """In the sheet the GPU is reset for what is fatal, as all is that takes a link down."""
+    """Return whether severity and reset agree: in the sheet the GPU is reset after fatal errors."""
     if advice is Advice.BY_SEVERITY:
         return True
     return is_fatal is (advice is Advice.RESET or unit.by_reason is not None)

@@ -1,4 +1,4 @@
-"""What ``nvidia-smi nvlink --status`` writes."""
+"""Parser of the output of ``nvidia-smi nvlink --status``."""
 
 import re
 from collections.abc import Iterator
@@ -16,19 +16,19 @@ _LINK: Final = re.compile(r"^\s{1,8}Link ([0-9]{1,3}): (?:([0-9.]{1,12}) GB/s|(<
 
 
 def judge_nvlink(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
-    """Judge the links of each GPU.
+    """Evaluate the links of each GPU.
 
     Args:
         text: the output.
-        now: when it was judged.
+        now: time of the evaluation.
         expected: links that each GPU has in this instance type; if None, as many as the GPU with
-            the most of them, for all GPUs of a node are alike.
+            most links has, for all GPUs of a node are alike.
 
     """
     headers = list(_GPU.finditer(text))
     if not headers:
         return undecided(
-            f"it shows no GPU: {text.strip()[:200]}" if text.strip() else "it is empty"
+            f"no GPU in the output: {text.strip()[:200]}" if text.strip() else "its output is empty"
         )
     ends = [*(header.start() for header in headers[1:]), len(text)]
     active = {
@@ -48,7 +48,7 @@ def _short(active: dict[str, int], wanted: int, now: datetime) -> Iterator[Findi
                 reason=Reason.NVLINK_COUNT,
                 severity=Severity.FATAL,
                 remedy=Remedy.REBOOT,
-                message=f"GPU {gpu} has {links} active NVLinks, and should have {wanted}",
+                message=f"GPU {gpu} has {links} active NVLinks, expected {wanted}",
                 observed_at=now,
                 device=gpu,
             )

@@ -1,4 +1,4 @@
-"""What ``fi_pingpong`` of libfabric writes, on the side of the client."""
+"""Parser of the output of ``fi_pingpong`` of libfabric, on the side of the client."""
 
 import re
 from dataclasses import dataclass
@@ -14,57 +14,57 @@ _ROW: Final = re.compile(
 _CHANGED: Final = re.compile(r"Error at iteration=[0-9]{1,9} size=[0-9]{1,12} byte=[0-9]{1,12}")
 _SMALL: Final = ("64", "256", "1k")
 _LAST: Final = "1m"
-"""Of the sizes that it goes through by default."""
+"""Largest of its default sizes."""
 
 _NO_DATA: Final = 61
 _REFUSED: Final = 111
-"""The status is the ``errno`` of what failed: ENODATA and ECONNREFUSED."""
+"""Exit statuses that are the ``errno`` of the failure: ENODATA and ECONNREFUSED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What one run says."""
+    """Result of one run."""
 
     mb_per_s: float | None = None
-    """With messages of 1 MiB; None if it did not come so far."""
+    """Bandwidth with messages of 1 MiB; None if it did not get that far."""
 
     us: float | None = None
     """Microseconds for a message of 64 to 1,024 bytes, one way: the best of these sizes, as the
-    first also pays for the connection."""
+    first also includes the connection."""
 
     fault: str = ""
-    """What is wrong with what lies between the two ends; empty if nothing is."""
+    """Defect between the two ends; empty if there is none."""
 
     doubt: str = ""
-    """Why it says too little; empty if it says enough."""
+    """Why it is inconclusive; empty if it is conclusive."""
 
     is_killed: bool = False
-    """Whether a signal ended it, which says nothing of what it was to measure."""
+    """Whether a signal ended it, which makes it inconclusive."""
 
 
 def read_pingpong(stdout: str, stderr: str, status: int) -> Exchange:
-    """Read what the client wrote; ``status`` is its exit status, negative if a signal ended it."""
+    """Parse the client's output; ``status`` is its exit status, negative if a signal ended it."""
     changed = _CHANGED.search(stdout + stderr)
     if changed is not None:
-        return Exchange(fault=f"data changed on the way: {changed[0]}")
+        return Exchange(fault=f"data corrupted: {changed[0]}")
     rows = {row["bytes"]: row for row in _ROW.finditer(stdout)}
     lost = [row for row in rows.values() if row["back"] not in (row["sent"], f"={row['sent']}")]
     if lost:
         row = lost[0]
         return Exchange(
-            fault=f"of {row['sent']} messages of {row['bytes']} bytes {row['back']} came back"
+            fault=f"{row['back']} of {row['sent']} messages of {row['bytes']} bytes returned"
         )
     if status:
         return Exchange(doubt=_why(stderr or stdout, status), is_killed=status < 0)
     if not rows.keys() >= {*_SMALL, _LAST}:
-        return Exchange(doubt="the end of its results is missing" if rows else "it has no results")
+        return Exchange(doubt="its results are cut off" if rows else "no results in the output")
     return Exchange(
         mb_per_s=float(rows[_LAST]["rate"]), us=min(float(rows[size]["us"]) for size in _SMALL)
     )
 
 
 def is_refused(status: int) -> bool:
-    """Whether nobody listened at the other end."""
+    """Return whether no server listened at the other end."""
     return status == _REFUSED
 
 
@@ -74,4 +74,4 @@ def _why(text: str, status: int) -> str:
     if status < 0:
         return f"signal {-status} ended it"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"it ended with {status}: {lines[-1][:200] if lines else 'it says nothing'}"
+    return f"it ended with {status}: {lines[-1][:200] if lines else 'no output'}"

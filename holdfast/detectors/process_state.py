@@ -1,4 +1,4 @@
-"""Too many threads, zombies that nobody buries, processes that are stuck in the kernel."""
+"""Processes of the host: too many threads or zombies, and processes stuck in the kernel."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -13,14 +13,14 @@ from holdfast.model.names import Reason
 FAMILY: Final = "processes-state"
 
 MOST_PERCENT: Final = 70
-"""Of the threads that the kernel allows, as the EKS node monitoring agent has it."""
+"""Maximum share of the threads that the kernel allows, as in the EKS node monitoring agent."""
 
 MOST_ZOMBIES: Final = 20
-"""As the EKS node monitoring agent has it."""
+"""Maximum number of zombies, as in the EKS node monitoring agent."""
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector(
         "process-state", _judge, reads="processes", settles={FAMILY}, every=timedelta(minutes=5)
     )
@@ -31,7 +31,7 @@ def _judge(sample: Sample) -> Judgement:
         counter(sample.values.get(name)) for name in ("threads", "limit", "zombies")
     )
     if threads is None or limit is None or zombies is None:
-        return undecided("the number of threads is not known")
+        return undecided("the number of threads is unknown")
     return whole(_findings(sample, threads, limit, zombies))
 
 
@@ -40,16 +40,16 @@ def _findings(sample: Sample, threads: int, limit: int, zombies: int) -> Iterato
         why = f"{threads} threads run, the kernel allows {limit}"
         yield host_finding(sample, FAMILY, Reason.PIDS_EXHAUSTED, why)
     if zombies > MOST_ZOMBIES:
-        why = f"{zombies} processes have ended and are not waited for by their parents"
+        why = f"{zombies} zombie processes"
         yield host_finding(sample, FAMILY, Reason.ZOMBIES, why)
     if stuck := _stuck(sample):
         names = ", ".join(f"{name} ({pid})" for pid, _, _, name in stuck)
-        why = f"waiting in the kernel since the last look, and not to be interrupted: {names}"
+        why = f"in uninterruptible sleep since the last sample: {names}"
         yield host_finding(sample, FAMILY, Reason.PROCESSES_STUCK, why)
 
 
 def _stuck(sample: Sample) -> list[list[str]]:
-    """The processes that were blocked at the last look, too, and did not run in between."""
+    """Return the processes that were blocked in both samples and did not run in between."""
     before = set(sample.before.get("blocked", "").split())
     blocked = (one for one in sample.values.get("blocked", "").split() if one in before)
     return [parts for one in blocked if len(parts := one.split(":", 3)) == 4]

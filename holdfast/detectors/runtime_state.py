@@ -1,4 +1,4 @@
-"""The daemons that start containers: one that answered in this boot and does so no more."""
+"""Container runtimes and the kubelet: daemons that stopped responding in this boot."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,7 +21,7 @@ _REASONS: Final = {
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector(
         "runtime-state", _judge, reads="runtime", settles={FAMILY}, every=timedelta(seconds=30)
     )
@@ -33,7 +33,7 @@ def _judge(sample: Sample) -> Judgement:
 
 def _findings(sample: Sample) -> Iterator[Finding]:
     for name in gone(sample, list(_REASONS)):
-        why = f"{name} answered in this boot and does not any more: see journalctl -u {name}"
+        why = f"{name} stopped responding; see journalctl -u {name}"
         yield host_finding(
             sample, FAMILY, _REASONS[name], why, device=name, severity=Severity.FATAL
         )

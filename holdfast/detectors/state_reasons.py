@@ -1,6 +1,6 @@
-"""What the detectors of state may say: a row for each reason, with what is done about it and why.
+"""Reasons that the detectors of state may report, with remedy and source: one row each.
 
-What those of the kernel's log may say stands in their own rows.
+Those of the kernel log are in its rules.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class StateReason:
     severity: Severity
     remedy: Remedy
     source: str
-    """What is read, and who says so."""
+    """What is read, and the source of the rating."""
 
     urgency: Urgency = Urgency.IMMEDIATE
 
@@ -34,7 +34,7 @@ def _fault(detector: str, family: str, reason: Reason, remedy: Remedy, source: s
 
 
 def _idle(detector: str, family: str, reason: Reason, remedy: Remedy, source: str) -> StateReason:
-    """A fault with which the node still works."""
+    """Return a fault with which the node still works."""
     return StateReason(detector, family, reason, Severity.WARNING, remedy, source, Urgency.DEFERRED)
 
 
@@ -54,8 +54,8 @@ _PROCESSES: Final = ("process-state", "processes-state")
 
 # fmt: off
 STATE_REASONS: Final = (
-    _fault(*_GPU, Reason.GPU_COUNT, Remedy.REBOOT, "`nvidia-smi`: a GPU of this boot, or of those "
-        "that there should be, is missing; gpud, AWS's runbook"),
+    _fault(*_GPU, Reason.GPU_COUNT, Remedy.REBOOT, "`nvidia-smi`: a GPU of this boot, or an "
+        "expected one, is missing; gpud, AWS's runbook"),
     _fault(*_GPU, Reason.GPU_LOST, Remedy.REBOOT, "`nvidia-smi`: `ERR!`, `Unknown Error`, "
         "`GPU is lost`; gpud"),
     _fault(*_GPU, Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU, "`nvidia-smi`: recovery action "
@@ -78,9 +78,9 @@ STATE_REASONS: Final = (
         f"too many errors of SRAM; {_MEMORY_GUIDE}"),
     _fault(*_GPU, Reason.GPU_FABRIC, Remedy.REBOOT, "`nvidia-smi`: the GPU failed to join the "
         "fabric; gpud"),
-    _note(*_GPU, Reason.GPU_FABRIC, "`nvidia-smi`: it has not begun to join the fabric"),
-    _note(*_GPU, Reason.GPU_THERMAL, "`nvidia-smi`: clocks are slowed down for heat"),
-    _note(*_GPU, Reason.GPU_POWER, "`nvidia-smi`: clocks are slowed down for want of power"),
+    _note(*_GPU, Reason.GPU_FABRIC, "`nvidia-smi`: it has not started to join the fabric"),
+    _note(*_GPU, Reason.GPU_THERMAL, "`nvidia-smi`: clocks are throttled because of heat"),
+    _note(*_GPU, Reason.GPU_POWER, "`nvidia-smi`: clocks are throttled for lack of power"),
     _note(*_GPU, Reason.GPU_READING, "`nvidia-smi`: a fan or a mode cannot be read"),
     _fault(*_HEALTH, Reason.DCGM_HEALTH, Remedy.REBOOT, "`dcgmi health`: `Failure`"),
     _note(*_HEALTH, Reason.DCGM_WARNING, "`dcgmi health`: `Warning`, or a failure of heat or "
@@ -90,7 +90,7 @@ STATE_REASONS: Final = (
     _fault(*_DIAG, Reason.DCGM_DIAG, Remedy.REPLACE, f"{_DIAG_ERROR} `ISOLATE` or of none "
         "(dcgm_errors.h)"),
     _note(*_DIAG, Reason.DCGM_WARNING, f"{_DIAG_ERROR} `MONITOR` or `CONFIG` (dcgm_errors.h), or "
-        "a mere warning"),
+        "a warning"),
     _idle(*_POLICY, Reason.GPU_ECC, Remedy.REBOOT, "`dcgmi policy`: a double-bit error"),
     _fault(*_POLICY, Reason.GPU_PAGE_RETIREMENT, Remedy.REPLACE, "`dcgmi policy`: more than 60 "
         f"pages are retired; {_MEMORY_GUIDE}"),
@@ -100,7 +100,7 @@ STATE_REASONS: Final = (
     _note(*_POLICY, Reason.GPU_POWER, "`dcgmi policy`: more power than an operator allows"),
     _note(*_POLICY, Reason.DCGM_WARNING, "`dcgmi policy`: PCIe replays, errors of an NVLink"),
     _fault("neuron-state", "neuron-state", Reason.NEURON_COUNT, Remedy.REBOOT, "sysfs: a device "
-        "or a core of this boot, or of those that there should be, is missing; AWS's runbook"),
+        "or a core of this boot, or an expected one, is missing; AWS's runbook"),
     _fault(*_NEURON, Reason.NEURON_SRAM, Remedy.REPLACE, "sysfs: `sram_ecc_uncorrected` rose; "
         f"{_NEURON_GUIDE}"),
     _fault(*_NEURON, Reason.NEURON_HBM, Remedy.REPLACE, "sysfs: `mem_ecc_uncorrected` or "
@@ -125,15 +125,15 @@ STATE_REASONS: Final = (
     _note("neuron-monitor", "neuron-event", Reason.NEURON_HARDWARE,
         "`neuron-monitor`: executions failed with hardware errors"),
     _fault(*_NETWORK, Reason.EFA_COUNT, Remedy.REBOOT, "sysfs: a network device of this boot, or "
-        "an EFA device that there should be, is missing"),
+        "an expected EFA device is missing"),
     _note(*_NETWORK, Reason.EFA_COUNT, "sysfs: fewer EFA devices than the instance type can have"),
     _fault(*_NETWORK, Reason.LINK_DOWN, Remedy.REBOOT, "sysfs: a link that was up is down for more "
         "than four minutes; gpud"),
     _note(*_NETWORK, Reason.LINK_FLAPS, "sysfs: a link went down three times within an hour; gpud"),
     _note("network-state", "network-event", Reason.EFA_COUNTER, "sysfs: counters rose by more than "
-        "the EKS node monitoring agent lets pass"),
+        "the EKS node monitoring agent tolerates"),
     _note("network-state", "network-event", Reason.LINK_COUNTER, "sysfs: counters rose that "
-        "NVSentinel takes for fatal"),
+        "are fatal in NVSentinel"),
     _fault("efa-devices", "fi-info", Reason.EFA_COUNT, Remedy.REBOOT, "`fi_info`: an EFA device of "
         "this boot is missing"),
     _fault("infiniband-ports", "ibstat", Reason.LINK_DOWN, Remedy.REBOOT, "`ibstat`: a port with a "
@@ -156,23 +156,23 @@ STATE_REASONS: Final = (
     _note(*_PROCESSES, Reason.PIDS_EXHAUSTED, "`/proc`: more than 70 % of the threads that the "
         "kernel allows; EKS node monitoring agent"),
     _note(*_PROCESSES, Reason.ZOMBIES, "`/proc`: more than 20; EKS node monitoring agent"),
-    _note(*_PROCESSES, Reason.PROCESSES_STUCK, "`/proc`: blocked at two looks, and did not run in "
+    _note(*_PROCESSES, Reason.PROCESSES_STUCK, "`/proc`: blocked in two samples, not run in "
         "between; gpud"),
-    _note("clock-state", "clock-state", Reason.CLOCK_UNSYNCHRONIZED, "`adjtimex`, at two looks; "
+    _note("clock-state", "clock-state", Reason.CLOCK_UNSYNCHRONIZED, "`adjtimex`, in two samples; "
         "EKS node monitoring agent"),
     StateReason("runtime-state", "runtime-state", Reason.RUNTIME_DOWN, Severity.FATAL, Remedy.NONE,
-        "its socket: it answered in this boot and does not any more; gpud"),
+        "its socket: it stopped responding in this boot; gpud"),
     StateReason("runtime-state", "runtime-state", Reason.KUBELET_DOWN, Severity.FATAL, Remedy.NONE,
-        "its port: it answered in this boot and does not any more; EKS node monitoring agent"),
+        "its port: it stopped responding in this boot; EKS node monitoring agent"),
     StateReason("unit-state", "unit-state", Reason.UNIT_FAILED, Severity.FATAL, Remedy.NONE,
-        "`systemctl`: `failed`, at two looks; EKS node monitoring agent"),
-    _note("unit-state", "unit-state", Reason.UNIT_RESTARTS, "`systemctl`: started again twice or "
-        "more since the last look; node-problem-detector"),
+        "`systemctl`: `failed`, in two samples; EKS node monitoring agent"),
+    _note("unit-state", "unit-state", Reason.UNIT_RESTARTS, "`systemctl`: restarted twice or "
+        "more since the last sample; node-problem-detector"),
 )
 # fmt: on
 
 
 def reasons_of(detector: str) -> frozenset[Reason]:
-    """What a detector of state may say, also that it cannot see."""
+    """Return the reasons of a detector of state, including that its source failed."""
     reasons = {row.reason for row in STATE_REASONS if row.detector == detector}
     return frozenset({Reason.SOURCE_FAILED, *reasons})

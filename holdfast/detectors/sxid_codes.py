@@ -1,7 +1,7 @@
-"""The SXids for which NVIDIA's Fabric Manager guide has a word, each with its meaning.
+"""SXids that NVIDIA's Fabric Manager guide explains, each with its meaning.
 
-The driver knows some 420 codes; of the others the line itself is all that is said. Source: the
-guide's tables of NVSwitch errors (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/).
+The driver knows some 420 codes; for the others only the line itself is known. Source: the guide's
+tables of NVSwitch errors (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/).
 """
 
 from typing import Final

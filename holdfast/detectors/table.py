@@ -1,4 +1,4 @@
-"""The table of all built-in detectors."""
+"""Table of all built-in detectors."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -79,7 +79,7 @@ def detectors(
     xid_overrides: Mapping[int, Remedy] = MappingProxyType({}),
     equipment: Equipment = UNKNOWN_EQUIPMENT,
 ) -> tuple[Detector, ...]:
-    """All detectors of a node with ``equipment``, with the ratings of ``profile``.
+    """Return all detectors of a node with ``equipment``, with the ratings of ``profile``.
 
     ``xid_overrides`` gives single XIDs another remedy.
     """
@@ -92,7 +92,7 @@ def detectors(
 
 
 def log_keywords(detectors: tuple[Detector, ...]) -> frozenset[str]:
-    """Keywords of all detectors: a kernel message without any of them is skipped."""
+    """Return the keywords of all detectors: a kernel message without any of them is skipped."""
     return frozenset(keyword for detector in detectors for keyword in detector.keywords)
 
 
@@ -103,7 +103,7 @@ def reasons(detectors: tuple[Detector, ...]) -> frozenset[str]:
 
 
 def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:
-    """Samples that the detectors read, with their intervals."""
+    """Return the samples that the detectors read, with their intervals."""
     wanted: dict[str, timedelta] = {}
     for detector in detectors:
         for name in sorted(detector.reads - {KERNEL_LOG, LOGS}):

@@ -1,7 +1,7 @@
-"""What a node, or a pair of nodes, must reach in a deep health check, by its instance type.
+"""Thresholds of deep health checks of a node or a pair of nodes, by instance type.
 
-Nobody publishes such numbers in full. What is here finds what is broken, not what is a little slow;
-``holdfast check baseline`` makes tighter ones from a fleet's own results.
+Complete figures are not published. These find what is broken, not what is a little slow; ``holdfast
+check baseline`` derives tighter ones from a fleet's own results.
 """
 
 from collections.abc import Mapping
@@ -11,53 +11,55 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """The least of each rate and the most of each time (``_us``); not judged if left out."""
+    """Minimum of each rate and maximum of each time (``_us``); missing ones are not checked."""
 
     cpu_ops_per_s: float | None = None
-    """Rounds of ``stress-ng --cpu`` with the method ``matrixprod`` on all processors, by second."""
+    """Rounds per second of ``stress-ng --cpu`` with the method ``matrixprod`` on all processors."""
 
     memory_ops_per_s: float | None = None
-    """Rounds of ``stress-ng --vm`` on all its workers, by second."""
+    """Rounds per second of ``stress-ng --vm`` on all its workers."""
 
     disk_write_mb_per_s: float | None = None
-    """Direct writes of ``stress-ng --hdd``, MB by second."""
+    """Direct writes of ``stress-ng --hdd``, MB per second."""
 
     disk_read_mb_per_s: float | None = None
-    """Direct reads of ``stress-ng --hdd``, MB by second."""
+    """Direct reads of ``stress-ng --hdd``, MB per second."""
 
     nccl_gb_per_s: float | None = None
-    """Bus bandwidth of ``all_reduce_perf`` between the GPUs of the node, GB by second, at the
+    """Bus bandwidth of ``all_reduce_perf`` between the GPUs of the node, GB per second, at the
     largest size."""
 
     nccom_gb_per_s: float | None = None
-    """Bus bandwidth of ``nccom-test allr`` between the Neuron cores of the node, GiB by second."""
+    """Bus bandwidth of ``nccom-test allr`` between the Neuron cores of the node, GiB per second."""
 
     efa_loopback_mb_per_s: float | None = None
-    """Of ``fi_pingpong`` from an EFA device to itself with messages of 1 MiB, MB by second: the
-    slowest device."""
+    """Bandwidth of ``fi_pingpong`` from an EFA device to itself with messages of 1 MiB, MB per
+    second: the slowest device."""
 
     efa_loopback_us: float | None = None
-    """Of a small message from an EFA device to itself, microseconds: the slowest device."""
+    """Time of a small message from an EFA device to itself, microseconds: the slowest device."""
 
     pair_tcp_mb_per_s: float | None = None
-    """Of one TCP connection between two nodes, MB by second: the slower direction."""
+    """Bandwidth of one TCP connection between two nodes, MB per second: the slower direction."""
 
     pair_tcp_us: float | None = None
-    """Of 64 bytes over TCP to the other node and back, microseconds: the median."""
+    """Round-trip time of 64 bytes over TCP to the other node, microseconds: the median."""
 
     pair_fabric_mb_per_s: float | None = None
-    """Of ``fi_pingpong`` between two nodes with messages of 1 MiB, MB by second: the slowest of
-    their devices."""
+    """Bandwidth of ``fi_pingpong`` between two nodes with messages of 1 MiB, MB per second: the
+    slowest of their devices."""
 
     pair_fabric_us: float | None = None
-    """Of a small message of ``fi_pingpong`` to the other node, microseconds: the slowest device."""
+    """Time of a small message of ``fi_pingpong`` to the other node, microseconds: the slowest
+    device."""
 
     pair_nccl_gb_per_s: float | None = None
-    """Bus bandwidth of ``all_reduce_perf`` between all GPUs of two nodes, GB by second, at the
+    """Bus bandwidth of ``all_reduce_perf`` between all GPUs of two nodes, GB per second, at the
     largest size."""
 
     pair_nccom_gb_per_s: float | None = None
-    """Bus bandwidth of ``nccom-test allr`` between all Neuron cores of two nodes, GiB by second."""
+    """Bus bandwidth of ``nccom-test allr`` between all Neuron cores of two nodes, GiB per
+    second."""
 
     def __post_init__(self) -> None:
         for name, value in self.given.items():
@@ -66,13 +68,13 @@ class Thresholds:
 
     @property
     def given(self) -> dict[str, float]:
-        """Those that are set."""
+        """Thresholds that are set."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in values.items() if value is not None}
 
 
 def is_ceiling(measure: str) -> bool:
-    """Whether a measure is a time, of which less is better."""
+    """Return whether a measure is a time, of which less is better."""
     return measure.endswith("_us")
 
 
@@ -110,18 +112,18 @@ BY_FAMILY: Final = {
     "p5en": _SWITCHED,
     "p6-b200": _SWITCHED,
 }
-"""What goes before ``ANY_NODE`` for the instance types of a family."""
+"""Thresholds that override ``ANY_NODE`` for the instance types of a family."""
 
 EVERY_TYPE: Final = "default"
-"""The key of thresholds that hold for every instance type."""
+"""Key of thresholds for every instance type."""
 
 
 def thresholds_of(instance_type: str, overrides: Mapping[str, Thresholds]) -> Thresholds:
-    """The thresholds of a node.
+    """Return the thresholds of a node.
 
     Args:
-        instance_type: of the node, also with SageMaker's ``ml.`` before it; may be unknown.
-        overrides: by instance type or ``EVERY_TYPE``; what is given there wins, the type first.
+        instance_type: of the node, with or without SageMaker's ``ml.``; may be unknown.
+        overrides: by instance type or ``EVERY_TYPE``; they take precedence, the type first.
 
     """
     kind = instance_type.removeprefix("ml.")
@@ -139,9 +141,9 @@ def thresholds_of(instance_type: str, overrides: Mapping[str, Thresholds]) -> Th
 
 
 def shortfalls(measured: Mapping[str, float], thresholds: Thresholds) -> list[str]:
-    """One sentence for each measured value that is worse than its threshold; 0 is none."""
+    """Return one message for each measured value worse than its threshold; 0 is no threshold."""
     return [
-        f"{name} is {measured[name]:.4g}, and should be at "
+        f"{name} is {measured[name]:.4g}, expected at "
         f"{'most' if is_ceiling(name) else 'least'} {bound:g}"
         for name, bound in thresholds.given.items()
         if name in measured and bound and _is_worse(name, measured[name], bound)

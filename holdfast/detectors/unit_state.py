@@ -1,4 +1,4 @@
-"""The daemons of a node as systemd sees them: those that failed, or start again and again."""
+"""Daemons of a node in systemd: failed units, and units that restart repeatedly."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -14,11 +14,12 @@ FAMILY: Final = "unit-state"
 EVERY: Final = timedelta(minutes=5)
 
 RESTARTS: Final = 2
-"""So many since the last look are too many: node-problem-detector tells of five in 20 minutes."""
+"""Maximum number of restarts since the last sample; node-problem-detector reports five in 20
+minutes."""
 
 
 def build(_profile: Profile) -> Detector:
-    """The detector; all profiles agree on it."""
+    """Return the detector; all profiles agree on it."""
     return state_detector("unit-state", _judge, reads="units", settles={FAMILY}, every=EVERY)
 
 
@@ -33,10 +34,10 @@ def _findings(sample: Sample) -> Iterator[Finding]:
         unit, _, kind = name.partition("/")
         if kind == "ActiveState" and text == sample.before.get(name) == "failed":
             result = sample.values.get(f"{unit}/Result", "")
-            why = f"{unit} has failed ({result}): see journalctl -u {unit}"
+            why = f"{unit} has failed ({result}); see journalctl -u {unit}"
             yield host_finding(
                 sample, FAMILY, Reason.UNIT_FAILED, why, device=unit, severity=Severity.FATAL
             )
         if kind == "NRestarts" and (by := rise(sample, name)) >= RESTARTS:
-            why = f"{unit} was started again {by} times since the last look"
+            why = f"{unit} restarted {by} times since the last sample"
             yield host_finding(sample, FAMILY, Reason.UNIT_RESTARTS, why, device=unit)

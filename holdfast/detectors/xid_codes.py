@@ -1,14 +1,14 @@
-"""What to do about each XID, the error codes of NVIDIA's driver: a table, one row for each code.
+"""Ratings of XIDs, the error codes of NVIDIA's driver: one row for each code.
 
 Sources. NVIDIA column: the immediate action of the XID catalogue
 (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); where it names a workflow
 that needs more than the log, a GPU reset stands for it (48, 74). HyperPod column: the actions that
 HyperPod documents or was seen to take for 13, 31, 43, 64, 71, 73, 74, 79, 94 and 163, NVIDIA's
-elsewhere. Two judgements of our own hold in both columns or the first:
+elsewhere. Two ratings of Holdfast's own apply in both columns or the first:
 
 - A catalogue action "restart the application" is ``APP`` unless the hardware is the cause (94): the
-  application ended by its own fault, and its owner decides what becomes of it.
-- For 63 the catalogue asks for nothing, but the row is remapped by the next reset only:
+  application ended by its own fault, and its owner decides about a restart.
+- For 63 the catalogue has no action, but the row is remapped by the next reset only:
   ``REBOOT_WHEN_IDLE``. 167 to 169, 171 and 172 have no action in the catalogue yet; the HyperPod
   column reboots for them, as HyperPod does for codes that it does not name.
 """
@@ -19,7 +19,7 @@ from typing import Final
 
 
 class CodeAction(Enum):
-    """What a code means for the node."""
+    """Action for a code."""
 
     REPLACE = auto()
     """The hardware is broken."""
@@ -29,36 +29,36 @@ class CodeAction(Enum):
     """The GPU must be reset, its jobs are lost."""
 
     REBOOT_WHEN_IDLE = auto()
-    """Still works; a reset is needed sometime."""
+    """The GPU still works; it needs a reset eventually."""
 
     RESTART_APP = auto()
-    """The hardware failed one application and is fit for the next."""
+    """The hardware failed one application and can run the next."""
 
     APP = auto()
-    """The application's own error."""
+    """An error of the application itself."""
 
     ECHO = auto()
-    """Follows from an earlier XID, which was judged by itself."""
+    """A consequence of an earlier XID, which has its own finding."""
 
     WARN = auto()
     NOTE = auto()
     ALERT = auto()
-    """Nobody says what it means: tell people, keep the node."""
+    """Undocumented: notify people, keep the node in service."""
 
     LINK = auto()
-    """The line says what the NVLink error was; see ``nvlink5``."""
+    """The line has the NVLink error; see ``nvlink5``."""
 
     ACTION = auto()
-    """The line says which action the driver wants."""
+    """The line has the recovery action that the driver requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class XidCode:
-    """One row: the code, what it means, and a verdict for each profile."""
+    """One row: the code, its meaning, and an action for each profile."""
 
     code: int
     name: str
-    """A few words; the driver's own symbol for codes that it no longer uses."""
+    """Short meaning; the driver's own symbol for codes that it no longer uses."""
 
     hyperpod: CodeAction
     nvidia: CodeAction

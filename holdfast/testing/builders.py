@@ -1,4 +1,4 @@
-"""Views and records for tests, of which only what matters needs to be said."""
+"""Builders of views and records for tests, which set only the relevant values."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ from holdfast.model.nodes import (
 from holdfast.model.requests import Request, Verb
 
 NOW: Final = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
-"""The present, wherever a test says nothing else."""
+"""Current time of all tests that do not set another."""
 
 LONG_AGO: Final = NOW - timedelta(days=30)
 
@@ -27,7 +27,7 @@ WITH_REMEDIATION: Final = (Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, P
 
 
 def a_fault(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Fault:
-    """A fault that calls for ``remedy``, reported a second ago."""
+    """Return a fault that needs ``remedy``, reported a second ago."""
     is_reboot = remedy is Remedy.REBOOT
     values: dict[str, Any] = {
         "family": "xid",
@@ -41,7 +41,7 @@ def a_fault(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Fault:
 
 
 def a_remediation(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Remediation:
-    """A course for the fault of ``a_fault(remedy)``."""
+    """Return a remediation of the fault ``a_fault(remedy)``."""
     fault = a_fault(remedy)
     values: dict[str, Any] = {
         "incident_id": "incident-1",
@@ -54,7 +54,7 @@ def a_remediation(remedy: Remedy = Remedy.REBOOT, **changes: Any) -> Remediation
 
 
 def a_past_fault(remedy: Remedy = Remedy.REBOOT, *, ago: timedelta, **changes: Any) -> PastFault:
-    """A course that was opened and closed so long ago."""
+    """Return a remediation that was opened and closed so long ago."""
     values: dict[str, Any] = {
         "opened_at": NOW - ago,
         "closed_at": NOW - ago,
@@ -64,7 +64,7 @@ def a_past_fault(remedy: Remedy = Remedy.REBOOT, *, ago: timedelta, **changes: A
 
 
 def a_record(phase: Phase = Phase.SCHEDULABLE, **changes: Any) -> NodeRecord:
-    """A record in ``phase`` since a minute ago, with a course where the phase has one."""
+    """Return a record in ``phase`` since a minute ago, with a remediation if the phase has one."""
     values: dict[str, Any] = {"phase_since": NOW - timedelta(minutes=1)}
     if phase in WITH_REMEDIATION:
         values["remediation"] = a_remediation(
@@ -78,7 +78,7 @@ def a_record(phase: Phase = Phase.SCHEDULABLE, **changes: Any) -> NodeRecord:
 def a_node(
     phase: Phase = Phase.SCHEDULABLE, *, record: Mapping[str, Any] | None = None, **changes: Any
 ) -> NodeView:
-    """A node that was heard a second ago; ``record`` holds changes of its record."""
+    """Return a node with a heartbeat a second ago; ``record`` holds changes of its record."""
     values: dict[str, Any] = {
         "name": "node-1",
         "provider_id": "i-1",
@@ -90,7 +90,7 @@ def a_node(
 
 
 def healthy_nodes(count: int, *, first: int = 1) -> tuple[NodeView, ...]:
-    """Nodes ``node-1``, ``node-2`` and so on, on machines ``i-1``, ``i-2`` and so on."""
+    """Return nodes ``node-1``, ``node-2`` and so on, on machines ``i-1``, ``i-2`` and so on."""
     return tuple(
         a_node(name=f"node-{number}", provider_id=f"i-{number}")
         for number in range(first, first + count)
@@ -100,12 +100,12 @@ def healthy_nodes(count: int, *, first: int = 1) -> tuple[NodeView, ...]:
 def a_cluster(
     *nodes: NodeView, breaker: Breaker | None = None, offenders: Iterable[str] = ()
 ) -> ClusterView:
-    """A cluster of these nodes."""
+    """Return a cluster of these nodes."""
     return ClusterView(nodes=nodes, breaker=breaker or Breaker(), offenders=frozenset(offenders))
 
 
 def a_request(verb: Verb, **changes: Any) -> Request:
-    """A request made a second ago."""
+    """Return a request made a second ago."""
     values: dict[str, Any] = {
         "id": "request-1",
         "requested_at": NOW - timedelta(seconds=1),
@@ -122,9 +122,9 @@ def a_job(
     record: Mapping[str, Any] | None = None,
     **changes: Any,
 ) -> JobView:
-    """A job on ``node-1``, ``node-2`` and so on, in ``phase`` since a minute ago.
+    """Return a job on ``node-1``, ``node-2`` and so on, in ``phase`` since a minute ago.
 
-    ``spec`` and ``record`` hold changes of these. Its ranks run while its phase says so.
+    ``spec`` and ``record`` hold changes of these. Its ranks run in the phases that have ranks.
     """
     placement = tuple(f"node-{number}" for number in range(1, nodes + 1))
     is_waiting = phase is JobPhase.WAITING
@@ -147,5 +147,5 @@ def a_job(
 
 
 def by_name(*nodes: NodeView) -> dict[str, NodeView]:
-    """Nodes as the job core takes them."""
+    """Return nodes by name, as the job decisions take them."""
     return {node.name: node for node in nodes}

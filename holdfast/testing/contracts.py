@@ -39,17 +39,17 @@ class ClusterHarness(Protocol):
 
 
 class DurableHarness(ClusterHarness, Protocol):
-    """A cluster whose memory outlives the process that talks to it."""
+    """A cluster whose state outlives the process that uses it."""
 
     def reopened(self) -> ClusterBackend:
-        """The same cluster, as the next controller finds it."""
+        """Return the same cluster, as the next controller finds it."""
         ...
 
 
 class JobHarness(Protocol):
     """A cluster of two nodes that have booted, and a job for both that waits to be launched.
 
-    Its ranks run until they are told to end, and heed SIGTERM.
+    Its ranks run until they are terminated, and handle SIGTERM.
     """
 
     jobs: JobBackend
@@ -57,17 +57,17 @@ class JobHarness(Protocol):
     nodes: tuple[str, ...]
 
     def settle(self, is_done: Callable[[], bool]) -> None:
-        """Let time pass until ``is_done``; fail if that takes unreasonably long."""
+        """Wait until ``is_done``; fail if that takes unreasonably long."""
         ...
 
 
 def view(cluster: ClusterBackend, node: str) -> NodeView:
-    """The node of that name."""
+    """Return the node of that name."""
     return next(one for one in cluster.snapshot().nodes if one.name == node)
 
 
 class ClusterContract(ReportedOnce):
-    """``ClusterBackend``."""
+    """Contract of ``ClusterBackend``."""
 
     def test_a_record_is_read_as_it_was_stored(self, harness: ClusterHarness) -> None:
         record = replace(view(harness.cluster, harness.node).record, phase=Phase.CHECKING)
@@ -146,7 +146,7 @@ class ClusterContract(ReportedOnce):
 
 
 class DurableClusterContract:
-    """What a ``ClusterBackend`` must still know after its controller has died."""
+    """State that a ``ClusterBackend`` must keep after its controller has died."""
 
     def test_the_next_controller_finds_what_was_stored(self, harness: DurableHarness) -> None:
         fault = a_fault()
@@ -170,7 +170,7 @@ class DurableClusterContract:
 
 
 class JobContract:
-    """``JobBackend``."""
+    """Contract of ``JobBackend``."""
 
     def test_a_record_is_read_as_it_was_stored(self, harness: JobHarness) -> None:
         record = self._started(harness, launch=False)
@@ -269,7 +269,7 @@ def _codes(harness: JobHarness) -> list[int | None]:
 
 
 class IncidentContract:
-    """``IncidentStore``; here the ``harness`` is the store itself."""
+    """Contract of ``IncidentStore``; here the ``harness`` is the store itself."""
 
     def test_an_incident_is_read_as_it_was_stored_last(self, harness: IncidentStore) -> None:
         first = _incident("b")

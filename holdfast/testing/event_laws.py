@@ -1,4 +1,4 @@
-"""How often the same may be reported: a log in which each round writes a line helps nobody."""
+"""Limit on repeated events: a log with one more line in each round helps nobody."""
 
 import re
 from collections import Counter
@@ -24,12 +24,12 @@ from holdfast.testing.builders import NOW
 from holdfast.testing.fakes import Calls, FakeClock, FakeEvents, FakeIncidents, FakeProvider
 
 MOST: Final = 10
-"""Equal events about one node in one repair: each of its phases may be waited for anew."""
+"""Maximum number of equal events about one node in one repair: each phase may wait anew."""
 
 _ENDS: Final = (NodeReleased, NodeReplaced, NodeVanished)
 _PACED: Final = (NodePairTested, RepairOrdered, RepairOverdue, RepairPostponed)
-"""Orders are repeated for as long as a provider refuses them, with pauses that double; of tests
-between nodes there are as many as a node has rounds."""
+"""Events of repeated orders, which have doubling delays while a provider refuses them, and of tests
+between nodes, of which there are as many as rounds."""
 
 _NUMBER: Final = re.compile(r"\d+")
 _ROUNDS: Final = 10
@@ -43,9 +43,9 @@ class EventLaw:
         self._reports: dict[str, Counter[str]] = {}
 
     def reported(self, event: Event) -> None:
-        """Take an event; a node that repeats itself breaks the law."""
+        """Count an event; a node that repeats itself violates the law."""
         node = getattr(event, "node", "")
-        is_reminder = getattr(event, "times", 1) > 1  # after a long pause
+        is_reminder = getattr(event, "times", 1) > 1  # after a long delay
         if not node or is_reminder or isinstance(event, _PACED):
             return
         if isinstance(event, _ENDS):
@@ -65,7 +65,7 @@ class _Harness(Protocol):
 
 
 class ReportedOnce:
-    """What every platform must do for its events to be few; part of ``ClusterContract``."""
+    """Law for every platform that its events are few; part of ``ClusterContract``."""
 
     def test_a_repair_that_is_requested_again_and_again_is_reported_once(
         self, harness: _Harness

@@ -10,7 +10,10 @@ from holdfast.testing.fakes import Calls
 
 @dataclass(slots=True)
 class FakeMachineGroups:
-    """Machines boot and leave when ``settle`` is called; those in ``broken`` groups fail."""
+    """Machine groups in memory.
+
+    Machines boot and leave when ``settle`` is called; those in ``broken`` groups fail.
+    """
 
     clock: Clock
     calls: Calls = field(default_factory=Calls)
@@ -51,7 +54,7 @@ class FakeMachineGroups:
         self.groups.pop(group, None)
 
     def settle(self) -> None:
-        """Let pass as much time as anything takes."""
+        """Complete all pending changes."""
         for key, members in self.members.items():
             group = self.groups.get(key)
             fails = group is not None and (key, group.revision) in self.broken

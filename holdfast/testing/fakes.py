@@ -1,4 +1,4 @@
-"""Ports in memory that note every call and fail when told to: for tests of the engine."""
+"""Ports in memory that record every call and can fail on demand, for tests of the engine."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -16,23 +16,23 @@ from holdfast.testing.builders import NOW
 
 @dataclass(slots=True)
 class Calls:
-    """What was called, in order, and which calls are to fail."""
+    """Calls in order, and the calls that are to fail."""
 
     made: list[str] = field(default_factory=list)
-    """One line for each call that changes something: its name and its most telling argument."""
+    """One line for each call that changes something: its name and its main argument."""
 
     failing: dict[str, Exception] = field(default_factory=dict)
-    """What a call of this name raises, each time, before it has any effect."""
+    """Exception that a call of this name raises, each time, before it has any effect."""
 
     def note(self, name: str, detail: object = "") -> None:
-        """Note a call, or let it fail."""
+        """Record a call, or raise its exception."""
         if name in self.failing:
             raise self.failing[name]
         self.made.append(f"{name} {detail}".strip())
 
 
 class FakeClock:
-    """A ``Clock`` that stands still until it is set."""
+    """Clock that stands still until it is set."""
 
     def __init__(self, now: datetime = NOW) -> None:
         self.time = now
@@ -43,7 +43,7 @@ class FakeClock:
 
 
 class FakeCluster:
-    """A ``ClusterBackend`` whose nodes only change when their record is put."""
+    """Cluster whose nodes only change when their record is put."""
 
     def __init__(self, nodes: Iterable[NodeView], calls: Calls, clock: FakeClock) -> None:
         self.nodes = {node.name: node for node in nodes}
@@ -56,7 +56,7 @@ class FakeCluster:
         self._clock = clock
 
     def change(self, node: str, **changes: object) -> None:
-        """Let something about a node change by itself."""
+        """Change fields of a node from outside."""
         self.nodes[node] = replace(self.nodes[node], **changes)  # type: ignore[arg-type]
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
@@ -201,7 +201,7 @@ class FakeIncidents:
 
 
 class FakeEvents:
-    """An ``EventSink`` that keeps what it is told."""
+    """Event sink that keeps its events."""
 
     def __init__(self) -> None:
         self.reported: list[Event] = []
@@ -211,12 +211,12 @@ class FakeEvents:
         self.reported.append(event)
 
     def names(self) -> list[str]:
-        """The names of the events, oldest first."""
+        """Return the names of the events, oldest first."""
         return [event.name for event in self.reported]
 
 
 class FakeLeadership:
-    """A ``Leadership`` that is lost after it was asked for ``requested`` times."""
+    """Leadership that is lost after ``requested`` calls."""
 
     def __init__(self, requested: int) -> None:
         self._left = requested

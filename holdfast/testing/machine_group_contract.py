@@ -1,4 +1,4 @@
-"""What every ``MachineGroups`` must do: a test class to inherit from, as in ``contracts``."""
+"""Contract of ``MachineGroups``: a test class to inherit from, as in ``contracts``."""
 
 from typing import Final, Protocol
 
@@ -10,21 +10,21 @@ CPU: Final = MachineGroup(cluster="lab", name="cpu", instance_type="ml.c5.xlarge
 
 
 class MachineGroupsHarness(Protocol):
-    """An owner of machines that has none yet."""
+    """A provider without machines."""
 
     groups: MachineGroups
 
     def settle(self) -> None:
-        """Let pass as much time as anything takes."""
+        """Complete all pending changes."""
         ...
 
     def reopened(self) -> MachineGroups:
-        """The same owner, as the next process talks to it."""
+        """Return the same provider, as the next process uses it."""
         ...
 
 
 class MachineGroupsContract:
-    """Groups have the sizes that they were given."""
+    """Groups have their desired sizes."""
 
     def test_a_new_group_has_no_machines(self, harness: MachineGroupsHarness) -> None:
         harness.groups.ensure(GPU)

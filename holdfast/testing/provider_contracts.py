@@ -1,4 +1,4 @@
-"""What every ``NodeProvider`` must do: test classes to inherit from, as in ``contracts``."""
+"""Contract of ``NodeProvider``: test classes to inherit from, as in ``contracts``."""
 
 from typing import Protocol
 

@@ -38,11 +38,11 @@ BAD = "if device == 'rdmap0s30-rdm': "
 @pytest.mark.parametrize(
     ("code", "rate", "why"),
     [
-        ("", "'199.90' if device == 'rdmap0s30-rdm' else '200.00'", "is 199.9, and should be"),
+        ("", "'199.90' if device == 'rdmap0s30-rdm' else '200.00'", "is 199.9, expected"),
         (BAD + "print('Error at iteration=1 size=1048576 byte=64'); sys.exit(255)", "'2000.00'",
-         "data changed on the way"),
+         "data corrupted"),
         (BAD + "sys.exit(61)", "'2000.00'", "libfabric finds no such provider or device"),
-        (BAD + "sys.exit(0)", "'2000.00'", "it has no results"),
+        (BAD + "sys.exit(0)", "'2000.00'", "no results in the output"),
     ],
 )  # fmt: skip
 def test_one_bad_device_among_good_ones_fails_the_node_and_is_named(node, code, rate, why) -> None:

@@ -129,10 +129,10 @@ def test_a_link_worse_than_its_thresholds_fails(node) -> None:
 @pytest.mark.parametrize(
     ("code", "outcome", "why"),
     [
-        ("print('Error at iteration=1 size=64 byte=3'); sys.exit(255)", "failed", "data changed"),
+        ("print('Error at iteration=1 size=64 byte=3'); sys.exit(255)", "failed", "data corrupted"),
         ("sys.exit(61)", "unknown", "libfabric finds no such provider"),
         ("os.kill(os.getpid(), 9)", "unknown", "signal 9 ended it"),
-        ("sys.exit(0)", "unknown", "it has no results"),
+        ("sys.exit(0)", "unknown", "no results in the output"),
     ],
 )
 def test_a_pair_is_judged_by_what_its_tool_says(node, code, outcome, why) -> None:
@@ -158,7 +158,7 @@ def test_after_a_device_that_fails_both_ends_go_on_with_the_next(node) -> None:
         _, result, _ = node.ask(port, "--only", "fi_pingpong")
 
     [finding] = result["parts"]["fi_pingpong"]["findings"]
-    assert finding["message"].startswith("rdmap0s29-rdm: data changed on the way")
+    assert finding["message"].startswith("rdmap0s29-rdm: data corrupted")
     assert reported == ["127.0.0.1: tested"]
 
 

@@ -94,7 +94,7 @@ def test_bits_that_the_sheet_leaves_open_do_not_matter(row: tuple) -> None:
 )
 def test_what_the_sheet_does_not_cover_is_said_to_be_so(code: int, line: str) -> None:
     assert advice(code, line) is NONE
-    assert "says: nothing about this" in str(decode(code, line, NEW))
+    assert "sheet: no action listed" in str(decode(code, line, NEW))
 
 
 def test_the_fields_are_shown() -> None:
@@ -102,7 +102,7 @@ def test_the_fields_are_shown() -> None:
 
     assert str(error) == (
         "NVLink 5: NETIR, fatal, no single link, information 0x021425c6, status 0x00000000; "
-        "NVIDIA's decode sheet says: reset the GPU"
+        "NVIDIA's decode sheet: reset the GPU"
     )
 
 

@@ -120,9 +120,7 @@ def test_without_a_witness_there_is_only_a_warning(line: str) -> None:
     assert (reported.severity, reported.remedy) == (Severity.WARNING, Remedy.NONE)
     assert reported.key == suspect(line).key
     assert reported.observed_at == NOW + SECOND
-    assert reported.message == (
-        f"waiting for a second witness, would call for {suspect(line).remedy}: {LINES[line]}"
-    )
+    assert reported.message == (f"uncorroborated, would need {suspect(line).remedy}: {LINES[line]}")
 
 
 @pytest.mark.parametrize(("line", "row"), PAIRS)
@@ -144,7 +142,7 @@ def test_a_fault_that_was_borne_out_tells_both(line: str, row: tuple) -> None:
     health = took(took(Health(), suspect(line)), corroboration(row))
 
     fault = next(fault for fault in health.faults if fault.key == suspect(line).key)
-    assert fault.message == f"{LINES[line]} [second witness: {row[0]} says so]"
+    assert fault.message == f"{LINES[line]} [corroborated by: {row[0]} says so]"
 
 
 STRANGERS = [

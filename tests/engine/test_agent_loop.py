@@ -478,7 +478,7 @@ def test_what_waits_for_a_witness_waits_on_in_the_next_agent() -> None:
     agent.steps()
     [waiting] = agent.sink.reports[-1].notices
     assert agent.sink.reports[-1].faults == ()
-    assert waiting.message.startswith("waiting for a second witness, would call for replace: NVRM")
+    assert waiting.message.startswith("uncorroborated, would need replace: NVRM")
 
     agent.start()
     agent.steps()
