@@ -67,7 +67,7 @@ def requested_checks(
     if not waiting:
         return [], []
     away = sum(_is_away(node) or node.name in busy for node in nodes)
-    checking = sum(node.record.phase is Phase.CHECKING or _is_planned(node) for node in nodes)
+    checking = sum(_is_to_check(node) for node in nodes)
     taken: list[Quarantine] = []
     deferred: list[Deferred] = []
     for node, request in sorted(waiting, key=_idle_first):
@@ -123,10 +123,19 @@ def _is_away(node: NodeView) -> bool:
 
 def _is_planned(node: NodeView) -> bool:
     """Return whether a node counts against the budget for planned work but is not drained yet."""
-    record = node.record
-    return (
-        record.phase is Phase.QUARANTINED
-        and record.remediation is not None
-        and record.remediation.condition == Condition.REQUESTED
-        and not is_borrowed(record)
-    )
+    return node.record.phase is Phase.QUARANTINED and _is_requested(node.record)
+
+
+def _is_to_check(node: NodeView) -> bool:
+    """Return whether a node is under check, or will be once it is drained."""
+    if node.record.phase is Phase.DRAINING:
+        remediation = node.record.remediation
+        is_for_check = remediation is not None and remediation.remedy is Remedy.NONE
+        return is_for_check and _is_requested(node.record)
+    return node.record.phase is Phase.CHECKING or _is_planned(node)
+
+
+def _is_requested(record: NodeRecord) -> bool:
+    remediation = record.remediation
+    is_by_request = remediation is not None and remediation.condition == Condition.REQUESTED
+    return is_by_request and not is_borrowed(record)

@@ -86,6 +86,19 @@ def test_no_more_nodes_are_taken_than_may_be_under_a_check() -> None:
     assert "other deep health checks" in waits(plan)["n-2"]
 
 
+def test_a_node_that_drains_for_its_check_counts_as_one_under_check() -> None:
+    policy = RemediationPolicy(max_unavailable=Quota(percent=100.0), max_checking=Quota(count=1))
+    remediation = a_remediation(
+        Remedy.NONE, condition=Condition.REQUESTED, reason=Reason.REQUESTED_DEEP_CHECK
+    )
+    draining = a_node(Phase.DRAINING, name="n-1", record={"remediation": remediation})
+
+    plan = planned(draining, idle("n-2"), policy=policy)
+
+    assert taken(plan) == []
+    assert "other deep health checks" in waits(plan)["n-2"]
+
+
 def test_a_repair_that_is_due_has_its_place_in_the_budget_before_a_check() -> None:
     faulty = a_node(Phase.QUARANTINED, name="n-1", faults=(a_fault(),))
 
