@@ -1,1 +1,1 @@
-"""SageMaker's cluster operations for clusters of one's own, and who may call them."""
+"""SageMaker's cluster operations for self-managed clusters, with authentication and roles."""

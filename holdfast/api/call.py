@@ -1,4 +1,4 @@
-"""One call of an operation."""
+"""A call of an API operation, with its caller and the clusters that it may use."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,53 +14,53 @@ from holdfast.ports.cluster_records import ClusterRecords, RecordedRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsLocation:
-    """Where the clusters are, in the words of AWS: part of every ARN."""
+    """Partition, region and account of the clusters: part of every ARN."""
 
     region: str
     account: str
 
     def arn(self, cluster_id: str) -> str:
-        """Of a cluster by its ID."""
+        """ARN of the cluster with an ID."""
         return f"arn:aws:sagemaker:{self.region}:{self.account}:cluster/{cluster_id}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """Where it is written what people want, and what of it can be had."""
+    """Records of the requested clusters, and what this server supports of a request."""
 
     records: ClusterRecords
     objections: Callable[[DesiredCluster], Sequence[str]]
-    """What of a cluster cannot be had here, a sentence for each."""
+    """Unsupported parts of a cluster: one message for each."""
 
     wake: Callable[[str], None]
-    """Has whoever brings clusters about look at one of them at once."""
+    """Requests immediate reconciliation of a cluster."""
 
     node_limit: int
-    """How many nodes all clusters together may have."""
+    """Maximum number of nodes of all clusters together."""
 
     has_alarms: bool
-    """Whether alarms can be heard."""
+    """Whether alarms are supported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """What is asked, by whom, and of which clusters."""
+    """A request, its caller, and the clusters in its scope."""
 
     request: Json
-    """It fits the model of its operation."""
+    """Request, valid by the model of its operation."""
 
     key: AccessKey
     clusters: Sequence[Cluster]
     place: AwsLocation
     now: datetime
     maker: Maker | None = None
-    """Where new clusters are written down; None where none can be made."""
+    """Records of created clusters; None if this server cannot create clusters."""
 
     def made(self) -> Maker:
-        """Where new clusters are written down.
+        """Records of created clusters.
 
         Raises:
-            ValidationException: none can be made here.
+            ValidationException: this server cannot create clusters.
 
         """
         if self.maker is None:
@@ -77,10 +77,10 @@ class Call:
         )
 
     def cluster(self) -> Cluster:
-        """The one that the request names, by its name or ARN.
+        """Cluster that the request names, by its name or ARN.
 
         Raises:
-            ResourceNotFound: there is none.
+            ResourceNotFound: no such resource exists.
 
         """
         named = self.request["ClusterName"]
@@ -91,10 +91,10 @@ class Call:
 
 
 def node_named(nodes: Sequence[Node], request: Json) -> Node:
-    """The node that a request names, by its id or its logical id.
+    """Node that a request names, by its ID or its logical ID.
 
     Raises:
-        ResourceNotFound: there is none.
+        ResourceNotFound: no such resource exists.
 
     """
     wanted = request.get("NodeId") or request.get("NodeLogicalId")

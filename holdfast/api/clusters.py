@@ -1,4 +1,4 @@
-"""The clusters that the API shows, as it sees them."""
+"""Port to the clusters that the API shows."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,90 +18,90 @@ _INSTANCE_CHARS: Final = 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One node of a cluster."""
+    """Node of a cluster."""
 
     name: str
     instance_id: str
-    """Of the form ``i-0123456789abcdef0``."""
+    """EC2 instance ID, such as ``i-0123456789abcdef0``."""
 
     group: str
     instance_type: str
     launched_at: datetime
     status: InstanceStatus
     message: str = ""
-    """Why the status is what it is; empty for a healthy node."""
+    """Reason for the status; empty for a healthy node."""
 
     logical_id: str = ""
-    """``NodeLogicalId``; the name if left out."""
+    """``NodeLogicalId``; default: the name of the node."""
 
     has_machine: bool = True
-    """Whether there is a machine for it yet."""
+    """Whether the node has a machine yet."""
 
     @property
     def known_as(self) -> str:
-        """Its ``NodeLogicalId``."""
+        """``NodeLogicalId`` of the node."""
         return self.logical_id or self.name
 
 
 class Cluster(Protocol):
-    """One cluster that somebody looks after. Every method may raise ``BackendError``."""
+    """A managed cluster. Every method may raise ``BackendError``."""
 
     @property
     def name(self) -> str:
-        """As SageMaker wants it: letters, digits and dashes, 63 at most."""
+        """Name, valid for SageMaker: at most 63 letters, digits and dashes."""
         ...
 
     @property
     def created_at(self) -> datetime:
-        """Since when it is shown."""
+        """Creation time of the cluster."""
         ...
 
     @property
     def id(self) -> str:
-        """The last part of its ARN; another cluster of its name has another."""
+        """Last part of the ARN; a later cluster of the same name has another ID."""
         ...
 
     @property
     def is_listed(self) -> bool:
-        """Whether it is a cluster; a plain run on this machine only answers to its name."""
+        """Whether lists include it; a run on this machine is found only by its name."""
         ...
 
     def nodes(self) -> Sequence[Node]:
-        """All nodes, in no order."""
+        """All nodes, in no particular order."""
         ...
 
     def incidents(self) -> Sequence[Incident]:
-        """All incidents that are remembered."""
+        """All stored incidents."""
         ...
 
     def wanted(self) -> DesiredCluster | None:
-        """What was asked for through the API; None for a cluster that came to be otherwise."""
+        """Cluster requested through the API; None for a cluster created otherwise."""
         ...
 
     def cluster_events(self) -> Sequence[ClusterEvent]:
-        """What became of that, oldest first."""
+        """Events of the requested cluster, oldest first."""
         ...
 
     def submit(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
-        """Record what a person wants for a node; why that is in vain, or nothing.
+        """Record a person's request for a node; returns why it has no effect, or nothing.
 
         Args:
-            node: its name.
-            verb: what is wanted.
-            person: who wants it.
-            checks: of a deep health check, these kinds; all if there are none.
+            node: name of the node.
+            verb: requested action.
+            person: requester.
+            checks: kinds of deep health checks to run; all if empty.
 
         """
         ...
 
 
 def cluster_id(name: str) -> str:
-    """The last part of the ARN of a cluster that has no unique ID: made of its name."""
+    """Last part of the ARN of a cluster without a unique ID, derived from its name."""
     return hashlib.sha256(name.encode()).hexdigest()[:_ID_CHARS]
 
 
 def instance_id(provider_id: str) -> str:
-    """The EC2 id of a machine, or one of that form for a machine of somebody else."""
+    """EC2 instance ID of a machine, or a derived ID of that form outside EC2."""
     last = provider_id.rpartition("/")[2]
     if last.startswith("i-") and len(last) in (10, 19):
         return last

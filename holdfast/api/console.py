@@ -1,4 +1,4 @@
-"""The web console: its pages, what they read, and what they ask for. It never acts itself."""
+"""The web console: pages, data and requests. It records requests and never acts on nodes."""
 
 import hashlib
 import json
@@ -57,13 +57,13 @@ _HEADERS: Final = {
 }
 
 _STATUS: Final = {WrongToken: 401, UnknownObject: 404, NotAccepted: 409, TooManyTries: 429}
-"""Of answers to what is refused; anything else could not be read or written just now."""
+"""HTTP status by error of a refused request; any other error is a backend failure."""
 
 _View = Callable[[Request, ConsoleSession], Awaitable[Response]]
 
 
 class _Refused(HoldfastError):
-    """A request is not carried out; the text goes to whoever made it."""
+    """The request is refused; the text is returned to the client."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -79,7 +79,7 @@ class Console:
         self._live = live
 
     def routes(self) -> list[Route]:
-        """What it answers; ``/`` only where nobody posts to it."""
+        """URL patterns; ``/`` only for methods other than POST."""
         files = {one.name: _file(one.name, one.read_bytes()) for one in _static().iterdir()}
         return [
             Route("/", partial(_served, files["index.html"])),
@@ -95,7 +95,7 @@ class Console:
         ]
 
     def _for_all(self, view: _View) -> Callable[[Request], Awaitable[Response]]:
-        """A view for people who have logged in."""
+        """View that requires a login."""
 
         async def answer(request: Request) -> Response:
             session = self._sessions.find(request.cookies.get(COOKIE, ""))
@@ -108,7 +108,7 @@ class Console:
         return _answering(answer)
 
     def _prove(self, request: Request, session: ConsoleSession) -> None:
-        """Make sure that a page of ours made the request, and no page of somebody else."""
+        """Verify that a page of this console made the request (CSRF protection)."""
         _same_origin(request)
         if not self._sessions.proves(session, request.headers.get(PROOF, "")):
             raise _Refused(403, "the page is outdated; reload it")
@@ -179,7 +179,7 @@ class Console:
 def _answering(
     view: Callable[[Request], Awaitable[Response]],
 ) -> Callable[[Request], Awaitable[Response]]:
-    """A view whose errors are told as JSON."""
+    """View that returns errors as JSON."""
 
     async def answer(request: Request) -> Response:
         try:
@@ -202,7 +202,7 @@ def _session_json(session: ConsoleSession) -> Json:
 
 
 def _same_origin(request: Request) -> None:
-    """A browser names the origin of the page in every request that may change something."""
+    """Verify the Origin header, which browsers send with every request that may change state."""
     origin = request.headers.get("origin", "")
     try:
         host = urlsplit(origin).netloc
@@ -220,7 +220,7 @@ async def _body(request: Request) -> dict[str, Any]:
             raise _Refused(413, f"the request exceeds the limit of {_BODY_LIMIT} bytes")
     try:
         content = json.loads(body)
-        json.dumps(content, ensure_ascii=False).encode()  # half a character is no text
+        json.dumps(content, ensure_ascii=False).encode()  # rejects lone surrogates
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
@@ -254,13 +254,13 @@ def _static() -> resources.abc.Traversable:
 
 
 def _file(name: str, content: bytes) -> tuple[bytes, Mapping[str, str]]:
-    """A file as it is served: content and headers."""
+    """Static file: content and headers."""
     return (
         content,
         {
             **_HEADERS,
             "content-type": _TYPES[name[name.rindex(".") :]],
-            "cache-control": "no-cache",  # asked each time, and sent again only if it has changed
+            "cache-control": "no-cache",  # revalidated, sent only if changed
             "etag": f'"{hashlib.sha256(content).hexdigest()[:20]}"',
         },
     )

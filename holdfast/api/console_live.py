@@ -1,4 +1,4 @@
-"""What changes, told to every open page as it happens."""
+"""Server-sent events with the changes of all tables, for every open page."""
 
 import asyncio
 import json
@@ -16,21 +16,21 @@ from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
 BEAT_S: Final = 5.0
-"""A page hears at least so often, and takes the connection for dead after three beats missed."""
+"""Seconds between heartbeats; a page reconnects after three missed heartbeats."""
 
 KEPT: Final = 200
-"""Changes that a page may have missed and still be told one by one."""
+"""Number of changes kept for pages that reconnect; older pages get a snapshot."""
 
 _RETRY_MS: Final = 1000
-"""After so long a browser comes again that has lost its stream."""
+"""Milliseconds until a browser reconnects after it lost its stream."""
 
 _TICK_S: Final = 0.25
 _BUSY: Final = 2.0
-"""Of the time, reading takes a third at most."""
+"""Reading takes at most a third of the time."""
 
 
 class Live:
-    """Looks again and again while a page is open, and tells all pages what is different."""
+    """Polls the source while a page is open, and sends the differences to all pages."""
 
     def __init__(
         self, source: ConsoleBackend, clock: Clock, failed: Callable[[Exception], None]
@@ -48,14 +48,14 @@ class Live:
         self._readers = 0
         self._watch: asyncio.Task[None] | None = None
         self.is_ending: Callable[[], bool] = lambda: False
-        """Whether the server wants to end, and streams with it."""
+        """Whether the server is shutting down, which ends all streams."""
 
     async def stream(self, last: str, is_welcome: Callable[[], bool]) -> AsyncIterator[str]:
-        """Server-sent events for one page: a snapshot, or what it has missed, then each change.
+        """Server-sent events for one page: a snapshot or the missed changes, then each change.
 
         Args:
-            last: the id of the last event that it has seen; may be empty.
-            is_welcome: whether its session still holds.
+            last: ID of the last event that the page received; may be empty.
+            is_welcome: returns whether its session is still valid.
 
         """
         self._readers += 1
@@ -71,7 +71,7 @@ class Live:
                 if self._watch is None:
                     self._begin()
                 news = self._news
-                if self._trouble != reported:  # first, so that old rows are not taken for new ones
+                if self._trouble != reported:  # first: rows below may be stale
                     reported = self._trouble
                     as_of = self._as_of.isoformat() if self._as_of else None
                     yield self._event("trouble", {"message": reported, "as_of": as_of})
@@ -84,12 +84,12 @@ class Live:
             self._readers -= 1
 
     def _seen(self, last: str) -> int | None:
-        """The number of the last event that a page has seen of this server."""
+        """Number of the last event that a page received from this server."""
         epoch, _, number = last.partition(".")
         return int(number) if epoch == self._epoch and number.isdecimal() else None
 
     def _since(self, seen: int | None) -> list[tuple[str, int]]:
-        """What to tell a page, with the number of each event."""
+        """Events to send to a page, with their numbers."""
         if self._tables is None or seen == self._number:
             return []
         first = self._changes[0][0] if self._changes else self._number + 1
@@ -99,7 +99,7 @@ class Live:
         return [(text, number) for number, text in self._changes if number > seen]
 
     async def _arrives(self, news: asyncio.Event, is_over: Callable[[], bool]) -> bool:
-        """Whether there are news within a beat, or an end."""
+        """Whether a change or the end arrives within a heartbeat interval."""
         for _ in range(round(BEAT_S / _TICK_S)):
             with suppress(TimeoutError):
                 await asyncio.wait_for(news.wait(), _TICK_S)
@@ -130,7 +130,7 @@ class Live:
                     self._note(tables, "")
                 took = loop.time() - begun
                 await asyncio.sleep(max(self._source.pause_s, _BUSY * took))
-        finally:  # at once: a page that comes now begins anew, and is shown nothing old
+        finally:  # at once: a page that connects now gets no stale rows
             self._watch = None
             self._tables = self._as_of = None
             self._number += 1
@@ -159,7 +159,7 @@ class Live:
 
 
 def difference(before: Tables, after: Tables) -> dict[str, dict[str, Any]]:
-    """``table -> key -> row`` for rows that are new or changed; None for those that are gone."""
+    """``table -> key -> row`` of new or changed rows; the row is None if it was removed."""
     found: dict[str, dict[str, Any]] = {}
     for table, rows in after.items():
         old = before.get(table, {})

@@ -1,4 +1,4 @@
-"""Who looks at the console: tokens, sessions in a cookie, and proof that a request is meant."""
+"""Authentication of the console: tokens, cookie sessions and CSRF protection."""
 
 import hashlib
 import hmac
@@ -13,36 +13,36 @@ from holdfast.model.errors import HoldfastError
 from holdfast.ports.clock import Clock
 
 LIFETIME: Final = timedelta(hours=12)
-"""Of a session: a shift, so that nobody is asked twice in one."""
+"""Lifetime of a session: one shift, so that nobody logs in twice in it."""
 
 TRIES: Final = 5
 TRIES_WINDOW: Final = timedelta(minutes=1)
-"""So many wrong tokens are taken from one address within that time."""
+"""Wrong tokens accepted from one address within that time."""
 
 
 class WrongToken(HoldfastError):
-    """Nobody has that token."""
+    """The token is unknown."""
 
 
 class TooManyTries(HoldfastError):
-    """There were so many wrong tokens that none is looked at for now."""
+    """Too many wrong tokens: further tokens are rejected for now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSession:
-    """Somebody who has logged in."""
+    """Session of a person who has logged in."""
 
     key: AccessKey
     expires_at: datetime
     proof: str
-    """A page of this session knows it, and no page of anybody else: it comes with every request
-    that changes something."""
+    """CSRF token, known only to pages of this session: sent with every request that changes
+    something."""
 
 
 class Sessions:
-    """Logs people in. A session is a signed cookie, so it outlives a restart of the server.
+    """Creates and verifies sessions: signed cookies, which survive a restart of the server.
 
-    It is signed with its owner's token: who loses that loses the session, too.
+    A cookie is signed with its owner's token: revoking the token also ends the session.
     """
 
     def __init__(self, keys: Sequence[AccessKey], clock: Clock) -> None:
@@ -53,18 +53,18 @@ class Sessions:
 
     @property
     def are_possible(self) -> bool:
-        """Whether anybody has a token."""
+        """Whether any key has a token."""
         return bool(self._keys)
 
     def begin(self, token: str, address: str) -> str:
-        """The cookie of a new session, for the owner of a token.
+        """Cookie of a new session for the owner of a token.
 
         Args:
-            token: what a person gave.
-            address: where the request came from.
+            token: token that the person entered.
+            address: IP address of the client.
 
         Raises:
-            WrongToken: it is nobody's.
+            WrongToken: the token is unknown.
             TooManyTries: see ``TRIES``.
 
         """
@@ -79,7 +79,7 @@ class Sessions:
                 f"{TRIES} wrong tokens from {address or 'your address'}; try again in one minute"
             )
         owner, given = None, _digest(token)
-        for key in self._keys.values():  # all of them, so that time tells nothing
+        for key in self._keys.values():  # all keys: constant time
             if hmac.compare_digest(_digest(key.token), given):
                 owner = key
         if owner is None:
@@ -90,7 +90,7 @@ class Sessions:
         return f"{text}.{_signature(owner, 'session', text)}"
 
     def find(self, cookie: str) -> ConsoleSession | None:
-        """The session of a cookie; None if there is none, or none any more."""
+        """Session of a cookie; None if the cookie is invalid or expired."""
         text, _, signature = cookie.rpartition(".")
         key_id, _, rest = text.partition(".")
         key = self._keys.get(key_id)
@@ -102,7 +102,7 @@ class Sessions:
         return ConsoleSession(key=key, expires_at=expires_at, proof=_signature(key, "proof", text))
 
     def end(self, cookie: str) -> None:
-        """Log out."""
+        """End a session."""
         session = self.find(cookie)
         if session is not None:
             now = self._clock.now()
@@ -110,7 +110,7 @@ class Sessions:
             self._ended[cookie.rpartition(".")[0]] = session.expires_at
 
     def proves(self, session: ConsoleSession, proof: str) -> bool:
-        """Whether a request was made by a page of that session."""
+        """Whether a page of that session made the request."""
         return _is_equal(session.proof, proof)
 
 

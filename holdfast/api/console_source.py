@@ -1,4 +1,4 @@
-"""What the console shows and asks for, as its server sees it."""
+"""Port of the console: the data that it shows and the requests that it records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from holdfast.model.errors import HoldfastError
 Json = dict[str, Any]
 
 Tables = Mapping[str, Mapping[str, Json]]
-"""``table -> key -> row``: all that pages show of the whole, ready for JSON."""
+"""``table -> key -> row``: the overview data of all pages, serializable as JSON."""
 
 
 class UnknownObject(HoldfastError):
-    """There is no node or job of that name, or not any more."""
+    """No node or job of that name exists, or it was removed."""
 
 
 class NotAccepted(HoldfastError):
-    """What a person asked for cannot be taken up; the message says why."""
+    """The request of a person would have no effect; the message states why."""
 
 
 class ConsoleAction(StrEnum):
-    """What a person may ask for on the console."""
+    """Actions that a person may request on the console."""
 
     REBOOT = "reboot"
     REPLACE = "replace"
@@ -35,60 +35,60 @@ class ConsoleAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRequest:
-    """What a person asks for."""
+    """Request of a person."""
 
     act: ConsoleAction
     fleet: str
     node: str = ""
-    """Empty where the act is about the whole fleet."""
+    """Name of the node; empty if the action concerns the whole fleet."""
 
     why: str = ""
-    """For the others; may be empty."""
+    """Reason for other operators; may be empty."""
 
     when_idle: bool = False
-    """Begin when no job runs on the node any more."""
+    """Whether to start only when no job runs on the node."""
 
 
 class ConsoleBackend(Protocol):
-    """Where the console has all from, for any thread. Everything may raise ``BackendError``."""
+    """Data source of the console; thread-safe. Every method may raise ``BackendError``."""
 
     @property
     def pause_s(self) -> float:
-        """How many seconds to leave between two looks."""
+        """Polling interval in seconds."""
         ...
 
     def look(self) -> Tables:
-        """All rows of all tables as they are now."""
+        """Current rows of all tables."""
         ...
 
     def node(self, fleet: str, name: str) -> Json:
-        """All about one node.
+        """Details of a node.
 
         Raises:
-            NothingThere: there is no such node.
+            NothingThere: no such node exists.
 
         """
         ...
 
     def job(self, name: str) -> Json:
-        """All about one job.
+        """Details of a job.
 
         Raises:
-            NothingThere: there is no such job.
+            NothingThere: no such job exists.
 
         """
         ...
 
     def goodput(self) -> Json:
-        """How the time of all jobs was spent, up to now."""
+        """Job time by use, of all jobs up to now."""
         ...
 
     def submit(self, repair: RepairRequest, person: str) -> str:
-        """Record a wish in the name of a person; what is told to them.
+        """Record the request of a person; returns the message to show to them.
 
         Raises:
-            NothingThere: there is no such node or fleet.
-            InVain: nobody would take it up.
+            NothingThere: no such node or fleet exists.
+            InVain: no controller would act on it.
 
         """
         ...

@@ -1,4 +1,4 @@
-"""Clusters that were created through the API, as it shows them."""
+"""Clusters created through the API, as API responses show them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
 
 
 class CreatedClusterNodes(Protocol):
-    """Those who look after the nodes of created clusters. May raise ``BackendError``."""
+    """Access to the controllers of created clusters. May raise ``BackendError``."""
 
     def incidents(self, cluster: str) -> Sequence[Incident]:
-        """All incidents of a cluster that are remembered."""
+        """All stored incidents of a cluster."""
         ...
 
     def submit(
@@ -30,7 +30,7 @@ class CreatedClusterNodes(Protocol):
 
 @dataclass(frozen=True)
 class CreatedCluster:
-    """A ``Cluster`` that somebody asked for."""
+    """A ``Cluster`` that was created through the API."""
 
     held: StoredCluster
     records: ClusterRecords
@@ -65,7 +65,7 @@ class CreatedCluster:
         return self.records.cluster_events(self.name)
 
     def nodes(self) -> Sequence[Node]:
-        """See ``Cluster.nodes``: as they were when the cluster was last looked at."""
+        """See ``Cluster.nodes``: as of the last reconciliation of the cluster."""
         return self._nodes
 
     @cached_property
@@ -74,7 +74,7 @@ class CreatedCluster:
         return tuple(_node(one, types.get(one.group, "")) for one in self.held.members)
 
     def incidents(self) -> Sequence[Incident]:
-        """See ``Cluster.incidents``: those of an earlier cluster of its name are not its own."""
+        """See ``Cluster.incidents``: excludes those of an earlier cluster of the same name."""
         found = self.supervisor.incidents(self.name)
         return [one for one in found if one.detected_at >= self.created_at]
 
@@ -86,7 +86,7 @@ class CreatedCluster:
 
 
 class CreatedClusters:
-    """All of them; one that has not changed is not made anew. Several threads may ask."""
+    """All created clusters; unchanged ones are reused. Thread-safe."""
 
     def __init__(self, records: ClusterRecords, supervisor: CreatedClusterNodes) -> None:
         self._records = records
@@ -94,7 +94,7 @@ class CreatedClusters:
         self._shown: dict[str, CreatedCluster] = {}
 
     def all(self) -> Sequence[CreatedCluster]:
-        """In the order of their names."""
+        """Clusters, sorted by name."""
         shown = [self._of(one) for one in self._records.all()]
         self._shown = {one.name: one for one in shown}
         return shown

@@ -1,4 +1,4 @@
-"""Operations that create, change and delete clusters: they write a wish down, and never act."""
+"""Operations that create, change and delete clusters: they only record the desired state."""
 
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +22,12 @@ from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import Change, Fits, StoredCluster
 
 _SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
-"""What is said about a cluster as a whole, and only told again."""
+"""Cluster settings that are stored and returned, but not used otherwise."""
 
 _AUTOMATIC: Final = "Automatic"
 
 _UID_BYTES: Final = 6
-"""The last part of an ARN has 12 characters."""
+"""Number of characters of the last part of an ARN."""
 
 
 def create_cluster(call: Call) -> Json:
@@ -77,7 +77,7 @@ def update_cluster(call: Call) -> Json:
 
 
 def delete_cluster(call: Call) -> Json:
-    """See ``DeleteCluster``; asked for again, it changes nothing."""
+    """See ``DeleteCluster``; idempotent."""
 
     def deleted(held: StoredCluster) -> Change:
         cluster = held.cluster
@@ -99,19 +99,19 @@ def delete_cluster(call: Call) -> Json:
 def changed(
     call: Call, operation: str, make: Callable[[StoredCluster], Change], **more: Any
 ) -> Json:
-    """Write down what becomes of the cluster that a request names.
+    """Record the change of the cluster that a request names.
 
     Args:
-        call: of the operation.
-        operation: its name.
-        make: what becomes of the cluster.
-        more: for ``ClusterRecords.change``.
+        call: call of the operation.
+        operation: name of the operation.
+        make: returns the response and the changed cluster.
+        more: passed to ``ClusterRecords.change``.
 
     Returns:
-        The answer that ``make`` gave, and the cluster's ARN.
+        Response of ``make`` with the cluster's ARN.
 
     Raises:
-        ResourceNotFound: there is no such cluster.
+        ResourceNotFound: no such cluster exists.
         ValidationException: it was not created through the API.
 
     """
@@ -129,10 +129,10 @@ def changed(
 
 
 def steady(cluster: DesiredCluster, *also: ClusterStatus) -> None:
-    """Let a cluster be changed only while nothing else happens to it.
+    """Reject a change while another operation on the cluster is in progress.
 
     Raises:
-        Conflict: something does.
+        Conflict: another operation is in progress.
 
     """
     if cluster.status not in (ClusterStatus.IN_SERVICE, *also):
@@ -143,9 +143,9 @@ def steady(cluster: DesiredCluster, *also: ClusterStatus) -> None:
 
 
 def within_limit(call: Call) -> Fits:
-    """Keeps the number of nodes of all clusters within its limit, or lets it become less.
+    """Enforces the limit on the nodes of all clusters; a decrease is always allowed.
 
-    It raises ``ResourceLimitExceeded``.
+    Raises ``ResourceLimitExceeded``.
     """
     limit = call.made().node_limit
 

@@ -1,4 +1,4 @@
-"""A cluster that was asked for, as ``DescribeCluster`` tells of it."""
+"""Response of ``DescribeCluster`` for a cluster created through the API."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -17,7 +17,7 @@ _BY_CLUSTER: Final = {
 
 
 def described(cluster: DesiredCluster, nodes: Sequence[Node]) -> Json:
-    """What is said about a cluster beyond its summary."""
+    """Members of the description of a cluster beyond its summary."""
     return {
         **cluster.requested,
         "FailureMessage": cluster.failure or None,
@@ -31,7 +31,7 @@ def described(cluster: DesiredCluster, nodes: Sequence[Node]) -> Json:
 
 
 def node_recovery(*, is_automatic: bool) -> str:
-    """``NodeRecovery``, as the API spells it."""
+    """``NodeRecovery`` in the spelling of the API."""
     return "Automatic" if is_automatic else "None"
 
 

@@ -1,4 +1,4 @@
-"""Operations that show what happened: each step of each incident is an event."""
+"""Operations that list and describe events: one event for each step of each incident."""
 
 import uuid
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from holdfast.model.incidents import Incident
 from holdfast.model.sagemaker import EventLevel, ResourceType
 
 _SPACE: Final = uuid.UUID("9a4f6d52-8f0e-4c2b-9d0e-6d1b8d2f5c11")
-"""The namespace of the ids of events: the same step of an incident has the same id always."""
+"""UUID namespace of event IDs: the same step of an incident always has the same ID."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentStep:
-    """Something that happened in an incident."""
+    """Event of an incident."""
 
     id: str
     at: datetime
@@ -30,7 +30,7 @@ class IncidentStep:
     """``NodeLogicalId`` of the node."""
 
     name: str = ""
-    """Name of the node, if it is known."""
+    """Name of the node, if known."""
 
     group: str
     instance_id: str
@@ -94,7 +94,7 @@ def _steps(cluster: Cluster) -> Iterator[IncidentStep]:
 
 
 def _logical_ids(cluster: Cluster) -> dict[str, str]:
-    """``instance id -> NodeLogicalId`` of all nodes, also of those that are gone."""
+    """``instance ID -> NodeLogicalId`` of all nodes, including removed ones."""
     reported = {
         one.instance_id: one.logical_id for one in cluster.cluster_events() if one.logical_id
     }
@@ -102,7 +102,7 @@ def _logical_ids(cluster: Cluster) -> dict[str, str]:
 
 
 def _steps_of(incident: Incident) -> Iterator[IncidentStep]:
-    """The steps of an incident; its group and the logical IDs are not known here."""
+    """Steps of an incident, without instance group and logical IDs."""
     node = incident.node
     work = "deep health check" if incident.remedy == Remedy.NONE else incident.remedy
     what = f"{incident.reason}: {incident.message}" if incident.message else incident.reason
@@ -132,7 +132,7 @@ def _steps_of(incident: Incident) -> Iterator[IncidentStep]:
 
 
 def _repaired(incident: Incident) -> str:
-    """The end of a repair; of a replacement, with both machines: the node may keep its name."""
+    """Message for the end of a repair; a replacement names both machines."""
     if not incident.successor_id:
         return f"{incident.node}: {incident.remedy} is done"
     old, new = instance_id(incident.provider_id), instance_id(incident.successor_id)
@@ -148,7 +148,7 @@ def _step(
     *,
     is_back: bool = False,
 ) -> IncidentStep:
-    """A step of the faulty machine, or of the one that is there in the end."""
+    """Step of the faulty machine, or of the machine that replaced it."""
     machine = incident.successor_id if is_back else ""
     return IncidentStep(
         id=str(uuid.uuid5(_SPACE, f"{incident.id}/{name}")),

@@ -1,4 +1,4 @@
-"""Who may call the API, and for what."""
+"""Access keys of the API and their roles."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,28 +8,28 @@ from holdfast.api.problems import AccessDenied
 
 
 class Role(StrEnum):
-    """What the owner of a key may do."""
+    """Permissions of the owner of a key."""
 
     VIEW = "view"
-    """Read."""
+    """Read only."""
 
     OPERATE = "operate"
-    """Read, and ask for reboots, replacements and checks."""
+    """Read, and request reboots, replacements and checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessKey:
-    """An access key, in the form that AWS's clients know."""
+    """Access key in the form that AWS clients use."""
 
     access_key_id: str
     secret_access_key: str
     role: Role = Role.VIEW
     name: str = ""
-    """Whose it is; requests are made in this name. The key's id if left out."""
+    """Owner of the key, recorded as requester. Default: the key's ID."""
 
     token: str = ""
-    """With it its owner logs in to the console; without one nobody does in this name. Unlike the
-    secret it travels, so it is another."""
+    """Token for the console login; without one the owner cannot log in. It is sent over the
+    network, unlike the secret, so the two must differ."""
 
     def __post_init__(self) -> None:
         if not 16 <= len(self.access_key_id) <= 128 or not self.access_key_id.isalnum():
@@ -50,7 +50,7 @@ class AccessKey:
 
     @property
     def person(self) -> str:
-        """Who asks, for the record."""
+        """Requester, for the record."""
         return self.name or self.access_key_id
 
 
@@ -66,15 +66,15 @@ class Keyring:
         return {key.access_key_id: key.secret_access_key for key in self._keys.values()}
 
     def owner(self, key_id: str) -> AccessKey:
-        """The key of that id, which is known to be there."""
+        """Key with that ID, which must exist."""
         return self._keys[key_id]
 
 
 def permit(key: AccessKey, operation: str, *, changes: bool) -> None:
-    """Let the owner of a key do something.
+    """Authorize the owner of a key to call an operation.
 
     Raises:
-        AccessDenied: the key is only for reading.
+        AccessDenied: the key is read-only.
 
     """
     if changes and key.role is not Role.OPERATE:

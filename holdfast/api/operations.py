@@ -1,4 +1,4 @@
-"""The operations that are offered; one row for each."""
+"""Table of the supported operations."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ from holdfast.api.tags import add_tags, delete_tags, list_tags
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """How an operation is carried out."""
+    """Function and required permission of an operation."""
 
     answer: Callable[[Call], Json]
     changes: bool = False
-    """Whether it asks for something, so that a key that may only read is refused."""
+    """Whether the operation changes something, so that read-only keys are refused."""
 
 
 OPERATIONS: Final[Mapping[str, Operation]] = {

@@ -1,4 +1,4 @@
-"""Long lists, a page at a time."""
+"""Pagination of long lists."""
 
 import base64
 import heapq
@@ -13,7 +13,7 @@ from holdfast.api.problems import ValidationException
 Item = TypeVar("Item")
 
 DEFAULT_PAGE: Final = 100
-"""Items of a page if nothing is said; the most that may be asked for."""
+"""Default and maximum number of items of a page."""
 
 
 def page(
@@ -23,19 +23,19 @@ def page(
     *,
     descending: bool,
 ) -> tuple[list[Item], str | None]:
-    """The items that a request asks for, and the token of the next page; None if it is the last.
+    """Items of the requested page, and the token of the next page; None for the last page.
 
-    A token names the last item that was given, so that items which come and go meanwhile shift
-    nothing.
+    A token names the last returned item, so that items which are added or removed meanwhile do
+    not shift the pages.
 
     Args:
-        items: all of them.
+        items: all items.
         request: may have ``MaxResults`` and ``NextToken``.
-        key: what they are sorted by, and a name that no two have.
-        descending: the highest first.
+        key: sort key and unique name of an item.
+        descending: sort in descending order.
 
     Raises:
-        ValidationException: the token is none of ours.
+        ValidationException: the token is invalid.
 
     """
     size = request.get("MaxResults", DEFAULT_PAGE)
@@ -58,7 +58,7 @@ def _token(key: tuple[Any, str]) -> str:
 
 
 def _read(token: str, like: tuple[Any, str] | None) -> tuple[Any, str]:
-    """The key of the last item that was given; ``like`` is that of another one, if there is one."""
+    """Key of the last returned item; ``like`` is the key of another item, if any."""
     try:
         value, name = json.loads(base64.urlsafe_b64decode(token))
         if like is not None and isinstance(like[0], datetime):

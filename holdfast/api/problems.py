@@ -1,6 +1,6 @@
-"""Errors as AWS's JSON services tell them.
+"""Errors in the format of AWS's JSON services.
 
-Those of signatures have the status 400, too: SageMaker's do.
+Signature errors also have status 400, as in SageMaker.
 """
 
 from typing import Final
@@ -9,53 +9,53 @@ from holdfast.model.errors import HoldfastError
 
 
 class ApiProblem(HoldfastError):
-    """A call is refused; the message goes to whoever made it."""
+    """The call is refused; the message is returned to the client."""
 
     code: str = "InternalFailure"
-    """What clients call the error."""
+    """Error code for clients."""
 
     status: int = 400
-    """Of the HTTP response."""
+    """Status of the HTTP response."""
 
 
 class ValidationException(ApiProblem):
-    """The request does not fit the model of its operation, or cannot be carried out as it is."""
+    """The request violates the model of its operation, or cannot be fulfilled as it is."""
 
     code = "ValidationException"
 
 
 class ResourceNotFound(ApiProblem):
-    """There is no such cluster, node or event."""
+    """No such cluster, node or event exists."""
 
     code = "ResourceNotFound"
 
 
 class ResourceInUse(ApiProblem):
-    """There is one of that name."""
+    """A cluster of that name already exists."""
 
     code = "ResourceInUse"
 
 
 class ResourceLimitExceeded(ApiProblem):
-    """That would be more than may be had."""
+    """The request exceeds a limit."""
 
     code = "ResourceLimitExceeded"
 
 
 class Conflict(ApiProblem):
-    """The cluster is busy with something that has to end first."""
+    """Another operation on the cluster must end first."""
 
     code = "ConflictException"
 
 
 class AccessDenied(ApiProblem):
-    """The key may not do that."""
+    """The key lacks the permission."""
 
     code = "AccessDeniedException"
 
 
 class NotReadable(ApiProblem):
-    """The request is no JSON, or a member of it has the wrong type: it cannot be judged at all."""
+    """The request is not valid JSON, or a member has the wrong type: it cannot be validated."""
 
     code = "SerializationException"
 
@@ -73,7 +73,7 @@ class IncompleteSignature(ApiProblem):
 
 
 class UnknownKey(ApiProblem):
-    """There is no such key."""
+    """The key is unknown."""
 
     code = "UnrecognizedClientException"
 
@@ -85,47 +85,47 @@ class BadSignature(ApiProblem):
 
 
 class ReplayedSignature(ApiProblem):
-    """The signature has changed something already.
+    """The signature was already used for a change.
 
-    Clients that ask for the same within a second sign the same; all of AWS's come again by
-    themselves for this code, with another signature.
+    Identical requests within a second have the same signature; all AWS clients retry on this
+    code, with another signature.
     """
 
     code = "ThrottlingException"
 
 
 class UnknownOperation(ApiProblem):
-    """SageMaker has no such operation, or it is not supported."""
+    """The operation does not exist in SageMaker, or is not supported."""
 
     code = "UnknownOperationException"
 
 
 class TooSlow(ApiProblem):
-    """The request did not arrive in time."""
+    """The request was not received within the timeout."""
 
     code = "RequestTimeoutException"
     status = 408
 
 
 class TooLarge(ApiProblem):
-    """The body is longer than any request can be."""
+    """The body exceeds the size limit."""
 
     code = "RequestEntityTooLargeException"
     status = 413
 
 
 class NotAvailable(ApiProblem):
-    """The cluster cannot be read or written just now; clients come again by themselves."""
+    """The cluster cannot be read or written at present; clients retry."""
 
     code = "ServiceUnavailable"
     status = 503
 
 
 class InternalFailure(ApiProblem):
-    """A bug; the log of the server has the trace."""
+    """Bug in the server; its log has the stack trace."""
 
     status = 500
 
 
 BODY_LIMIT: Final = 1_000_000
-"""Bytes. The longest request of the model names 3,000 nodes of 19 bytes."""
+"""Limit in bytes. The longest request of the model names 3,000 nodes of 19 bytes."""

@@ -1,4 +1,4 @@
-"""AWS's JSON protocol 1.1: from the bytes of a request to those of its answer."""
+"""AWS's JSON protocol 1.1: decodes requests, calls operations and encodes responses."""
 
 import json
 import uuid
@@ -34,7 +34,7 @@ CONTENT_TYPE: Final = "application/x-amz-json-1.1"
 SIGNING_NAME: Final = "sagemaker"
 _TARGET: Final = "SageMaker."
 _SHOWN: Final = 200
-"""Characters of a wrong target that are repeated in the answer."""
+"""Maximum characters of an invalid target that the response repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class ApiResponse:
 
 
 class Protocol:
-    """Answers requests; may be called from several threads."""
+    """Handles requests; thread-safe."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Protocol:
         self._used: UsedSignatures = maker.records if maker is not None else InMemorySignatures()
 
     def answer(self, request: SignedRequest) -> ApiResponse:
-        """Answer a request."""
+        """Handle a request."""
         try:
             return _answer(200, self._carried_out(request))
         except ApiProblem as problem:
@@ -102,7 +102,7 @@ class Protocol:
 
 
 def refusal(problem: ApiProblem) -> ApiResponse:
-    """The answer to a call that is refused."""
+    """Response to a refused call."""
     return _answer(problem.status, {"__type": problem.code, "message": str(problem)})
 
 

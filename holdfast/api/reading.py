@@ -118,7 +118,7 @@ def _node(node: Node, *, with_name: bool) -> Json:
 def _between(
     items: Sequence[Item], request: Json, moment: Callable[[Item], datetime]
 ) -> Sequence[Item]:
-    """Those that came between the times that a request names; all if it names none."""
+    """Items created between the times of a request; all if it sets none."""
     after, before = request.get("CreationTimeAfter"), request.get("CreationTimeBefore")
     if after is None and before is None:
         return items

@@ -1,4 +1,4 @@
-"""Operations that ask for something: they record a wish, and never act themselves."""
+"""Operations that request repairs and checks: they only record the request."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -25,8 +25,8 @@ def replace_nodes(call: Call) -> Json:
 def start_health_check(call: Call) -> Json:
     """See ``StartClusterHealthCheck``.
 
-    A node that is named twice has the checks of both. Nodes that cannot be checked now are left
-    out, unless all are such.
+    A node that is named twice gets the checks of both entries. Nodes that cannot be checked now
+    are skipped, unless none can.
     """
     cluster = call.cluster()
     nodes = cluster.nodes()
@@ -80,7 +80,7 @@ def _requested(call: Call, verb: Verb) -> Json:
 def _each(
     call: Call, cluster: Cluster, verb: Verb, wanted: dict[str, str | None]
 ) -> tuple[list[str], list[tuple[str, Json]]]:
-    """Which of the nodes are asked for now, and why the others are not."""
+    """Nodes to request the action for, and the reasons why others are refused."""
     done: list[str] = []
     refused: list[tuple[str, Json]] = []
     for given, name in wanted.items():

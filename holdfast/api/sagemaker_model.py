@@ -1,4 +1,4 @@
-"""What SageMaker's own service model says of requests and responses."""
+"""Validation of requests and responses by SageMaker's own service model."""
 
 import gc
 import re
@@ -18,12 +18,12 @@ _SERVICE: Final = "sagemaker"
 
 _SOURCE: Final = "LifecycleSource"
 _ANY_SOURCE: Final = "(https|s3)://([^/]+)/?(.*)|(file://)?/.*"
-"""Lifecycle scripts may lie on this machine, too."""
+"""Pattern of the URI of lifecycle scripts: local directories are allowed, too."""
 _SHOWN: Final = 200
-"""Characters of a wrong value that are repeated in the answer."""
+"""Maximum characters of an invalid value that the response repeats."""
 
 _BITS: Final = {"integer": 31, "long": 63}
-"""Of the largest number of a type, in Java's words."""
+"""Largest number of a type, as Java names it."""
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -40,7 +40,7 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 class SageMakerModel:
-    """The model that botocore brings along; read once, when it is first needed."""
+    """Service model that botocore ships; loaded once, on first use."""
 
     @cached_property
     def _model(self) -> Mapping[str, Any]:
@@ -48,7 +48,7 @@ class SageMakerModel:
         scripts = model["shapes"]["ClusterLifeCycleConfig"]["members"]["SourceS3Uri"]
         model["shapes"][_SOURCE] = {**model["shapes"][scripts["shape"]], "pattern": _ANY_SOURCE}
         scripts["shape"] = _SOURCE
-        gc.freeze()  # 80,000 objects that stay: looking at them takes the collector 50 ms each time
+        gc.freeze()  # 80,000 permanent objects: collecting them costs 50 ms each time
         return model
 
     @property
@@ -57,14 +57,14 @@ class SageMakerModel:
         return sorted(self._model["operations"])
 
     def read(self, operation: str, request: Any) -> Json:
-        """A request with its times read, once it fits the model.
+        """Validated request, with its timestamps parsed.
 
-        Members that the model does not have are dropped, as AWS does.
+        Members that are unknown to the model are dropped, as in AWS.
 
         Raises:
-            UnknownOperation: there is none of that name.
+            UnknownOperation: no operation has that name.
             NotReadable: a member has the wrong type.
-            ValidationException: it does not fit; the message names every mistake.
+            ValidationException: the request is invalid; the message names every problem.
 
         """
         shape = self._shape_of(operation, "input")
@@ -79,14 +79,14 @@ class SageMakerModel:
     def unknown_members(
         self, operation: str, request: Any
     ) -> Iterator[tuple[str, str, Sequence[str]]]:
-        """Members that the model does not have: where they are, their names, and those it has."""
+        """Unknown members: their path, their names, and the known names."""
         yield from self._unknown_members(self._shape_of(operation, "input"), request, "")
 
     def write(self, operation: str, response: Json) -> Json:
-        """A response as it goes over the wire: times become seconds, what is None is left out.
+        """Response in wire format: timestamps in seconds, None values omitted.
 
         Raises:
-            ValueError: the response lacks a member that the model requires, or has another.
+            ValueError: the response lacks a required member, or has an unknown one.
 
         """
         return dict(self._write(self._shape_of(operation, "output"), response, operation))
@@ -207,19 +207,19 @@ def _failed(value: Any, path: str, rule: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Cut, however long and deep it is."""
+    """Value as text, truncated at any length and depth."""
     text = value if isinstance(value, str) else reprlib.repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _joined(path: str, name: str) -> str:
-    """As AWS spells paths: with a small first letter."""
+    """Path in AWS's spelling: with a lower-case first letter."""
     member = name[:1].lower() + name[1:]
     return f"{path}.{member}" if path else member
 
 
 def _limit(shape: Mapping[str, Any], value: Any) -> str | None:
-    """The rule of its shape that a value of the right type breaks; None if it breaks none."""
+    """Constraint of its shape that a value of the right type violates; None if it is valid."""
     kind = shape["type"]
     least, most = shape.get("min"), shape.get("max")
     if kind in ("integer", "long", "float", "double"):
@@ -243,17 +243,17 @@ def _limit(shape: Mapping[str, Any], value: Any) -> str | None:
 
 
 _BLANKS: Final = " \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-"""What Unicode has in its category Z, for a class of characters."""
+"""Unicode category Z, for a character class."""
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern of the model. Those are Java's; the classes by Unicode's names are widened."""
+    """Compiled pattern of the model, a Java pattern: its Unicode classes are expanded."""
     return re.compile(re.sub(r"\\p\{\w+\}", r"\\w", pattern.replace(r"\p{Z}", _BLANKS)))
 
 
 def _time(value: Any) -> datetime | None:
-    """A time as clients send it: seconds since 1970, or ISO 8601; None if it is neither."""
+    """Timestamp sent by a client: seconds since 1970, or ISO 8601; None if invalid."""
     try:
         if isinstance(value, str):
             found = datetime.fromisoformat(value)

@@ -1,4 +1,4 @@
-"""Operations that add nodes to a cluster and take named ones away."""
+"""Operations that add nodes to a cluster and delete named nodes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +16,10 @@ from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
 from holdfast.ports.cluster_records import Change, StoredCluster
 
 _MOST_ADDED: Final = 50
-"""Nodes that one call may add; the model limits each group only."""
+"""Maximum number of nodes added by a call; the model only limits each group."""
 
 _TOKENS_KEPT: Final = timedelta(hours=8)
-"""A ``ClientToken`` is remembered for so long, as at AWS."""
+"""Lifetime of a ``ClientToken``, as in AWS."""
 
 
 def add_nodes(call: Call) -> Json:
@@ -111,7 +111,7 @@ def _why_not_added(group: DesiredGroup | None, wanted: Json) -> Json | None:
 
 
 def _place(call: Call, group: str, members: list[Member]) -> Member:
-    """A place for a node, whose name is known before there is a machine."""
+    """Slot for a node, whose name is known before its machine exists."""
     known = {one.logical_id for one in members}
     stamp = f"{call.now:%Y%m%dt%H%M%S%f}"
     name = next(
@@ -123,7 +123,7 @@ def _place(call: Call, group: str, members: list[Member]) -> Member:
 
 
 class _Deletion:
-    """Takes nodes out of a cluster, one after the other."""
+    """Deletes nodes from a cluster, one after the other."""
 
     def __init__(self, held: StoredCluster) -> None:
         _in_service(held.cluster)
@@ -135,7 +135,7 @@ class _Deletion:
         self._groups = {one.name: one for one in held.cluster.groups}
 
     def of(self, request: Mapping[str, Any]) -> Change:
-        """Take out all that a request names and that can go."""
+        """Delete all nodes that a request names and that can be deleted."""
         ids = list(dict.fromkeys(request.get("NodeIds", ())))
         names = list(dict.fromkeys(request.get("NodeLogicalIds", ())))
         done, failed = self._each({one: self._ids.get(one) for one in ids})
@@ -165,7 +165,7 @@ class _Deletion:
         return done, failed
 
     def _take(self, given: str, member: Member | None) -> Json | None:
-        """Take a node out; why that is not possible, or nothing."""
+        """Delete a node; returns why that is not possible, or nothing."""
         if member is None:
             return _why("NodeIdNotFound", f"{given} is not in the cluster")
         group = self._groups.get(member.group)

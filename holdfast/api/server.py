@@ -15,7 +15,7 @@ from holdfast.api.protocol import ApiResponse, Protocol, refusal
 from holdfast.api.signature import SignedRequest
 
 TIMEOUT_S: Final = 10.0
-"""For the body of a request: its limit of bytes over a line of 1 Mbit/s."""
+"""Timeout for the body of a request: ``BODY_LIMIT`` at 1 Mbit/s."""
 
 _BUG: Final = "Internal error; see the log of the server"
 
@@ -23,12 +23,12 @@ _BUG: Final = "Internal error; see the log of the server"
 def application(
     protocol: Protocol, failed: Callable[[Exception], None], console: Sequence[Route] = ()
 ) -> Starlette:
-    """The application to serve.
+    """ASGI application of the server.
 
     Args:
-        protocol: answers the calls of operations.
-        failed: is told of bugs.
-        console: what else is served.
+        protocol: handles the calls of operations.
+        failed: called with the error of a bug.
+        console: further routes to serve.
 
     """
 
@@ -44,7 +44,7 @@ def application(
             response.headers["connection"] = "close"
             return response
         except ClientDisconnect:
-            return Response()  # nobody reads it
+            return Response()  # the client is gone
         return _response(await run_in_threadpool(protocol.answer, signed))
 
     async def health(_request: Request) -> Response:
@@ -66,7 +66,7 @@ async def _body(request: Request) -> bytes:
         async with asyncio.timeout(TIMEOUT_S):
             async for chunk in request.stream():
                 size += len(chunk)
-                if size <= BODY_LIMIT:  # the rest is read and dropped: who sends does not listen
+                if size <= BODY_LIMIT:  # drain: a client reads only after sending
                     body += chunk
     except TimeoutError:
         raise TooSlow(f"The request was not received within {TIMEOUT_S:.0f} seconds") from None

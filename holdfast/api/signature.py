@@ -1,4 +1,4 @@
-"""AWS's Signature Version 4, verified."""
+"""Verification of AWS Signature Version 4."""
 
 import hashlib
 import hmac
@@ -20,7 +20,7 @@ from holdfast.api.problems import (
 from holdfast.model.errors import BackendError
 
 WINDOW: Final = timedelta(minutes=5)
-"""A signature is good for so long, before and after the time that it names, as at AWS."""
+"""Validity of a signature, before and after its timestamp, as in AWS."""
 
 _ALGORITHM: Final = "AWS4-HMAC-SHA256"
 _FIELD: Final = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
@@ -35,28 +35,28 @@ _WRONG: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedRequest:
-    """A request as it arrived: a POST to ``/``."""
+    """Received request: a POST to ``/``."""
 
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """Headers by lower-case name."""
 
     body: bytes
     query: str = ""
-    """What follows the question mark, as it was sent."""
+    """Raw query string."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """What a request says of its signature."""
+    """Signature and its parameters in a request."""
 
     key_id: str
     scope: tuple[str, ...]
-    """Day, region, service and ``aws4_request``."""
+    """Credential scope: day, region, service and ``aws4_request``."""
 
     signed_headers: tuple[str, ...]
     text: str
     stamp: str
-    """The time that it names, as it was sent."""
+    """Timestamp, as sent."""
 
     signed_at: datetime
 
@@ -64,20 +64,20 @@ class Signature:
 def verified(
     request: SignedRequest, secrets: Mapping[str, str], region: str, service: str, now: datetime
 ) -> Signature:
-    """Check who signed a request, and that nothing of it was changed.
+    """Verify the signature of a request; returns its parts.
 
     Args:
-        request: what arrived.
+        request: received request.
         secrets: ``access key id -> secret access key``.
-        region: the one that the server answers for.
-        service: the name that the service signs with.
-        now: the present time.
+        region: region of the server.
+        service: signing name of the service.
+        now: current time.
 
     Raises:
-        MissingToken: it is not signed, or only in its query.
-        IncompleteSignature: a part of the signature is missing or has no meaning.
-        UnknownKey: it is signed with a key that is not there, or with one of a session.
-        BadSignature: anything else is wrong with it.
+        MissingToken: it is not signed, or only in its query string.
+        IncompleteSignature: a part of the signature is missing or malformed.
+        UnknownKey: it is signed with an unknown key, or with a session token.
+        BadSignature: the signature is invalid for any other reason.
 
     """
     headers = request.headers
@@ -175,20 +175,20 @@ class UsedSignatures(Protocol):
     """See ``ClusterRecords``. Every method may raise ``BackendError``."""
 
     def use_nonce(self, nonce: str, at: datetime, since: datetime) -> bool:
-        """Record that a signature is used; returns whether it was not used before."""
+        """Record the use of a nonce; returns whether it was unused before."""
         ...
 
     def release_nonce(self, nonce: str) -> None:
-        """Let a word be used once more."""
+        """Release a nonce, so that it can be used once more."""
         ...
 
 
 @contextmanager
 def mark_used(signature: Signature, words: UsedSignatures, now: datetime) -> Iterator[None]:
-    """Change something with a signature that is taken by nobody else, then or later.
+    """Apply a change at most once per signature.
 
-    If nothing comes of it because a backend is away it is good once more: whoever comes again
-    within a second signs the same.
+    If the change fails because a backend is unavailable, the signature is valid once more: a
+    retry within a second has the same signature.
 
     Raises:
         ReplayedSignature: it was used before.
@@ -204,7 +204,7 @@ def mark_used(signature: Signature, words: UsedSignatures, now: datetime) -> Ite
 
 
 class InMemorySignatures:
-    """The used words of a server that writes nothing down; several threads may ask."""
+    """Used nonces of a server without a database, in memory; thread-safe."""
 
     def __init__(self) -> None:
         self._used: dict[str, datetime] = {}

@@ -1,4 +1,4 @@
-"""The operation that gives nodes new software."""
+"""Operation that updates the software of nodes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,8 +18,8 @@ from holdfast.ports.cluster_records import Change, StoredCluster
 def update_software(call: Call) -> Json:
     """See ``UpdateClusterSoftware``.
 
-    Each machine gets another one in its place, which boots the image that is asked for and runs the
-    lifecycle scripts. Without a rolling policy all of a group do at once.
+    Each machine is replaced by one that boots the requested image and runs the lifecycle scripts.
+    Without a rolling policy all machines of a group are replaced at once.
     """
     deployment = call.request.get("DeploymentConfig", {})
     if deployment.get("AutoRollbackConfiguration") and not call.made().has_alarms:
@@ -85,7 +85,7 @@ def _updating(call: Call, group: DesiredGroup) -> DesiredGroup:
 
 
 def _size(given: Json | None, whole: int, otherwise: int | None = None) -> int:
-    """How many nodes a batch has: one at least, a percentage rounded up."""
+    """Number of nodes of a batch: at least one, a percentage is rounded up."""
     if given is None:
         return max(1, whole if otherwise is None else otherwise)
     value: int = given["Value"]

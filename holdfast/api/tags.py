@@ -9,17 +9,17 @@ from holdfast.api.problems import ResourceLimitExceeded, ValidationException
 from holdfast.api.sagemaker_model import Json
 
 _MOST: Final = 50
-"""Tags of one resource, at AWS and here."""
+"""Maximum number of tags of a resource, as in AWS."""
 
 _RESERVED: Final = "aws:"
 
 
 def checked_tags(before: Mapping[str, str], more: Iterable[Json]) -> dict[str, str]:
-    """Tags with more of them; one of a key that is there gets another value.
+    """Tags with ``more`` added; an existing key gets the new value.
 
     Raises:
         ValidationException: a key is given twice, or reserved.
-        ResourceLimitExceeded: there would be too many.
+        ResourceLimitExceeded: the result exceeds the limit of tags.
 
     """
     given = list(more)
@@ -45,7 +45,7 @@ def add_tags(call: Call) -> Json:
 
 
 def delete_tags(call: Call) -> Json:
-    """See ``DeleteTags``; keys that are not there are no error."""
+    """See ``DeleteTags``; unknown keys are ignored."""
     keys = set(call.request["TagKeys"])
     tags = call.made().records.tag(
         _named(call),

@@ -1,4 +1,4 @@
-"""From what a request says to the groups that are wanted, and what of it cannot be."""
+"""Validates the instance groups of a request and converts them to the desired groups."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -30,10 +30,10 @@ _NOT_OFFERED_OF_GROUPS: Final = (
 
 
 def refuse(problems: Sequence[str]) -> None:
-    """Refuse a request for all that is wrong with it at once.
+    """Validate a request; the error names all problems at once.
 
     Raises:
-        ValidationException: there is something.
+        ValidationException: the request is invalid.
 
     """
     if problems:
@@ -41,7 +41,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 def objections(request: Json) -> Iterator[str]:
-    """What the model lets pass, and cannot be done all the same."""
+    """Problems that the model does not detect."""
     for name in _NOT_OFFERED:
         if name in request and request[name] != {"Mode": "Disable"}:
             yield f"{name} is not supported"
@@ -78,14 +78,14 @@ def _objections_to(group: Json) -> Iterator[str]:
 def wanted_group(
     cluster: str, uid: str, spec: Json, shared: Mapping[str, Any], *, repairs: bool
 ) -> DesiredGroup:
-    """A group as a request describes it.
+    """Instance group that a request describes.
 
     Args:
-        cluster: its name.
-        uid: its unique ID.
-        spec: the request's words about the group.
-        shared: those about the whole cluster.
-        repairs: whether faults are repaired unasked.
+        cluster: name of the cluster.
+        uid: unique ID of the cluster.
+        spec: the group in the request.
+        shared: settings of the whole cluster.
+        repairs: whether faults are repaired automatically.
 
     """
     scripts = spec.get("LifeCycleConfig", {})
@@ -112,10 +112,10 @@ def wanted_group(
 
 
 def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
-    """A group that is to be another; machines that it has stay as they are.
+    """Updated group; its existing machines are unchanged.
 
     Raises:
-        ValidationException: of machines of another type.
+        ValidationException: the update changes the instance type.
 
     """
     types = [one.made_of.instance_type for one in (before, after)]
@@ -132,5 +132,5 @@ def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
 
 
 def node_count(clusters: Sequence[DesiredCluster]) -> int:
-    """How many nodes clusters are to have, those that are to go left out."""
+    """Desired number of nodes of clusters, without those that are being deleted."""
     return sum(one.target for cluster in clusters for one in cluster.groups if not one.is_going)
