@@ -1,1 +1,1 @@
-"""What people ask for, in SQLite or PostgreSQL."""
+"""Requested clusters, stored in SQLite or PostgreSQL."""

@@ -1,4 +1,4 @@
-"""A database, opened: transactions that last, and errors that say what to do."""
+"""Database connection: durable transactions, and errors with their remedy."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -21,10 +21,10 @@ from holdfast.model.errors import BackendError, ConfigError, StateDamaged, Stora
 from holdfast.ports.clock import Clock
 
 _TIMEOUT_S: Final = 10
-"""For so long one process waits for the write of another."""
+"""Timeout in seconds for the write lock of another process."""
 
 _WRITERS: Final = 0x686F6C64666173
-"""The lock of those who write, among all advisory locks of a database of PostgreSQL."""
+"""Key of the writers' advisory lock in PostgreSQL."""
 
 _DISK_FULL: Final = ("database or disk is full", "No space left on device", "disk_full")
 _NOT_OURS: Final = ("unable to open database file", "readonly database")
@@ -34,14 +34,14 @@ _EXPECTED: Final = "expected sqlite:////path or postgresql+psycopg://host/name"
 
 
 class Database:
-    """One database. Every method raises ``BackendError`` if it cannot be used.
+    """A database. Every method raises ``BackendError`` if it is unavailable.
 
     Args:
         url: ``sqlite:////path/of/file`` or ``postgresql+psycopg://...``.
-        clock: for the record of the tables' versions.
+        clock: timestamps the schema versions.
 
     Raises:
-        ConfigError: the URL is none, or what it needs is not installed.
+        ConfigError: the URL is invalid, or its driver is not installed.
         BackendError: the database cannot be used.
 
     """
@@ -83,18 +83,18 @@ class Database:
             self._back_up = HourlyBackup(Path(str(self._engine.url.database)))
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One transaction that sees a single state and changes nothing."""
+        """Read-only transaction on a consistent snapshot."""
         with self._errors_named(), self._engine.connect() as connection:
             yield connection.execution_options(**self._still)
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """One transaction; it is on disk once the block has ended."""
+        """Write transaction; durable once the block has ended."""
         with (
             self._errors_named(),
             self._engine.connect() as connection,
@@ -133,7 +133,7 @@ def recover_file(url: str) -> str:
     """Check an SQLite file before its owner opens it, back it up, or restore a damaged one.
 
     Returns:
-        What was restored, for a person; empty if the file is sound, or of another kind.
+        Message about what was restored; empty if the file is intact, or not SQLite.
 
     Raises:
         BackendError: the file cannot be checked or restored.
@@ -157,10 +157,10 @@ def recover_file(url: str) -> str:
 
 
 def _refuse_other(url: URL) -> None:
-    """Let nobody have a database that is gone with the process, or of a kind that nobody tested.
+    """Reject databases in memory and untested kinds of databases.
 
     Raises:
-        ConfigError: it is one.
+        ConfigError: the URL names such a database.
 
     """
     kind = url.get_backend_name()
@@ -171,7 +171,7 @@ def _refuse_other(url: URL) -> None:
 
 
 def _prepare_postgresql(engine: Engine) -> None:
-    """One writes at a time, as in SQLite: what is counted in a transaction holds when it ends."""
+    """Serialize writers, as in SQLite: counts in a transaction still hold at its commit."""
 
     def begins(connection: Connection) -> None:
         if connection.get_execution_options().get("writes", False):
@@ -182,13 +182,13 @@ def _prepare_postgresql(engine: Engine) -> None:
 
 
 def _prepare_sqlite(engine: Engine) -> None:
-    """As SQLAlchemy advises: the driver must not begin transactions by itself."""
+    """Disable implicit transactions of the driver, as SQLAlchemy recommends."""
 
     def connected(driver: sqlite3.Connection, _record: object) -> None:
         driver.isolation_level = None
         driver.execute("PRAGMA journal_mode = WAL")
         driver.execute("PRAGMA foreign_keys = ON")
-        driver.execute("PRAGMA synchronous = FULL")  # an accepted request outlives a power cut
+        driver.execute("PRAGMA synchronous = FULL")  # accepted requests survive power loss
 
     def begins(connection: Connection) -> None:
         writes = connection.get_execution_options().get("writes", False)

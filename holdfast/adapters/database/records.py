@@ -26,10 +26,10 @@ from holdfast.ports.cluster_records import Change, Fits, RecordedRequest, Stored
 T = TypeVar("T")
 
 EVENTS_KEPT: Final = 10_000
-"""Of one cluster; older ones are forgotten. A batch over 3,000 nodes makes about as many."""
+"""Events kept for each cluster, the newest. A batch over 3,000 nodes creates about as many."""
 
 REQUESTS_KEPT: Final = 100_000
-"""Of all clusters: who changed what, for seventy days if there is a change each minute."""
+"""Requests kept, of all clusters: seventy days of history at one change per minute."""
 
 
 class DatabaseRecords:
@@ -37,7 +37,7 @@ class DatabaseRecords:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._known: dict[str, StoredCluster] = {}  # a cluster of 10,000 nodes takes long to read
+        self._known: dict[str, StoredCluster] = {}  # reading 10,000 nodes is slow
 
     def names(self) -> Sequence[str]:
         """See ``ClusterRecords.names``."""
@@ -56,7 +56,7 @@ class DatabaseRecords:
             return self._held(connection, name, connection.execute(requested).scalar_one_or_none())
 
     def _others(self, connection: Connection, name: str) -> Sequence[StoredCluster]:
-        """All clusters but one; those that have not changed are not read again."""
+        """All clusters but one; unchanged ones come from the cache."""
         requested = select(CLUSTERS.c.name, CLUSTERS.c.version).where(CLUSTERS.c.name != name)
         rows = connection.execute(requested.order_by("name")).all()
         found = [self._held(connection, other, version) for other, version in rows]
@@ -100,7 +100,9 @@ class DatabaseRecords:
             self._fit(connection, fits, cluster)
             row = {
                 "name": cluster.name,
-                "version": round(cluster.created_at.timestamp() * 1e6),  # no earlier one had it
+                "version": round(
+                    cluster.created_at.timestamp() * 1e6
+                ),  # larger than any earlier one
                 "body": _dump(replace(cluster, groups=())),
             }
             connection.execute(insert(CLUSTERS).values(row))

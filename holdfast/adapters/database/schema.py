@@ -1,4 +1,4 @@
-"""The tables, and how those of an earlier release become those of this one."""
+"""Database tables, and their migrations from earlier releases."""
 
 from typing import Final
 
@@ -101,14 +101,14 @@ USED_WORDS: Final = Table(
 )
 
 _STEPS: Final = (TABLES.create_all,)
-"""What makes each version of the tables the next one, from none at all."""
+"""Migration steps, one for each schema version, starting from an empty database."""
 
 
 def migrate(connection: Connection, now: str) -> None:
-    """Bring the tables up to date.
+    """Migrate the tables to the current version.
 
     Raises:
-        BackendError: they are those of a later release.
+        BackendError: the tables are from a later release.
 
     """
     found = 0

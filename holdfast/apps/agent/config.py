@@ -1,4 +1,4 @@
-"""What ``holdfast agent --config FILE`` reads, and what its options override."""
+"""Configuration file of ``holdfast agent``, overridden by command-line options."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The detectors that an agent's configuration asks for."""
+"""Detectors that an agent's configuration enables."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -63,7 +63,7 @@ def _line_trust(config: AgentConfig, equipment: Equipment) -> LineTrust:
 
 
 def _finds(detector: Detector, fault: Fault) -> bool:
-    """Whether ``fault`` is one of ``detector``: of its families, or found anew in its evidence."""
+    """Whether ``fault`` is from ``detector``: of its families, or found again in its evidence."""
     line = LogLine(message=fault.message, observed_at=fault.since)
     found = detector.detect(Readings(kernel_log=(line,))) if KERNEL_LOG in detector.reads else []
     return fault.family in detector.settles or any(one.key == fault.key for one in found)
@@ -93,7 +93,7 @@ def _is_shadow(config: AgentConfig, detector: Detector) -> bool:
 
 
 def _changed(config: AgentConfig, detector: Detector) -> Detector:
-    """The detector, with its findings as the configuration wants them."""
+    """The detector, with the configured shadow mode and corroboration."""
     if _is_shadow(config, detector):
         change: Callable[[Finding], Finding] = _harmless
     elif _settings(config, detector).needs_corroboration:

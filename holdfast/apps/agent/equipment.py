@@ -1,4 +1,4 @@
-"""What the node of an agent is and should have, from its configuration and the machine itself."""
+"""Identity and expected devices of a node, from the configuration and the machine."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,13 +14,13 @@ from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment, equi
 
 
 def node_equipment(config: AgentConfig, *, at_once: bool) -> Equipment:
-    """What is configured, else what the instance type has. See ``Equipment`` for ``at_once``."""
+    """Configured devices, or those of the instance type. See ``Equipment`` for ``at_once``."""
     kind = config.instance_type or instance_type(config.root)
     return equipment_for(kind, config.expected, config.root, at_once=at_once)
 
 
 def identity_labels(config: AgentConfig) -> dict[str, str]:
-    """Labels of what is known of the machine, configured or read from it; those with a value."""
+    """Non-empty labels of the machine's identity, configured or read from the machine."""
     known = machine_identity(config.root)
     names = ("cluster", "cluster_id", "instance_group", "instance_id")
     found = {name: getattr(config.identity, name) or getattr(known, name) for name in names}
@@ -28,7 +28,7 @@ def identity_labels(config: AgentConfig) -> dict[str, str]:
 
 
 def equipment_for(kind: str, expected: ExpectedDevices, root: Path, *, at_once: bool) -> Equipment:
-    """What is expected, else what the instance type ``kind`` has, which may be unknown."""
+    """Expected counts, or those of the instance type ``kind``, which may be unknown."""
     usual = equipment_of(kind) or UNKNOWN_EQUIPMENT
     return replace(
         usual,

@@ -1,4 +1,4 @@
-"""Detectors that an agent's configuration adds: rule files, and plug-ins of installed packages."""
+"""Additional detectors: rule files and plug-ins of installed packages."""
 
 from holdfast.adapters.host.rule_files import read_rules
 from holdfast.adapters.host.sources import SOURCES
@@ -11,10 +11,10 @@ from holdfast.model.names import PluginGroup
 
 
 def added_detectors(config: AgentConfig) -> tuple[Detector, ...]:
-    """The detector of all rule files, and those of the plug-ins in the order of their names.
+    """The detector of all rule files, and the detectors of plug-ins, sorted by name.
 
     Raises:
-        ConfigError: a rule file or a plug-in cannot be used; all problems of both are named.
+        ConfigError: a rule file or a plug-in is invalid; the message lists all problems.
 
     """
     found: list[Detector] = []

@@ -1,4 +1,4 @@
-"""``holdfast agent``: watches one node and says how it is. Light: it runs on every node."""
+"""``holdfast agent``: monitors one node and reports its health. Light: runs on every node."""
 
 import argparse
 import json
@@ -32,17 +32,17 @@ from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
 POLL_S: Final = 0.05
-"""Seconds between two looks at the log files where the kernel does not tell of news."""
+"""Polling interval of log files in seconds, where the kernel sends no notifications."""
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _PLAIN: Final = (
     "node", "root", "kmsg", "boot_id_file", "report_dir", "heartbeat", "shadow", "logs_only",
 )  # fmt: skip
-"""Options that are keys of the configuration file, too."""
+"""Options that are also keys of the configuration file."""
 
 
 def main(argv: list[str]) -> int:
-    """Watch this node until a signal asks to end, or look at it once. Returns the exit code."""
+    """Monitor this node until a termination signal, or read it once. Returns the exit code."""
     parser = command_line_parser()
     options = parser.parse_args(argv)
     if "drill" in options:  # set once: a reload of the configuration does not prolong it
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
 
 
 def load(options: argparse.Namespace) -> AgentConfig:
-    """The configuration file, if one is given, and over it the options.
+    """Configuration file, if given, overridden by the options.
 
     Raises:
         ConfigError: it cannot be read.
@@ -151,7 +151,7 @@ def _watch(options: argparse.Namespace) -> None:
 
 
 def _reloaded(session: AgentSession, options: argparse.Namespace) -> AgentSession:
-    """The session that goes on: with the new configuration if it can be used, else as before."""
+    """Session with the new configuration if it is valid, else the previous session."""
     try:
         config = load(options)
         added = added_detectors(config)
@@ -168,7 +168,7 @@ def _reloaded(session: AgentSession, options: argparse.Namespace) -> AgentSessio
 
 
 def _run(session: AgentSession, signals: int) -> set[int]:
-    """Work until signals come. Returns them, those that ask to end without any other."""
+    """Run until signals arrive. Returns them; termination signals are returned alone."""
     clock = SystemClock()
     heartbeat = session.config.heartbeat
     reported = ""
@@ -180,7 +180,7 @@ def _run(session: AgentSession, signals: int) -> set[int]:
             reported = ""
         except BackendError as error:
             wake_at = clock.now() + heartbeat
-            watched = [signals]  # news would wake us at once, again and again
+            watched = [signals]  # new lines would wake the loop at once, repeatedly
             if str(error) != reported:
                 reported = str(error)
                 _report(f"{reported}; retrying every {heartbeat.total_seconds():g} s")
@@ -198,7 +198,7 @@ def _pause_s(left: timedelta, session: AgentSession) -> float:
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """Yields a descriptor from which the numbers of the signals that came can be read."""
+    """Yields a file descriptor from which the numbers of received signals can be read."""
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     handlers = [signal.signal(number, lambda *_: None) for number in _SIGNALS]
     woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)

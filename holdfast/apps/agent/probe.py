@@ -1,4 +1,4 @@
-"""One look at a node, for scripts and probes."""
+"""Single health report of a node, for scripts and probes."""
 
 import select
 from collections.abc import Callable
@@ -18,22 +18,22 @@ from holdfast.engine.agent_loop import AgentLoop
 from holdfast.model.report import NodeReport
 
 _LOOK_S: Final = 0.2
-"""Between two looks whether the samples that are still missing have come."""
+"""Polling interval for samples that are still missing."""
 
 
 def probe(config: AgentConfig) -> NodeReport:
-    """Read everything once and say how the node is; an agent at work is not disturbed.
+    """Health report from reading everything once; a running agent is not affected.
 
     Raises:
         ConfigError: a log cannot be opened.
-        BackendError: it cannot be read.
+        BackendError: a log cannot be read.
 
     """
     kept = _Kept()
     equipment = node_equipment(config, at_once=True)
     watchers = chosen_detectors(config, equipment, added_detectors(config))
     boot_id = read_boot_id(config)
-    unused = config.root / "unused"  # nothing is committed: no place for cursors is needed
+    unused = config.root / "unused"  # nothing is committed: no cursors are stored
     with closing(
         open_host(config, watchers, boot_id, unused, needed=equipment.sources, resume=False)
     ) as host:
@@ -65,15 +65,15 @@ class _Kept:
         self.report = report
 
     def heartbeat(self, boot_id: str, sequence: int) -> None:
-        """A probe does not live long enough."""
+        """Do nothing: a probe is too short for heartbeats."""
 
 
 class _Untouched:
-    """A ``Host`` on which reading leaves no trace."""
+    """A ``Host`` that stores no read positions."""
 
     def __init__(self, host: LinuxHost) -> None:
         self.boot_id: Callable[[], str] = host.boot_id
         self.read: Callable[[], Readings] = host.read
 
     def commit(self) -> None:
-        """The place is kept by the agent at work alone."""
+        """Do nothing: only the running agent stores positions."""

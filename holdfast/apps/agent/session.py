@@ -1,4 +1,4 @@
-"""A working agent, put together from its configuration."""
+"""Running agent, assembled from its configuration."""
 
 import os
 from collections.abc import Callable, Collection
@@ -30,10 +30,10 @@ from holdfast.engine.agent_loop import AgentLoop
 from holdfast.model.errors import ConfigError
 
 HEALTHZ_TIMEOUT: Final = timedelta(seconds=10)
-"""Without a heartbeat for so long, ``/healthz`` says that the agent is not well."""
+"""Heartbeat timeout after which ``/healthz`` reports the agent as unhealthy."""
 
 _KUBERNETES: Final = "holdfast.adapters.kubernetes.nodes.report"
-"""Loaded where it is asked for: TLS takes several MiB."""
+"""Imported only if configured: TLS takes several MiB."""
 
 _SLURM: Final = "holdfast.adapters.slurm.nodes.report"
 
@@ -41,18 +41,18 @@ Report = Callable[[str], None]
 
 
 class AgentSession:
-    """One agent at work, from its start to its end or to a change of its configuration."""
+    """Running agent, from its start until it ends or its configuration changes."""
 
     def __init__(self, config: AgentConfig, added: tuple[Detector, ...], report: Report) -> None:
-        """Open all that ``config`` names.
+        """Open all sources and sinks of ``config``.
 
         Args:
-            config: what to do.
+            config: configuration of the agent.
             added: see ``added_detectors``.
             report: prints a message.
 
         Raises:
-            ConfigError: something of it cannot be used.
+            ConfigError: a setting cannot be used.
 
         """
         self.config = config
@@ -93,15 +93,15 @@ class AgentSession:
         return self._loop.step()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Close all sources and sinks."""
         self._opened.close()
 
 
 def node_name(config: AgentConfig) -> str:
-    """The name of the node in reports.
+    """Name of the node in reports.
 
     Raises:
-        ConfigError: Kubernetes may know it by another name than that of the host.
+        ConfigError: unknown, since the Node object's name may differ from the host name.
 
     """
     if config.slurm is not None:
@@ -126,7 +126,7 @@ def open_host(
     needed: Collection[str],
     resume: bool,
 ) -> LinuxHost:
-    """The machine as ``watchers`` need to see it; see ``LinuxHost`` and ``Logs``.
+    """The machine with the sources that ``watchers`` need; see ``LinuxHost`` and ``Logs``.
 
     Raises:
         ConfigError: a log cannot be read.
@@ -151,10 +151,10 @@ def open_host(
 
 
 def read_boot_id(config: AgentConfig) -> str:
-    """The name of this boot.
+    """ID of this boot.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the boot ID cannot be read or is empty.
 
     """
     path = config.boot_id_file or config.root / "proc/sys/kernel/random/boot_id"

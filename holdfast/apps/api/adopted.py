@@ -1,4 +1,4 @@
-"""Clusters that somebody else has made, as the API shows them."""
+"""Clusters that were not created through the API, as API responses show them."""
 
 import re
 import threading
@@ -26,16 +26,15 @@ from holdfast.model.sagemaker import InstanceStatus
 T = TypeVar("T")
 
 Opener = Callable[[], AbstractContextManager[Sequence[Cluster]]]
-"""Opens the clusters for the time of one call."""
+"""Opens the clusters for the duration of a call."""
 
 _GROUP: Final = "nodes"
-"""Name of the group of nodes that have none."""
+"""Group name of nodes without a group."""
 
 _UNKNOWN: Final = "unknown"
 
 FRESH_S: Final = 2.0
-"""For so long what was read of a whole cluster is shown again: reading 5,000 nodes takes about a
-second."""
+"""Lifetime of a cached cluster: reading 5,000 nodes takes about a second."""
 
 _STATUS: Final = {
     Phase.SCHEDULABLE: InstanceStatus.RUNNING,
@@ -58,7 +57,7 @@ _PHASE_TEXTS: Final = {
 
 
 class AdoptedCluster:
-    """A ``Cluster`` that is a fleet."""
+    """A ``Cluster`` backed by a fleet."""
 
     def __init__(
         self, fleet: RepairableFleet, name: str, since: datetime, *, is_listed: bool = True
@@ -82,7 +81,7 @@ class AdoptedCluster:
 
     @property
     def created_at(self) -> datetime:
-        """See ``Cluster.created_at``: when its oldest node came."""
+        """See ``Cluster.created_at``: creation time of the oldest node."""
         return min((one.launched_at for one in self.nodes()), default=self._since)
 
     def nodes(self) -> Sequence[Node]:
@@ -94,11 +93,11 @@ class AdoptedCluster:
         return self._incidents.get()
 
     def wanted(self) -> DesiredCluster | None:
-        """See ``Cluster.wanted``: somebody else has made it."""
+        """See ``Cluster.wanted``: None, not created through the API."""
         return None
 
     def cluster_events(self) -> Sequence[ClusterEvent]:
-        """See ``Cluster.cluster_events``: its incidents tell all."""
+        """See ``Cluster.cluster_events``: empty, all events come from incidents."""
         return ()
 
     def submit(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
@@ -109,12 +108,12 @@ class AdoptedCluster:
 
 
 def clusters_of(where: Where, name: str, opened: ExitStack) -> Opener:
-    """What the API opens for each call.
+    """Factory of the clusters for each API call.
 
     Args:
-        where: whose nodes to show.
-        name: of the cluster, if there is one only; may be empty.
-        opened: closes what stays open between calls.
+        where: platform whose nodes to show.
+        name: name of the cluster, if there is only one; may be empty.
+        opened: exit stack for resources kept open between calls.
 
     Raises:
         ConfigError: the cluster cannot be found.
@@ -129,9 +128,9 @@ def clusters_of(where: Where, name: str, opened: ExitStack) -> Opener:
 
 
 def request_of(verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> Request:
-    """A request made now; of a deep health check, these kinds or all.
+    """Request with the current time; ``checks`` are the kinds of a deep health check, or all.
 
-    SageMaker's requests say nothing about urgency: a check waits for jobs, a repair does not.
+    SageMaker's requests have no urgency: a check waits for jobs, a repair does not.
     """
     return Request(
         id=str(uuid.uuid4()),
@@ -144,13 +143,13 @@ def request_of(verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> Req
 
 
 def proper_name(text: str) -> str:
-    """A text as the name of a cluster."""
+    """Text converted to a valid cluster name."""
     return re.sub(r"[^a-zA-Z0-9]+", "-", text.removeprefix("https://")).strip("-")[:63].strip("-")
 
 
 @contextmanager
 def _runs(where: Where, since: datetime) -> Iterator[Sequence[Cluster]]:
-    """The runs on this machine, which come and go."""
+    """Active runs on this machine."""
     with open_fleets(where) as fleets:
         yield [
             AdoptedCluster(one, proper_name(one.name), since, is_listed=False)
@@ -165,7 +164,7 @@ def _always(clusters: Sequence[Cluster]) -> Iterator[Sequence[Cluster]]:
 
 
 class _Kept(Generic[T]):
-    """Something that is read anew when it is old; several threads may ask."""
+    """Cached value, reloaded when it expires; thread-safe."""
 
     def __init__(self, read: Callable[[], T]) -> None:
         self._read = read
@@ -182,7 +181,7 @@ class _Kept(Generic[T]):
 
 
 def health_of(status: NodeStatus) -> NodeHealth:
-    """What whoever looks after a node says about it."""
+    """Status message of a node, from its controller."""
     return NodeHealth(
         status=_STATUS[status.phase], message=_message(status), is_busy=bool(status.job)
     )

@@ -1,4 +1,4 @@
-"""What ``holdfast api`` is told by its configuration file."""
+"""Configuration file of ``holdfast api``."""
 
 from dataclasses import dataclass
 from enum import StrEnum

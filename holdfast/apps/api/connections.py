@@ -1,4 +1,4 @@
-"""Connections to the API, none of which may be held without a request."""
+"""Connections to the API, with a timeout for connections that send no request."""
 
 import asyncio
 import os
@@ -11,21 +11,21 @@ from holdfast.apps.listen_address import ListenAddress
 from holdfast.model.errors import ConfigError
 
 TIMEOUT_S: Final = 10.0
-"""For the head of a request. Clients on the same network send one at once."""
+"""Timeout for the head of a request. Clients on the same network send it at once."""
 
 
 class ImpatientProtocol(H11Protocol):
-    """Uvicorn's own, which would wait for ever for the rest of a head."""
+    """Uvicorn's protocol, with a timeout: Uvicorn itself waits forever for the rest of a head."""
 
     _giving_up: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to wait."""
+        """Start the timeout."""
         super().connection_made(transport)
         self._wait()
 
     def data_received(self, data: bytes) -> None:
-        """Wait for no head while a request is answered."""
+        """Stop the timeout while a request is handled."""
         super().data_received(data)
         has_open_response = self.cycle is not None and not self.cycle.response_complete
         if has_open_response:
@@ -34,7 +34,7 @@ class ImpatientProtocol(H11Protocol):
             self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
+        """Stop the timeout."""
         self._rest()
         super().connection_lost(exc)
 
@@ -48,10 +48,10 @@ class ImpatientProtocol(H11Protocol):
 
 
 def listening(address: ListenAddress) -> socket.socket:
-    """A socket that listens there.
+    """Listening socket for an address.
 
     Raises:
-        ConfigError: the address is taken, or is none of this machine.
+        ConfigError: the address is in use, or is not one of this machine.
 
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET

@@ -1,4 +1,4 @@
-"""Where the web console has everything from: the fleets and jobs that commands see, too."""
+"""Data source of the web console: the same fleets and jobs that the CLI shows."""
 
 import time
 import uuid
@@ -43,13 +43,13 @@ from holdfast.ports.clock import Clock
 T = TypeVar("T")
 
 SHORTEST_PAUSE_S: Final = 0.2
-"""Between two looks: a fault is to be seen within a second."""
+"""Polling interval: a fault must be visible within a second."""
 
 ENDED_S: Final = 30.0
-"""For so long runs that have ended are not read again: they change only if a person removes one."""
+"""Cache lifetime of ended runs: they change only if a person removes one."""
 
 INCIDENTS: Final = 1000
-"""The newest that are shown; they travel to every page that opens."""
+"""Maximum number of incidents shown, newest first; all are sent to every page that opens."""
 
 _VERBS: Final = {
     ConsoleAction.REBOOT: Verb.REBOOT,
@@ -61,7 +61,7 @@ _VERBS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenFleet:
-    """A fleet as it was at one look."""
+    """Snapshot of a fleet."""
 
     row: Json
     is_active: bool
@@ -71,21 +71,21 @@ class SeenFleet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """All that was there at one look."""
+    """Snapshot of all fleets and jobs."""
 
     fleets: Sequence[SeenFleet] = ()
     jobs: Sequence[JobStatus] = ()
     no_jobs: str = ""
-    """Why jobs could not be read, or what to do to have one."""
+    """Why jobs could not be read, or how to start one."""
 
 
 @dataclass
 class _Kept:
-    """The runs that have ended, which change no more."""
+    """Ended runs, which no longer change."""
 
     seen: Seen = field(default_factory=Seen)
     active: frozenset[str] = frozenset()
-    """Those that went on when these were read."""
+    """Runs that were active when these were read."""
 
     read_at: float = float("-inf")
 
@@ -93,7 +93,7 @@ class _Kept:
 class ConsoleSource:
     """A ``ConsoleBackend``: the runs on this machine, or a cluster.
 
-    All is read in one thread of its own, because a connection to SQLite belongs to its thread.
+    All reads use one dedicated thread, because a SQLite connection belongs to its thread.
     """
 
     def __init__(self, where: Where, clock: Clock) -> None:
@@ -108,7 +108,7 @@ class ConsoleSource:
         self._seen_at = float("-inf")
 
     def close(self) -> None:
-        """Let go of what is held open."""
+        """Close all open resources."""
         self._thread.submit(self._opened.close).result()
         self._thread.shutdown()
 
@@ -144,7 +144,7 @@ class ConsoleSource:
         return self._thread.submit(work).result()
 
     def _fresh(self) -> Seen:
-        """What was seen just now, or is seen now."""
+        """Cached snapshot if fresh, otherwise a new one."""
         is_old = time.monotonic() - self._seen_at > self.pause_s
         return self._read() if is_old else self._seen
 
@@ -293,7 +293,7 @@ def _seen_fleet(fleet: Fleet) -> SeenFleet:
 
 
 def _waits_for(node: NodeStatus, request: Request, breaker: Breaker) -> str:
-    """What keeps a repair that a person asks for from its beginning, to be added to the answer."""
+    """Why a requested repair is deferred, to be appended to the response."""
     if node.held:
         return f"; it waits: repairs on the node are paused: {node.held}"
     if breaker.tripped_at is not None:
@@ -303,7 +303,7 @@ def _waits_for(node: NodeStatus, request: Request, breaker: Breaker) -> str:
 
 
 def tables_of(seen: Seen) -> Tables:
-    """The rows of all pages; nodes only of fleets that somebody looks after."""
+    """Rows of all pages; nodes only of fleets with an active controller."""
     jobs = _placed(seen.jobs)
     active = [one for one in seen.fleets if one.is_active]
     past = [case for one in seen.fleets for case in _cases(one)]
@@ -323,7 +323,7 @@ def tables_of(seen: Seen) -> Tables:
 
 
 def _placed(jobs: Iterable[JobStatus]) -> dict[str, str]:
-    """``node -> job`` for jobs that go on."""
+    """``node -> job`` of active jobs."""
     return {node: job.name for job in jobs if job.is_active for node in job.placement}
 
 

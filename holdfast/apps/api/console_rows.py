@@ -1,4 +1,4 @@
-"""Nodes, jobs and incidents as the console's pages take them. What is empty is left out."""
+"""Rows of nodes, jobs and incidents for the console's pages, without empty values."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -15,16 +15,16 @@ from holdfast.model.nodes import Breaker, Phase
 
 
 class NodeAppearance(StrEnum):
-    """How a node is drawn."""
+    """Displayed state of a node."""
 
     HEALTHY = "healthy"
     WARNING = "warning"
-    """Something was found on it, and it still takes work."""
+    """It has a fault and still accepts jobs."""
 
     FAULTY = "faulty"
     CHECKING = "checking"
     CLOSED = "closed"
-    """A person or its scheduler keeps it from jobs; Holdfast does not."""
+    """Made unschedulable by a person or the scheduler, not by Holdfast."""
 
     JOINING = "joining"
     REBOOTING = "rebooting"
@@ -43,16 +43,16 @@ _LOOKS: Final = {
 
 
 def node_key(fleet: str, name: str) -> str:
-    """Of the row of a node."""
+    """State to display for the row of a node."""
     return f"{fleet} {name}"
 
 
 def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
-    """A node.
+    """Row of a node.
 
     Args:
-        node: as commands see it.
-        jobs: ``node -> job`` where the jobs say on which nodes they run.
+        node: node as the CLI shows it.
+        jobs: ``node -> job`` where jobs report their nodes.
 
     """
     look, remediation = _LOOKS[node.phase], node.remediation
@@ -81,14 +81,14 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
 
 
 def node_story(node: NodeStatus, incidents: Iterable[Incident]) -> Json:
-    """All about a node; its row goes beside."""
+    """Details of a node, in addition to its row."""
     known = {one.id: one for one in incidents}
     reported = [known[name] for name in node.incidents if name in known]
     return {**to_plain(node), "incidents": [to_plain(one) for one in reported]}
 
 
 def job_row(job: JobStatus) -> Json:
-    """A job, without its attempts."""
+    """Row of a job, without its attempts."""
     return _row(
         name=job.ref,
         is_active=job.is_active,
@@ -107,12 +107,12 @@ def job_row(job: JobStatus) -> Json:
 
 
 def incident_row(incident: Incident, fleet: str, state: str) -> Json:
-    """An incident; ``state`` is where its node stands, or how it ended."""
+    """Row of an incident; ``state`` is the phase of its node, or the outcome."""
     return {**to_plain(incident), "fleet": fleet, "state": state}
 
 
 def fleet_row(fleet: Fleet, breaker: Breaker) -> Json:
-    """Whose nodes they are."""
+    """Row of a fleet."""
     is_tripped = breaker.tripped_at is not None
     return _row(
         name=fleet.name,
@@ -123,7 +123,7 @@ def fleet_row(fleet: Fleet, breaker: Breaker) -> Json:
 
 
 def goodput_story(found: Sequence[Goodput]) -> Json:
-    """How the time of jobs was spent, by job and in all; durations in seconds."""
+    """Job time by use, for each job and in total; durations in seconds."""
     parts = ("productive", "redone", "starting", "waiting", "stopping")
     jobs = [
         {
@@ -168,5 +168,5 @@ def _seconds(duration: timedelta) -> float:
 
 
 def _row(**values: Any) -> Json:
-    """What there is to tell; thousands of rows travel."""
+    """Non-empty values: thousands of rows are sent."""
     return {name: value for name, value in values.items() if value not in ("", None)}

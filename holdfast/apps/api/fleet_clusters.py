@@ -1,4 +1,4 @@
-"""Created clusters whose nodes are there already: those of a group, on Kubernetes or Slurm."""
+"""Created clusters that consist of existing Kubernetes or Slurm nodes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,19 +24,19 @@ from holdfast.model.requests import Verb
 class FleetClusters:
     """The ``MachineGroups``, the ``ClusterNodes`` and the ``CreatedClusterNodes`` of such clusters.
 
-    A group is made of the nodes whose instance group has its name; none is ever made or taken away,
-    and a deleted group only lets them go.
+    A group consists of the nodes whose instance group has its name; nodes are never created or
+    terminated, and deleting a group only releases them.
     """
 
     def __init__(self, fleet: RepairableFleet) -> None:
         self._fleet = fleet
-        self._came: dict[str, datetime] = {}  # machines that were not there from the beginning
+        self._came: dict[str, datetime] = {}  # machines that joined after the start
         self._known: set[str] = set()
         self._since = SystemClock().now()
         self._let_go: set[str] = set()
 
     def objections(self, cluster: DesiredCluster) -> Sequence[str]:
-        """What of a cluster cannot be had."""
+        """Unsupported parts of a cluster."""
         nodes = self._fleet.nodes()
         return [
             f"InstanceGroups: {group.name}: the API does not create nodes of this platform; "
@@ -68,7 +68,7 @@ class FleetClusters:
         ]
 
     def scale(self, group: str, count: int) -> None:
-        """See ``MachineGroups.scale``: what is there is all there is."""
+        """See ``MachineGroups.scale``: only existing nodes are available."""
         there = len(self.machines(group))
         if there < count:
             raise ProviderError(
@@ -76,7 +76,7 @@ class FleetClusters:
             )
 
     def remove(self, group: str, ids: Sequence[str]) -> None:
-        """See ``MachineGroups.remove``: nodes of somebody else stay."""
+        """See ``MachineGroups.remove``: refused, the nodes are not managed by the API."""
         raise ProviderError(
             f"{group}: {', '.join(ids)} cannot be removed by the API; remove the nodes from "
             "their platform"
@@ -110,9 +110,9 @@ class FleetClusters:
         return self._fleet.submit(node, request_of(verb, person, checks))
 
     def _note(self, nodes: Sequence[NodeStatus]) -> None:
-        """Since when a machine is there that took the place of another under the same name.
+        """Time when a machine joined that replaced another under the same name.
 
-        Its node may be as old as ever, and a software update would replace it for ever.
+        The age of its node may be unchanged, so a software update would replace it forever.
         """
         now = SystemClock().now()
         ids = {one.provider_id for one in nodes}

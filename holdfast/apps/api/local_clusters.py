@@ -1,4 +1,4 @@
-"""Created clusters on this machine: the processes that look after them, and their nodes."""
+"""Created clusters on this machine: their controller processes and their nodes."""
 
 import contextlib
 import os
@@ -24,11 +24,11 @@ from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
 
 _END_S: Final = WIND_DOWN.total_seconds() + 10.0
-"""Seconds until the processes of a cluster are killed that were asked to end."""
+"""Seconds between SIGTERM and SIGKILL for the processes of a cluster."""
 
 
 class ClusterSupervisors:
-    """The processes that look after clusters; they end with this one.
+    """Controller processes of clusters; they end with this process.
 
     ``start`` may be called by one thread only, which lives as long as this process: the kernel ends
     a process with the thread that started it.
@@ -38,7 +38,7 @@ class ClusterSupervisors:
         self._processes: dict[Path, subprocess.Popen[bytes]] = {}
 
     def start(self, run: RunDir) -> None:
-        """Have a process look after a cluster; it does nothing where one does."""
+        """Start the controller process of a cluster, unless one is running."""
         process = self._processes.get(run.path)
         if (process is not None and process.poll() is None) or is_held(run):
             return
@@ -55,7 +55,7 @@ class ClusterSupervisors:
         threading.Thread(target=process.wait, daemon=True).start()
 
     def close(self) -> None:
-        """End them all, with the machines of their clusters."""
+        """Stop all processes and the machines of their clusters."""
         for process in self._processes.values():
             process.terminate()
         for process in self._processes.values():
@@ -120,7 +120,7 @@ class LocalClusters:
 
 
 def local_groups(home: Path, supervisors: ClusterSupervisors) -> LocalMachineGroups:
-    """The groups of machines on this one."""
+    """Simulated machine groups on this machine."""
 
     def start(run: RunDir) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Clusters that the API creates: where they are written down, and the loop that makes them."""
+"""Clusters that the API creates: their records, and the reconciliation loop."""
 
 import contextlib
 import os
@@ -33,12 +33,12 @@ from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
 from holdfast.ports.machine_groups import MachineGroups
 
 _LOCAL_PACE: Final = Pace(busy=timedelta(milliseconds=250), quiet=timedelta(seconds=1))
-"""Machines on this one boot within a second, and reading them costs no call."""
+"""Polling interval of local machines, which boot within a second and cost no API call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Where the machines of created clusters are."""
+    """Backend of the machines of created clusters."""
 
     groups: MachineGroups
     nodes: ClusterNodes
@@ -48,7 +48,7 @@ class Ground:
 
 
 class NoAlarms:
-    """``Alarms`` where none are looked up; nothing that waits for one is accepted."""
+    """``Alarms`` without a source; requests that depend on alarms are refused."""
 
     def active_alarms(self, names: Sequence[str]) -> frozenset[str]:  # noqa: ARG002 - there are none
         """See ``Alarms.active_alarms``."""
@@ -56,7 +56,7 @@ class NoAlarms:
 
 
 class Making:
-    """Brings created clusters about, in a thread of its own, until it is closed."""
+    """Reconciles created clusters in a separate thread until it is closed."""
 
     def __init__(self, reconciler: ClusterReconciler) -> None:
         self._reconciler = reconciler
@@ -65,16 +65,16 @@ class Making:
         self._thread = threading.Thread(target=self._run, name="clusters", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the loop."""
         self._thread.start()
 
     def wake(self, cluster: str) -> None:
-        """Look at a cluster at once."""
+        """Reconcile a cluster at once."""
         self._reconciler.wake(cluster)
         self._woken.set()
 
     def close(self) -> None:
-        """End the loop; what it was about to do is done when it comes again."""
+        """Stop the loop; remaining work is done after the next start."""
         self._is_over = True
         self._woken.set()
         self._thread.join()
@@ -87,20 +87,20 @@ class Making:
                 pause = wake_at - SystemClock().now()
                 self._woken.wait(max(0.01, pause.total_seconds()))
         finally:
-            if not self._is_over:  # a bug: a server that brings nothing about should not seem well
+            if not self._is_over:  # a bug: a server without its loop must not look healthy
                 os.kill(os.getpid(), signal.SIGTERM)
 
 
 def making_of(
     config: ApiConfig, where: Where, shown: Opener, opened: ExitStack, report: Callable[[str], None]
 ) -> tuple[Opener, Maker]:
-    """What the API needs to create clusters beside those that it shows.
+    """Dependencies for creating clusters, in addition to the existing ones.
 
     Args:
-        config: of the API.
-        where: whose nodes it shows.
-        shown: opens the clusters that are there already.
-        opened: closes what stays open.
+        config: configuration of the API.
+        where: platform whose nodes it shows.
+        shown: opens the existing clusters.
+        opened: exit stack for resources kept open.
         report: prints a message.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A working API server, put together from its configuration."""
+"""API server, assembled from its configuration."""
 
 import traceback
 from collections.abc import Callable
@@ -26,10 +26,10 @@ Report = Callable[[str], None]
 
 
 def run_api(config: ApiConfig, where: Where, report: Report) -> None:
-    """Serve until a signal asks to end.
+    """Serve until a termination signal.
 
     Raises:
-        ConfigError: the address is taken, or the cluster cannot be found.
+        ConfigError: the address is in use, or the cluster cannot be found.
 
     """
 

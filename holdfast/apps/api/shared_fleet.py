@@ -1,4 +1,4 @@
-"""A fleet that many threads ask."""
+"""Thread-safe access to a fleet."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class RepairableFleet(Protocol):
-    """What the cluster API asks of a ``Fleet``."""
+    """Methods of ``Fleet`` that the cluster API uses."""
 
     @property
     def name(self) -> str:
@@ -42,7 +42,7 @@ class RepairableFleet(Protocol):
 class SharedFleet:
     """The ``RepairableFleet`` of a cluster, until it is closed.
 
-    It is opened, asked and closed in one thread of its own: a connection to SQLite belongs to its
+    It is opened, used and closed in one dedicated thread: a SQLite connection belongs to its
     thread.
     """
 
@@ -60,7 +60,7 @@ class SharedFleet:
             stack.pop_all()
 
     def close(self) -> None:
-        """Let go of what is held open."""
+        """Close all open resources."""
         self._in_thread(self._opened.close)
         self._thread.shutdown()
 
