@@ -100,9 +100,8 @@ class DatabaseRecords:
             self._fit(connection, fits, cluster)
             row = {
                 "name": cluster.name,
-                "version": round(
-                    cluster.created_at.timestamp() * 1e6
-                ),  # larger than any earlier one
+                # larger than any earlier one
+                "version": round(cluster.created_at.timestamp() * 1e6),
                 "body": _dump(replace(cluster, groups=())),
             }
             connection.execute(insert(CLUSTERS).values(row))
