@@ -22,7 +22,7 @@ from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import Change, Fits, StoredCluster
 
 _SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
-"""Cluster settings that are stored and returned, but not used otherwise."""
+"""Cluster-wide settings that are stored and returned unchanged."""
 
 _AUTOMATIC: Final = "Automatic"
 

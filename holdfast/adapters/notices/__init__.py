@@ -1,1 +1,1 @@
-"""What happens, told to other systems and to people."""
+"""Delivery of events to other systems and to people."""

@@ -1,4 +1,4 @@
-"""Selects the notices for people: each problem once, until it is over."""
+"""Selects the notices for people: each problem once, until it is resolved."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -17,22 +17,22 @@ from holdfast.model.events import (
 from holdfast.model.jobs import JobPhase
 
 REFUSALS: Final = 3
-"""Of one order, until people are told: owners of machines throttle, and lack capacity for minutes.
-Prometheus' alert HoldfastOrdersRefused counts to the same."""
+"""Refusals of an order before people are notified: providers throttle, and lack capacity for
+minutes. Prometheus' alert HoldfastOrdersRefused has the same threshold."""
 
 _Key = tuple[str, ...]
 
 
 class Attention:
-    """Remembers what was told; another controller, after a restart, may tell it once more."""
+    """Tracks the sent notices in memory; after a restart a notice may be sent once more."""
 
     def __init__(self, names: Collection[str]) -> None:
-        """Tell of events with these names."""
+        """Select events with these names."""
         self._names = frozenset(names)
         self._times: Counter[_Key] = Counter()
 
     def wants(self, event: Event) -> bool:
-        """Whether people are to be told of it; call it with every event, in order."""
+        """Whether to notify people of an event; call it with every event, in order."""
         self._forget(event)
         if event.name not in self._names:
             return False

@@ -1,4 +1,4 @@
-"""Events to EventBridge and to CloudWatch Logs. Needs boto3 (extra ``aws``)."""
+"""Delivery of events to EventBridge and CloudWatch Logs. Needs boto3 (extra ``aws``)."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ from holdfast.adapters.notices.settings import NoticeCloudWatch, NoticeEventBrid
 from holdfast.model.errors import ConfigError
 
 LARGEST: Final = 10
-"""Entries of one ``PutEvents``, from the API reference; ``PutLogEvents`` takes more."""
+"""Maximum entries of ``PutEvents``, from the API reference; ``PutLogEvents`` allows more."""
 
 _BUSY: Final = ("InternalFailure", "InternalException", "ThrottlingException", "LimitExceeded")
-"""Errors of single entries after which they may be sent again."""
+"""Retryable errors of single entries."""
 
 _WRONG: Final = ("ValidationException", "SerializationException", "InvalidParameterException")
-"""Errors of a call that would be the same again. All others may be put right: a role, a bus."""
+"""Permanent errors of a call. All others may be corrected: a role, a bus."""
 
 Json = dict[str, Any]
 Deliver = Callable[[Sequence[Json]], None]
 
 
 def event_bus(settings: NoticeEventBridge) -> Deliver:
-    """What puts events on a bus.
+    """Function that puts events on a bus.
 
     Raises:
         ConfigError: no region is known, or boto3 cannot use the settings.
@@ -54,7 +54,7 @@ def event_bus(settings: NoticeEventBridge) -> Deliver:
 
 
 def log_stream(settings: NoticeCloudWatch, cluster: str) -> Deliver:
-    """What appends events to a log stream, which is made if need be, with its group.
+    """Function that appends events to a log stream, creating it and its group if missing.
 
     Raises:
         ConfigError: no region is known, or boto3 cannot use the settings.
@@ -84,11 +84,11 @@ def log_stream(settings: NoticeCloudWatch, cluster: str) -> Deliver:
 
 
 class _Missing(TryAgain):
-    """There is no such group or stream."""
+    """The log group or stream does not exist."""
 
 
 class _There(TryAgain):
-    """Somebody else has made it."""
+    """Another client has created it."""
 
 
 _KINDS: Final[dict[str, type[TryAgain]]] = {

@@ -1,4 +1,4 @@
-"""Events in the form in which EventBridge delivers those of SageMaker's clusters."""
+"""Events in the format of SageMaker's cluster events in EventBridge."""
 
 import uuid
 from dataclasses import dataclass
@@ -52,7 +52,7 @@ _WARNINGS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where events come from."""
+    """Source of the events."""
 
     cluster: str
     source: str
@@ -61,7 +61,7 @@ class Origin:
 
 
 def envelope(event: Event, at: datetime, origin: Origin) -> dict[str, Any]:
-    """One event, with all its fields as they are under ``detail.Holdfast``."""
+    """Event in EventBridge format, with all its own fields under ``detail.Holdfast``."""
     is_health = isinstance(event, NodeQuarantined | NodeReassigned | NodeReleased)
     event_id = str(uuid.uuid4())
     detail = _health(event, origin) if is_health else _cluster_event(event, at, event_id, origin)

@@ -54,7 +54,7 @@ class Outbox(Generic[T]):
         *,
         largest: int = 1,
     ) -> None:
-        """Prepare.
+        """Create a stopped outbox.
 
         Args:
             name: name of the receiver, for messages.
@@ -74,7 +74,7 @@ class Outbox(Generic[T]):
         self._thread = threading.Thread(target=self._run, name=f"notices to {name}", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Those who are told."""
+"""Receivers of notices: webhook, file and people."""
 
 import json
 import logging
@@ -16,7 +16,7 @@ from holdfast.model.errors import ConfigError
 
 
 def webhook(settings: NoticeWebhook) -> Callable[[dict[str, Any]], None]:
-    """What posts one event.
+    """Function that posts one event.
 
     Raises:
         ConfigError: the secret or the certificates cannot be read.
@@ -55,10 +55,10 @@ def webhook(settings: NoticeWebhook) -> Callable[[dict[str, Any]], None]:
 
 
 def file(path: Path) -> Callable[[dict[str, Any]], None]:
-    """What appends one event; the file is opened anew each time, so that it can be rotated.
+    """Function that appends one event; it reopens the file each time, so that it can be rotated.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
 
     """
 
@@ -78,17 +78,17 @@ def file(path: Path) -> Callable[[dict[str, Any]], None]:
 
 
 def _ends_a_line(path: Path) -> bool:
-    """Not if the disk was full, or power was lost, while a line was written."""
+    """Whether the last line is complete; not if the disk was full or power was lost."""
     with path.open("rb") as content:
         content.seek(-1, os.SEEK_END)
         return content.read(1) == b"\n"
 
 
 def people(urls: Sequence[str], cluster: str) -> list[tuple[str, Callable[[str], None]]]:
-    """What tells people, in a sentence: for each address what may be said of it, and how.
+    """Name and function for each address of people, which sends a sentence.
 
     Raises:
-        ConfigError: Apprise is not installed, or does not understand an address.
+        ConfigError: Apprise is not installed, or an address is invalid.
 
     """
     if not urls:
@@ -99,7 +99,7 @@ def people(urls: Sequence[str], cluster: str) -> list[tuple[str, Callable[[str],
         raise ConfigError(
             "notices.apprise needs Apprise, which is not installed: pip install 'holdfast[notices]'"
         ) from error
-    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it would tell the addresses
+    logging.getLogger("apprise").setLevel(logging.CRITICAL)  # it would log the addresses
     found: list[tuple[str, Callable[[str], None]]] = []
     for number, url in enumerate(urls, 1):
         reported = apprise.Apprise()
@@ -116,7 +116,7 @@ def _notify(reported: Any, title: str, text: str) -> None:
 
 
 def addresses(given: Sequence[str], path: Path | None) -> list[str]:
-    """The addresses of a configuration and of the file that it names.
+    """Addresses in the configuration and in the file that it names.
 
     Raises:
         ConfigError: the file cannot be read.

@@ -1,4 +1,4 @@
-"""All who are told, as one ``EventSink``."""
+"""``EventSink`` that delivers to all receivers."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -15,11 +15,11 @@ from holdfast.model.events import CallFailed, Event
 from holdfast.ports.clock import Clock
 
 _AWS: Final = "holdfast.adapters.notices.aws"
-"""Loaded where it is asked for: it brings boto3."""
+"""Imported only if configured: it requires boto3."""
 
 
 class Notices:
-    """An ``EventSink`` that keeps nobody waiting; works from ``start`` to ``stop``."""
+    """Non-blocking ``EventSink``; delivers from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -28,16 +28,16 @@ class Notices:
         clock: Clock,
         failed: Callable[[str, str], None],
     ) -> None:
-        """Prepare.
+        """Create the queues of all receivers.
 
         Args:
-            settings: who is told what.
-            cluster: the name of the cluster.
-            clock: gives the events their times.
+            settings: receivers, and the events for each.
+            cluster: name of the cluster.
+            clock: timestamps the events.
             failed: called, from any thread, with what failed and why.
 
         Raises:
-            ConfigError: something of ``settings`` cannot be used.
+            ConfigError: a setting cannot be used.
 
         """
         self._clock = clock
@@ -57,25 +57,25 @@ class Notices:
             self._systems.append(Outbox("the file", append, failed))
         self._systems += _of_aws(settings, cluster, failed)
         urls = receivers.addresses(settings.apprise, settings.apprise_file)
-        # A queue for each: who is away keeps nobody else waiting, and has nobody told twice.
+        # One queue each: an unavailable receiver neither delays others nor causes duplicates.
         self._people = [
             Outbox(name, singly(send), failed) for name, send in receivers.people(urls, cluster)
         ]
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start delivery; returns at once."""
         for box in self._boxes:
             box.start()
 
     def stop(self) -> None:
-        """Deliver what waits, if that can be done in a moment, and end."""
+        """Flush the queues within a short timeout, and stop."""
         for box in self._boxes:
             box.stop()
 
     def emit(self, event: Event) -> None:
         """See ``EventSink.emit``."""
         if isinstance(event, CallFailed):
-            return  # it is told every second, and of these notices themselves, too
+            return  # emitted every second, and for these notices themselves
         if self._systems:
             reported = envelope(event, self._clock.now(), self._origin)
             for system in self._systems:

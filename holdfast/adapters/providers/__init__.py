@@ -1,1 +1,1 @@
-"""Owners of machines: clouds, Kubernetes' own provisioners, and whatever a site has of its own."""
+"""Providers of machines: clouds, Kubernetes provisioners and site-specific integrations."""

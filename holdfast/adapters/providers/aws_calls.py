@@ -1,4 +1,4 @@
-"""Calls to AWS: bounded in time, and every refusal told in the words of a ``NodeProvider``."""
+"""Calls to AWS with timeouts; errors are mapped to those of ``NodeProvider``."""
 
 import re
 from datetime import timedelta
@@ -27,13 +27,13 @@ from holdfast.model.errors import ConfigError, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
 
 AWAY_PAUSE: Final = timedelta(seconds=30)
-"""Before the next order after a failed connection or an error of AWS itself."""
+"""Delay of the next order after a failed connection or an internal error of AWS."""
 
 THROTTLE_PAUSE: Final = timedelta(seconds=5)
-"""Before the next order once AWS throttles. EC2's buckets refill by 2 to 20 requests a second."""
+"""Delay of the next order after throttling. EC2's buckets refill by 2 to 20 requests a second."""
 
 CAPACITY_PAUSE: Final = timedelta(minutes=10)
-"""HyperPod, too, tries about every 10 minutes while there is no capacity."""
+"""Delay while there is no capacity; HyperPod also retries about every 10 minutes."""
 
 _TRIES: Final = 2  # of boto3 for one call; the engine repeats orders by itself
 
@@ -96,7 +96,7 @@ _BAD_CREDENTIALS: Final = frozenset(
 
 
 class AwsRefusal(ProviderError):
-    """AWS refused a call for a reason that its caller may know; ``code`` is AWS's word for it."""
+    """AWS refused a call for a reason that its caller may handle; ``code`` is the error code."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
@@ -104,10 +104,10 @@ class AwsRefusal(ProviderError):
 
 
 class Aws:
-    """One service of AWS."""
+    """Client of an AWS service."""
 
     def __init__(self, service: str, settings: AwsSettings) -> None:
-        """Speak to ``service``, such as ``ec2``.
+        """Create the client of ``service``, such as ``ec2``.
 
         Raises:
             ConfigError: no region is known, or boto3 cannot use the settings.
@@ -130,14 +130,14 @@ class Aws:
 
     @property
     def region(self) -> str:
-        """Where its calls go."""
+        """Region of the calls."""
         return str(self._client.meta.region_name)
 
     def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        """Call an operation by boto3's name for it, such as ``reboot_instances``.
+        """Call an operation by its boto3 name, such as ``reboot_instances``.
 
         Raises:
-            OwnerAway: throttled, not reachable, or an error of AWS itself.
+            OwnerAway: throttled, unreachable, or an internal error of AWS.
             RetryLater: no capacity.
             AwsRefusal: refused for another reason.
             ProviderError: there are no credentials, or boto3 cannot make the call.
@@ -167,10 +167,10 @@ class Aws:
 
 
 def instance_id(node: NodeView, region: str) -> str:
-    """The EC2 instance of a node, from its provider id or, as on HyperPod, from its name.
+    """EC2 instance ID of a node, from its provider ID or, as on HyperPod, from its name.
 
     Raises:
-        ProviderError: it is no EC2 instance, or one of another region than ``region``.
+        ProviderError: not an EC2 instance, or one in another region than ``region``.
 
     """
     zone = _ZONE.search(node.provider_id)

@@ -1,18 +1,18 @@
-"""No provider: people carry out the repairs."""
+"""No provider: operators repair nodes manually."""
 
 from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import NodeView
 
 
 class ByHand:
-    """Refuses every order, with what to do."""
+    """Refuses every order, with manual instructions."""
 
     def __init__(self, replaces_by: str) -> None:
-        """Refuse where ``replaces_by`` names the provider of replacements."""
+        """Create the provider; ``replaces_by`` names the provider of replacements, if any."""
         self._replaces_by = replaces_by
 
     def reboot(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Say who has to reboot the node."""
+        """Raise ``ProviderError`` with instructions to reboot the node."""
         able = f'"{self._replaces_by}" cannot reboot machines' if self._replaces_by else ""
         raise ProviderError(
             f"{able or 'no provider is configured'}: reboot {_shown(node)} by hand, or set"
@@ -20,7 +20,7 @@ class ByHand:
         )
 
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Say who has to replace the node."""
+        """Raise ``ProviderError`` with instructions to replace the node."""
         raise ProviderError(
             f"no provider is configured: replace {_shown(node)} by hand, or set provider.replace,"
             ' for example to "ec2-autoscaling"'

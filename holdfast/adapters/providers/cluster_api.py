@@ -1,4 +1,4 @@
-"""Cluster API: asks the MachineHealthCheck of a node's Machine to remediate it."""
+"""Cluster API: requests remediation of a node's Machine by its MachineHealthCheck."""
 
 from typing import Final
 
@@ -26,15 +26,15 @@ _NOT_SERVED: Final = (
 
 
 class ClusterApi:
-    """The nodes that Cluster API has made."""
+    """Provider for nodes that Cluster API created."""
 
     def __init__(self, workload: KubernetesApi, management: KubernetesApi, version: str) -> None:
-        """Replace the nodes of ``workload`` by way of their Machines in ``management``.
+        """Create a provider for the nodes of ``workload`` with Machines in ``management``.
 
         Args:
-            workload: the cluster of the nodes.
-            management: that of the Machines.
-            version: of ``cluster.x-k8s.io`` there.
+            workload: cluster of the nodes.
+            management: cluster of the Machines.
+            version: version of ``cluster.x-k8s.io`` there.
 
         """
         self._workload = workload
@@ -45,7 +45,7 @@ class ClusterApi:
         )
 
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Annotate the node's Machine, unless that has been done or it is on its way out."""
+        """Annotate the node's Machine, unless it is already annotated or being deleted."""
         found = self._workload.find(NODES, node.name)
         if found is None:
             return
@@ -84,14 +84,14 @@ def _machine_of(node: Json) -> tuple[str, str]:
 
 
 def _is_another(machine: Json, node: NodeView) -> bool:
-    """Whether the name of the node has passed on to another machine."""
+    """Whether the node's name belongs to another machine by now."""
     provider_id = machine.get("spec", {}).get("providerID", "")
     known = provider_id and node.provider_id
     return bool(known) and provider_id != node.provider_id
 
 
 def build(config: ProviderConfig, open_cluster: OpenCluster) -> ClusterApi:
-    """The provider of the table's row."""
+    """Build the provider."""
     settings = config.cluster_api
     management = open_cluster(settings.kubeconfig, settings.context or "")
     return ClusterApi(open_cluster(None, ""), management, settings.version)

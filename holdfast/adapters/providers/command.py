@@ -1,15 +1,15 @@
-"""A command of the site's own: run once for each order, without a shell.
+"""Site-specific command, run once for each order, without a shell.
 
-It orders the repair and ends; it does not wait until the machine is back. Its exit code says
+It submits the repair and exits, without waiting until the machine is back. Exit codes:
 
 - 0: accepted;
-- 68 (``EX_NOHOST``): the machine does not exist any more;
-- 75 (``EX_TEMPFAIL``): to be tried again later;
+- 68 (``EX_NOHOST``): the machine no longer exists;
+- 75 (``EX_TEMPFAIL``): temporary failure, retried later;
 - anything else: refused, with the reason on standard error.
 
 If Holdfast ends while the command runs, it runs again with the same token, perhaps while the first
-is still at work. So it must take a token that it has seen, and a machine that is being replaced
-already, as accepted.
+is still running. So it must accept a token that it has seen before, and a machine that is
+already being replaced.
 """
 
 import os
@@ -28,7 +28,7 @@ EX_NOHOST: Final = 68  # sysexits.h
 EX_TEMPFAIL: Final = 75  # sysexits.h
 
 _PAUSE: Final = timedelta(seconds=30)
-_TAIL: Final = 500  # bytes of what it wrote to standard error
+_TAIL: Final = 500  # bytes of its standard error
 
 
 class Command:
@@ -108,5 +108,5 @@ def _tail(stderr: IO[bytes]) -> str:
 
 
 def build(config: ProviderConfig) -> Command:
-    """The provider of the table's row."""
+    """Build the provider."""
     return Command(config.command)

@@ -1,4 +1,4 @@
-"""EC2: reboots an instance, or terminates it."""
+"""EC2: reboots or terminates an instance."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,7 +12,7 @@ _GONE: Final = ("shutting-down", "terminated")
 
 
 class Ec2:
-    """The instances of one region of one account."""
+    """Provider for the instances of one region and account."""
 
     def __init__(self, ec2: Aws) -> None:
         self._ec2 = ec2
@@ -31,17 +31,17 @@ class Ec2:
         self._ec2.call("reboot_instances", InstanceIds=[instance])
 
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Terminate the instance; whatever launched it has to launch another."""
+        """Terminate the instance; whatever launched it must launch a replacement."""
         instance = instance_id(node, self._ec2.region)
         if not is_gone(self.known(instance)):
             self._ec2.call("terminate_instances", InstanceIds=[instance])
 
     def known(self, instance: str) -> dict[str, Any]:
-        """What EC2 tells of an instance that it has to know.
+        """Description of an instance, which must exist.
 
         Raises:
-            ProviderError: nothing is known of it, as an hour after its end or in a wrong account:
-                nobody can say whether another takes its place.
+            ProviderError: EC2 does not know it, as an hour after its termination or in a wrong
+                account, so whether it was replaced is unknown.
 
         """
         found = self.find(instance)
@@ -54,7 +54,7 @@ class Ec2:
         return found
 
     def find(self, instance: str) -> dict[str, Any] | None:
-        """What EC2 tells of an instance."""
+        """Description of an instance by EC2."""
         answer = self._ec2.call(  # by a filter, so that an unknown one is no error
             "describe_instances", Filters=[{"Name": "instance-id", "Values": [instance]}]
         )
@@ -63,10 +63,10 @@ class Ec2:
 
 
 def is_gone(instance: Mapping[str, Any]) -> bool:
-    """Whether an instance, as EC2 tells of it, is being terminated or was."""
+    """Whether a described instance is terminating or terminated."""
     return instance["State"]["Name"] in _GONE
 
 
 def build(config: ProviderConfig) -> Ec2:
-    """The provider of the table's row."""
+    """Build the provider."""
     return Ec2(Aws("ec2", config.aws))

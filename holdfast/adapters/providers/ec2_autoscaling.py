@@ -14,12 +14,12 @@ from holdfast.model.nodes import NodeView
 _GROUP_TAG: Final = "aws:autoscaling:groupName"
 
 _NEEDED: Final = ("ReplaceUnhealthy", "Terminate", "Launch")
-"""Processes of a group without which an unhealthy instance stays, or nothing takes its place.
-``HealthCheck`` is none of them: what is set by hand counts without it."""
+"""Processes of a group that are required to terminate and replace an unhealthy instance.
+``HealthCheck`` is not among them: health that is set by a call counts without it."""
 
 
 class Ec2AutoScaling:
-    """The Auto Scaling groups of one region of one account."""
+    """Provider for the Auto Scaling groups of one region and account."""
 
     def __init__(self, ec2: Ec2, autoscaling: Aws) -> None:
         self._ec2 = ec2
@@ -30,10 +30,10 @@ class Ec2AutoScaling:
         self._ec2.reboot(node, token)
 
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Mark the instance unhealthy, unless it is so or has left.
+        """Mark the instance unhealthy, unless it already is or has left its group.
 
-        For an instance that has left this looks whether its group can launch another, so that an
-        order repeated for a replacement that never came tells why it does not.
+        For an instance that has left, this checks whether its group can launch another, so that
+        a repeated order reports why its replacement is missing.
         """
         instance = instance_id(node, self._autoscaling.region)
         answer = self._autoscaling.call("describe_auto_scaling_instances", InstanceIds=[instance])
@@ -104,7 +104,7 @@ class Ec2AutoScaling:
 
 
 def _refuse_outside_service(instance: str, group: str, state: str) -> None:
-    """A group looks after the health of instances in service only."""
+    """Refuse an instance that is not in service: groups replace only those in service."""
     if state.startswith("Warmed:"):
         raise ProviderError(
             f"{instance} waits in the warm pool of group {group} ({state}), which replaces only"
@@ -122,5 +122,5 @@ def _and(names: list[str]) -> str:
 
 
 def build(config: ProviderConfig) -> Ec2AutoScaling:
-    """The provider of the table's row."""
+    """Build the provider."""
     return Ec2AutoScaling(Ec2(Aws("ec2", config.aws)), Aws("autoscaling", config.aws))

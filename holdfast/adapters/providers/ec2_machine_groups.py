@@ -1,4 +1,4 @@
-"""EC2 Auto Scaling groups that are made for the instance groups of clusters."""
+"""EC2 Auto Scaling groups for the instance groups of clusters."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ from holdfast.ports.clock import Clock
 
 _GROUP_TAG: Final = "aws:autoscaling:groupName"
 _REBALANCING: Final = "AZRebalance"
-"""Would take machines away from jobs to spread them over zones."""
+"""Suspended process: it would terminate machines with jobs to balance zones."""
 
 _NO_TEMPLATE: Final = frozenset(
     ("InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException")
@@ -33,8 +33,8 @@ _ALIVE: Final = ("pending", "running", "shutting-down", "stopping", "stopped")
 class Ec2MachineGroups:
     """A ``MachineGroups``: an Auto Scaling group and a launch template of the same name for each.
 
-    Their name is the key of the group. A group of that name that bears no tag of Holdfast is left
-    alone.
+    Their name is the key of the group. A group of that name without a tag of Holdfast is not
+    changed.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Ec2MachineGroups:
             )
 
     def objections(self, cluster: DesiredCluster) -> Sequence[str]:
-        """What of a cluster cannot be had, as far as that is known without asking AWS."""
+        """Unsupported parts of a cluster, as far as known without calling AWS."""
         return [
             why
             for one in cluster.groups
@@ -86,8 +86,7 @@ class Ec2MachineGroups:
         """See ``MachineGroups.scale``.
 
         Raises:
-            RetryLater: the group has tried to launch as many and could not, for example for want
-                of capacity.
+            RetryLater: the group failed to launch as many, for example for lack of capacity.
 
         """
         found = self._own(group)
@@ -95,7 +94,7 @@ class Ec2MachineGroups:
             self._autoscaling.call(
                 "update_auto_scaling_group",
                 AutoScalingGroupName=group,
-                MinSize=0,  # a machine may be taken away for good
+                MinSize=0,  # machines may be removed permanently
                 MaxSize=count,
                 DesiredCapacity=count,
             )
@@ -169,7 +168,7 @@ class Ec2MachineGroups:
         return found
 
     def _cores(self, group: MachineGroup) -> int | None:
-        """How many cores the machines have, where it has to be said: with fewer threads."""
+        """Cores of the machines, required only if threads per core are limited."""
         threads = group.spec.get("ThreadsPerCore")
         if threads is None:
             return None
@@ -295,7 +294,7 @@ class Ec2MachineGroups:
 
 
 def _is_leaving(member: dict[str, Any]) -> bool:
-    """Whether a member of a group goes, or another takes its place."""
+    """Whether a member of a group is leaving, or is being replaced."""
     state = member["LifecycleState"]
     return (
         "Terminat" in state
@@ -309,7 +308,7 @@ def _suspended(found: dict[str, Any]) -> set[str]:
 
 
 def build(settings: Ec2GroupSettings, clock: Clock) -> Ec2MachineGroups:
-    """For the region and the account of the settings."""
+    """Build the groups for the region and account of the settings."""
     return Ec2MachineGroups(
         Aws("ec2", settings.aws), Aws("autoscaling", settings.aws), settings, clock
     )

@@ -1,4 +1,4 @@
-"""What a launch template says of the machines of an instance group; pure."""
+"""Contents of the launch template of an instance group; pure."""
 
 import base64
 import shlex
@@ -13,14 +13,14 @@ from holdfast.model.names import MachineTag
 
 PENDING: Final = "pending"
 DONE: Final = "done"
-"""Of the tag ``MachineTag.SCRIPTS``; anything else says why the scripts failed."""
+"""Success value of the tag ``MachineTag.SCRIPTS``; any other is the failure reason."""
 
 _FIRST_BOOT: Final = "first_boot.sh"
 _SHEBANG: Final = "#!/bin/bash\n"
 
 
 def instance_type(group: MachineGroup) -> str:
-    """EC2's word for the type of a group's machines.
+    """EC2 instance type of a group's machines.
 
     Raises:
         ProviderError: the group has several or none.
@@ -32,10 +32,10 @@ def instance_type(group: MachineGroup) -> str:
 
 
 def network(group: MachineGroup, settings: Ec2GroupSettings) -> tuple[list[str], list[str]]:
-    """The subnets and the security groups of a group.
+    """Subnets and security groups of a group.
 
     Raises:
-        ProviderError: nothing says in which subnets.
+        ProviderError: no subnet is configured.
 
     """
     wanted = _table(group.spec.get("VpcConfig"))
@@ -56,17 +56,17 @@ def template_data(
     cores: int | None,
     region: str,
 ) -> dict[str, Any]:
-    """The data of the launch template.
+    """Data of the launch template.
 
     Args:
-        group: whose machines it makes.
-        settings: what the request leaves open.
-        begin: the data of the operator's own template for the type; empty if there is none.
-        cores: of the type, where the group says how many threads each is to have.
-        region: where the machines are.
+        group: instance group of the machines.
+        settings: defaults for values that the request omits.
+        begin: data of the operator's template for the type; empty if there is none.
+        cores: cores of the type, if the group sets the threads per core.
+        region: region of the machines.
 
     Raises:
-        ProviderError: something is missing, or the machines cannot be made as they were asked for.
+        ProviderError: a setting is missing, or the request is not supported.
 
     """
     kind = settings.types.get(group.instance_type, Ec2TypeSettings())
@@ -106,7 +106,7 @@ def template_data(
 
 
 def objection(group: MachineGroup, settings: Ec2GroupSettings) -> str:
-    """Why a group's machines cannot be made, whatever the operator's template has; or nothing."""
+    """Why a group is unsupported, independent of the operator's template; or nothing."""
     own = settings.types.get(group.instance_type, Ec2TypeSettings()).launch_template
     begin = {"ImageId": own} if own else {}
     try:
@@ -118,10 +118,10 @@ def objection(group: MachineGroup, settings: Ec2GroupSettings) -> str:
 
 
 def user_data(group: MachineGroup, scripts: LifecycleScripts, region: str) -> str:
-    """What runs the lifecycle scripts of a new machine, as EC2 takes it.
+    """EC2 user data that runs the lifecycle scripts of a new machine.
 
     Raises:
-        ProviderError: the machine cannot have them from there.
+        ProviderError: the machine cannot read the source of the scripts.
 
     """
     if not scripts.source.startswith("s3://"):
@@ -169,7 +169,7 @@ def _tags(group: MachineGroup, begin: Mapping[str, Any]) -> list[dict[str, Any]]
 
 
 def _disks(group: MachineGroup) -> Iterator[dict[str, Any]]:
-    """The volumes that a group asks for besides the one that its image brings."""
+    """Volumes of a group in addition to those of its image."""
     wanted = group.spec.get("InstanceStorageConfigs")
     for letter, one in zip("fghi", wanted if isinstance(wanted, list) else (), strict=False):
         volume = _table(one).get("EbsVolumeConfig")

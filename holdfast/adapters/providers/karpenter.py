@@ -1,4 +1,4 @@
-"""Karpenter: deletes a node's NodeClaim, whereupon Karpenter provisions what pods then lack."""
+"""Karpenter: deletes a node's NodeClaim; Karpenter then provisions nodes for pending pods."""
 
 from typing import Final
 
@@ -23,13 +23,13 @@ _POOL_LABEL: Final = "karpenter.sh/nodepool"
 
 
 class Karpenter:
-    """The nodes that Karpenter has made."""
+    """Provider for nodes that Karpenter created."""
 
     def __init__(self, cluster: KubernetesApi) -> None:
         self._cluster = cluster
 
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Delete the node's NodeClaim, unless that has been done."""
+        """Delete the node's NodeClaim, unless it is already deleted."""
         claim = next((one for one in self._cluster.list(_CLAIMS) if _is_of(one, node)), None)
         if claim is None and self._is_foreign(node.name):
             raise ProviderError(
@@ -40,13 +40,13 @@ class Karpenter:
             self._cluster.delete(_CLAIMS, claim["metadata"]["name"])
 
     def _is_foreign(self, name: str) -> bool:
-        """Whether there is such a node, and Karpenter did not make it."""
+        """Whether the node exists and Karpenter did not create it."""
         node = self._cluster.find(NODES, name)
         return node is not None and _POOL_LABEL not in node["metadata"].get("labels", {})
 
 
 def _is_of(claim: Json, node: NodeView) -> bool:
-    """A name may belong to another machine by now; a provider id never does."""
+    """Whether the object is of the same machine: names are reused, provider IDs are not."""
     status = claim.get("status", {})
     provider_id = status.get("providerID", "")
     if provider_id and node.provider_id:
@@ -55,5 +55,5 @@ def _is_of(claim: Json, node: NodeView) -> bool:
 
 
 def build(_: ProviderConfig, open_cluster: OpenCluster) -> Karpenter:
-    """The provider of the table's row."""
+    """Build the provider."""
     return Karpenter(open_cluster(None, ""))

@@ -1,4 +1,4 @@
-"""What Karpenter and Cluster API need of a Kubernetes API server."""
+"""Kubernetes API calls that the Karpenter and Cluster API providers need."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,21 +6,21 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 Json = Mapping[str, Any]
-"""An object of the API."""
+"""Object of the Kubernetes API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectKind:
-    """A kind of objects; as text it is what RBAC calls it, ``machines.cluster.x-k8s.io``."""
+    """Resource type; its text form is that of RBAC, ``machines.cluster.x-k8s.io``."""
 
     plural: str
     group: str = ""
     version: str = "v1"
     unserved: str = ""
-    """What it means that an API server does not know it."""
+    """Message for an API server that does not serve it."""
 
     def path(self, name: str = "", namespace: str = "") -> str:
-        """Of an object, or of all of a namespace or of the cluster."""
+        """Path of an object, or of all objects of a namespace or of the cluster."""
         root = f"/apis/{self.group}" if self.group else "/api"
         inside = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}/{self.version}{inside}/{self.plural}" + (f"/{name}" if name else "")
@@ -33,7 +33,7 @@ NODES: Final = ObjectKind(plural="nodes")
 
 
 class KubernetesApi(Protocol):
-    """Calls of one API server. All raise as the methods of ``NodeProvider`` do."""
+    """Client of one API server. All methods raise the errors of ``NodeProvider``."""
 
     def find(self, kind: ObjectKind, name: str, namespace: str = "") -> Json | None:
         """Read an object; None if it is gone."""
@@ -44,21 +44,21 @@ class KubernetesApi(Protocol):
         ...
 
     def patch(self, kind: ObjectKind, name: str, namespace: str, body: Json) -> None:
-        """Merge ``body`` into an object; one that is gone is no error."""
+        """Merge ``body`` into an object; a missing object is no error."""
         ...
 
     def delete(self, kind: ObjectKind, name: str) -> None:
-        """Delete an object; one that is gone is no error."""
+        """Delete an object; a missing object is no error."""
         ...
 
 
 OpenCluster = Callable[[Path | None, str], KubernetesApi]
-"""Finds the API server of a kubeconfig and its context, without a file that of the nodes.
+"""Opens the API server of a kubeconfig and context; without a file, that of the nodes.
 
-Raises ``ConfigError`` where there is none to be found.
+Raises ``ConfigError`` if none is found.
 """
 
 
 def is_deleting(one: Json) -> bool:
-    """Whether an object is on its way out."""
+    """Whether an object is being deleted."""
     return "deletionTimestamp" in one["metadata"]

@@ -1,4 +1,4 @@
-"""SageMaker HyperPod: has a cluster reboot or replace one of its nodes."""
+"""SageMaker HyperPod: requests the reboot or replacement of a cluster node."""
 
 from datetime import timedelta
 from typing import Final
@@ -9,18 +9,18 @@ from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLat
 from holdfast.model.nodes import NodeView
 
 _BUSY_PAUSE: Final = timedelta(minutes=1)
-"""While HyperPod does something else with the node; its reboots take 1 to 3 minutes."""
+"""Delay while HyperPod has another operation on the node; its reboots take 1 to 3 minutes."""
 
 
 class SageMaker:
-    """The nodes of one HyperPod cluster."""
+    """Provider for the nodes of one HyperPod cluster."""
 
     def __init__(self, sagemaker: Aws, cluster: str) -> None:
         self._sagemaker = sagemaker
         self._cluster = cluster
 
     def reboot(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Call ``BatchRebootClusterNodes``; a repetition meets ``InstanceIdInUse``."""
+        """Call ``BatchRebootClusterNodes``; a repeated call gets ``InstanceIdInUse``."""
         instance = instance_id(node, self._sagemaker.region)
         failure = self._order("batch_reboot_cluster_nodes", instance)
         if failure is not None:
@@ -37,7 +37,7 @@ class SageMaker:
             raise refusal
 
     def _order(self, operation: str, instance: str) -> dict[str, str] | None:
-        """Give one order; returns what was said of the node if it was refused."""
+        """Submit one order; returns the failure of the node if it was refused."""
         try:
             answer = self._sagemaker.call(operation, ClusterName=self._cluster, NodeIds=[instance])
         except AwsRefusal as error:
@@ -78,7 +78,7 @@ def _refusal(failure: dict[str, str], instance: str, cluster: str) -> ProviderEr
 
 
 def build(config: ProviderConfig) -> SageMaker:
-    """The provider of the table's row."""
+    """Build the provider."""
     settings = config.sagemaker
     if not isinstance(settings, SageMakerSettings):
         raise ConfigError("provider.sagemaker: missing, expected a table with cluster")

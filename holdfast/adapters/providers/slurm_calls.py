@@ -1,4 +1,4 @@
-"""Slurm as an owner of machines: by way of its programs for power and reboot."""
+"""Calls to scontrol for the Slurm power saving and reboot providers."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from holdfast.model.errors import BackendError, NodeGone, ProviderError
 from holdfast.model.nodes import NodeView, Phase
 
 _TIMEOUT: Final = timedelta(seconds=15)
-"""slurmctld is waited for 4 s by Slurm's own commands."""
+"""Timeout; Slurm's own commands wait 4 s for slurmctld."""
 
 _AWAY_PAUSE: Final = timedelta(seconds=10)
 _AWAY: Final = ("Unable to contact slurm controller", "Socket timed out")
@@ -23,7 +23,7 @@ _BOOT: Final = re.compile(r" BootTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
 
 
 def scontrol(*arguments: str) -> str:
-    """What scontrol says; ``SLURM_CONF`` of the surroundings counts.
+    """Output of scontrol, which uses ``SLURM_CONF`` of the environment.
 
     Raises:
         OwnerAway: slurmctld does not answer.
@@ -49,10 +49,10 @@ def scontrol(*arguments: str) -> str:
 
 
 def state(node: NodeView) -> frozenset[str]:
-    """The state and the flags of a node, with ``BOOTED`` if the order is a repetition and done.
+    """State and flags of a node, with ``BOOTED`` if a repeated order is already done.
 
     Raises:
-        ProviderError: as of ``scontrol``.
+        ProviderError: see ``scontrol``.
 
     """
     text = scontrol("-o", "show", "node", node.name)
@@ -64,7 +64,7 @@ def state(node: NodeView) -> frozenset[str]:
 
 
 def _has_booted(text: str, node: NodeView) -> bool:
-    """Whether the node has booted since an order was given whose answer is not known."""
+    """Whether the node has booted since an order whose outcome is unknown."""
     remediation = node.record.remediation
     is_repetition = (
         node.record.phase in _AWAY_PHASES
@@ -74,5 +74,5 @@ def _has_booted(text: str, node: NodeView) -> bool:
     found = _BOOT.search(text)
     if not is_repetition or found is None:
         return False
-    booted_at = datetime.fromisoformat(found[1]).astimezone(UTC)  # Slurm tells local time
+    booted_at = datetime.fromisoformat(found[1]).astimezone(UTC)  # Slurm prints local time
     return booted_at > node.record.phase_since

@@ -1,4 +1,4 @@
-"""Slurm's power saving, whose programs give a node another machine."""
+"""Slurm power saving, whose programs provide another machine for a node."""
 
 from datetime import timedelta
 from typing import Final
@@ -19,13 +19,13 @@ _PAUSE: Final = timedelta(seconds=5)
 
 
 class SlurmPower:
-    """Switches a node off, and on again once it is off: slurmctld ignores what comes before."""
+    """Powers a node down, and up once it is down: slurmctld ignores earlier requests."""
 
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Take the next step towards another machine.
+        """Take the next step of the replacement.
 
         Raises:
-            InProgress: the node is on its way down.
+            InProgress: the node is powering down.
 
         """
         flags = state(node)
@@ -42,5 +42,5 @@ class SlurmPower:
 
 
 def build(config: ProviderConfig) -> SlurmPower:  # noqa: ARG001
-    """The provider of the table's row."""
+    """Build the provider."""
     return SlurmPower()

@@ -1,4 +1,4 @@
-"""Slurm's RebootProgram, for clusters that have one."""
+"""Slurm's RebootProgram, for clusters that configure one."""
 
 from typing import Final
 
@@ -10,14 +10,14 @@ _UNDER_WAY: Final = frozenset(("REBOOT_REQUESTED", "REBOOT_ISSUED", BOOTED))
 
 
 class SlurmReboot:
-    """Asks slurmctld for the reboot of a node; it then knows that the node did not just crash."""
+    """Requests the reboot from slurmctld, so that it does not treat the node as crashed."""
 
     def reboot(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Ask for it, unless that was done already."""
+        """Request the reboot, unless it was already requested."""
         if not state(node) & _UNDER_WAY:
             scontrol("reboot", "ASAP", "nextstate=RESUME", node.name)
 
 
 def build(config: ProviderConfig) -> SlurmReboot:  # noqa: ARG001
-    """The provider of the table's row."""
+    """Build the provider."""
     return SlurmReboot()

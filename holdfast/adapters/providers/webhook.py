@@ -1,10 +1,10 @@
-"""A webhook: posts each order, signed, to a receiver of the site's own.
+"""Webhook: posts each order, signed, to a site-specific receiver.
 
-The receiver takes an order and does not wait until it is done. It answers
+The receiver accepts an order without waiting for its completion. Responses:
 
-- 2xx, or 409 for an order that it had taken before: accepted;
-- 410: the machine does not exist any more;
-- 429 or 503: later, after ``Retry-After``;
+- 2xx, or 409 for an order that it accepted before: accepted;
+- 410: the machine no longer exists;
+- 429 or 503: retried after ``Retry-After``;
 - 500, 502, 504, or nothing in time: perhaps carried out, perhaps not. The order is repeated with
   the same token, and a machine that appears meanwhile is taken for its result;
 - anything else: refused, with the reason in the body.
@@ -31,20 +31,20 @@ from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLat
 from holdfast.model.nodes import NodeView
 
 _UNCERTAIN: Final = (500, 502, 504)
-"""Answers of a receiver that failed at some point, or of a gateway before it."""
+"""Statuses of a receiver that failed at some point, or of a gateway in front of it."""
 
 _PAUSE: Final = timedelta(seconds=30)
-"""Where the receiver names none."""
+"""Default delay if the receiver sends no ``Retry-After``."""
 
 
 class Webhook:
-    """A receiver of orders."""
+    """Provider that posts orders to a receiver."""
 
     def __init__(self, settings: WebhookSettings) -> None:
-        """Speak to the receiver.
+        """Create the client of the receiver.
 
         Raises:
-            ConfigError: there is no secret, or the certificates cannot be read.
+            ConfigError: the secret is missing, or the certificates cannot be read.
 
         """
         self._settings = settings
@@ -119,7 +119,7 @@ class Webhook:
 
 
 def order_of(action: str, node: NodeView, token: str) -> dict[str, str]:
-    """What is posted."""
+    """Body of the request."""
     remediation = node.record.remediation
     return {
         "action": action,
@@ -133,7 +133,7 @@ def order_of(action: str, node: NodeView, token: str) -> dict[str, str]:
 
 
 def build(config: ProviderConfig) -> Webhook:
-    """The provider of the table's row."""
+    """Build the provider."""
     if config.webhook is None:
         raise ConfigError("provider.webhook: missing, expected a table with url")
     return Webhook(config.webhook)

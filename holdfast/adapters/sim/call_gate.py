@@ -13,7 +13,7 @@ class ControllerKilled(BaseException):
 
 
 class Timepiece(Protocol):
-    """Holds the simulated time."""
+    """Source of the simulated time."""
 
     now: datetime
 

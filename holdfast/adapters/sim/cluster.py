@@ -16,7 +16,7 @@ class SimCluster:
     """A ``ClusterBackend`` over a simulated world.
 
     Heartbeats are kept in memory, as real backends do: a new one reports its own start for nodes
-    that were heard before.
+    that sent heartbeats before.
     """
 
     def __init__(self, world: World, gate: CallGate) -> None:
@@ -90,7 +90,7 @@ class SimCluster:
 
 
 def cluster_view(world: World) -> ClusterView:
-    """What a backend that works sees of the world now."""
+    """Snapshot of the world for a working backend."""
     running = _running_jobs(world)
     has_scheduler = world.scenario.has_scheduler
     return ClusterView(
@@ -130,7 +130,7 @@ def _view(
 
 
 def _running_jobs(world: World) -> dict[str, tuple[str, ...]]:
-    """The jobs whose processes are on each node, and those that are about to be."""
+    """Jobs with processes on each node, including those about to start."""
     running: dict[str, set[str]] = {}
     for name, job in world.jobs.items():
         for rank in job.living():

@@ -34,7 +34,7 @@ class SimJobs:
             self._world.observer.job_put(found, before)
 
     def launch(self, job: str) -> None:
-        """See ``JobBackend.launch``; a scheduler has heard it with the record."""
+        """See ``JobBackend.launch``; a scheduler reads it from the stored record."""
         with self._gate.writing():
             found = self._world.jobs[job]
             if is_scheduled(found):
@@ -47,7 +47,7 @@ class SimJobs:
                     self._gate.midway()
 
     def stop(self, job: str) -> None:
-        """See ``JobBackend.stop``; an operator has heard it with the record."""
+        """See ``JobBackend.stop``; an operator reads it from the stored record."""
         with self._gate.writing():
             found = self._world.jobs[job]
             if is_scheduled(found):
@@ -71,7 +71,7 @@ class SimJobs:
 
 
 class _Ender:
-    """Ends a rank that was sent SIGTERM, if its machine works by then."""
+    """Terminates a rank that received SIGTERM, if its machine works by then."""
 
     def __init__(self, world: World, job: SimJob, rank: SimRank) -> None:
         self._world, self._job, self._rank = world, job, rank

@@ -1,4 +1,4 @@
-"""A simulated machine and the agent on it."""
+"""Simulated machine and its agent."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -9,12 +9,12 @@ from holdfast.model.health import Fault, Remedy, Severity
 
 
 class Power(StrEnum):
-    """The state of a machine."""
+    """State of a machine."""
 
     ON = "on"
     BOOTING = "booting"
     HUNG = "hung"
-    """It has power and does nothing."""
+    """Powered on, and frozen."""
 
     OFF = "off"
     GONE = "gone"
@@ -23,26 +23,26 @@ class Power(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class SimMachine:
-    """One machine. World time goes in as an argument; timers belong to the world."""
+    """A machine. World time is an argument; timers belong to the world."""
 
     provider_id: str
     heartbeat: timedelta
     number: int = 0
-    """Its place in the order in which machines came, from 0."""
+    """Index in the order in which machines were created, from 0."""
 
     power: Power = Power.BOOTING
     boot: int = 1
     faults: dict[str, Fault] = field(default_factory=dict)
-    """What the agent holds true, by reason."""
+    """Faults that the agent reports, by reason."""
 
     defects: list[Defect] = field(default_factory=list)
-    """What a reboot does not cure."""
+    """Defects that a reboot does not fix."""
 
     has_successor: bool = False
-    """Another machine is there, or on its way, in place of this one."""
+    """Whether it was replaced, or its replacement is booting."""
 
     is_bricked: bool = False
-    """It never boots again."""
+    """Whether it never boots again."""
 
     _talks_since: datetime | None = None
     _heartbeat_at: datetime | None = None
@@ -51,36 +51,36 @@ class SimMachine:
 
     @property
     def boot_id(self) -> str:
-        """Names the present boot."""
+        """ID of the current boot."""
         return f"boot-{self.boot}"
 
     @property
     def powered_on(self) -> bool | None:
-        """What the owner of the machine says of it."""
+        """Machine state that the provider reports."""
         if self.power is Power.BOOTING:
             return None
         return self.power in (Power.ON, Power.HUNG)
 
     @property
     def talks(self) -> bool:
-        """Whether its agent speaks now."""
+        """Whether its agent sends heartbeats now."""
         return self._talks_since is not None
 
     @property
     def is_well(self) -> bool:
-        """Whether it works and its agent reports nothing that it must be repaired for."""
+        """Whether it works and its agent reports no fault that requires a repair."""
         if self._talks_since is None:
             return False
         return not any(fault.remedy.touches_node for fault in self.faults.values())
 
     def heartbeat_at(self, now: datetime) -> datetime | None:
-        """When the agent was last heard in this boot."""
+        """Time of the agent's last heartbeat in this boot."""
         if self._talks_since is None:
             return self._heartbeat_at
         return now - (now - self._talks_since) % self.heartbeat
 
     def answered_at(self, now: datetime) -> datetime | None:
-        """When the scheduler's daemon on it last answered in this boot."""
+        """Time of the last response of the scheduler's daemon in this boot."""
         return self._hung_at if self.power is Power.HUNG else now if self.is_ready else None
 
     @property
@@ -89,26 +89,26 @@ class SimMachine:
         return self.power is Power.ON
 
     def hang(self, now: datetime) -> None:
-        """Let the machine do nothing more, though it has power."""
+        """Freeze the machine; it stays powered on."""
         self.power = Power.HUNG
         self._hung_at = now
 
     def report(self) -> tuple[Fault, ...]:
-        """What the agent said last, in this boot."""
+        """Last report of the agent in this boot."""
         return tuple(self.faults.values()) if self.talks else self._last_report
 
     def send_heartbeat(self, now: datetime) -> None:
-        """Start the agent, or let it speak again."""
+        """Start or resume the agent."""
         self._talks_since = now
 
     def fall_silent(self, now: datetime) -> None:
-        """Let nothing more be heard of the agent."""
+        """Silence the agent."""
         self._heartbeat_at = self.heartbeat_at(now)
         self._last_report = self.report()
         self._talks_since = None
 
     def note(self, defect: Defect, now: datetime) -> None:
-        """Let the agent report a defect; evidence of one that it reports already adds up."""
+        """Make the agent report a defect; evidence of an already reported one accumulates."""
         known = self.faults.get(defect.reason)
         if known is not None and defect.remedy is not Remedy.RESTART_APP:
             self.faults[defect.reason] = replace(known, count=known.count + 1, seen_at=now)
@@ -126,7 +126,7 @@ class SimMachine:
         )
 
     def cut(self, power: Power) -> None:
-        """End everything on the machine; its agent starts anew with the next boot."""
+        """Terminate everything on the machine; its agent restarts at the next boot."""
         self.power = power
         self.boot += 1
         self.faults = {}

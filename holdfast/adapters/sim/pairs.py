@@ -8,7 +8,7 @@ from holdfast.model.nodes import PairOutcome
 
 
 def start_pair(world: World, node: str, partner: str, test_id: str) -> None:
-    """Begin a test, unless it was begun already or there is no such node."""
+    """Start a test, unless it has started already or the node does not exist."""
     one, other = world.nodes.get(node), world.nodes.get(partner)
     if one is None or other is None or one.pair_id == test_id:
         return
@@ -41,7 +41,7 @@ def start_pair(world: World, node: str, partner: str, test_id: str) -> None:
 
 
 def pair_outcome(node: SimNode) -> PairOutcome | None:
-    """How the test ended that is stored with a node."""
+    """Outcome of the test that is stored with a node."""
     pairing = node.record.pairing
     if pairing is None or pairing.began_at is None:
         return None
@@ -49,7 +49,7 @@ def pair_outcome(node: SimNode) -> PairOutcome | None:
 
 
 def _fails(world: World, machines: tuple[SimMachine, SimMachine], number: int) -> bool:
-    """Whether the test with this number fails; every flaw shows itself by itself."""
+    """Whether the test with this number fails; flaws act independently."""
     flaws = sum(machine.number in world.hardware.flawed for machine in machines)
     ends = sorted(machine.number for machine in machines)
     flaws += sum(sorted(link) == ends for link in world.hardware.flawed_links)

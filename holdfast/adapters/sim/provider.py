@@ -1,4 +1,4 @@
-"""The owner of the simulated machines."""
+"""Provider of the simulated machines."""
 
 from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.machine import Power
@@ -34,7 +34,7 @@ class SimProvider:
                 raise RetryLater("simulated: no capacity", after=self._world.hardware.retry_after)
             found = self._found(node)
             if found is None:
-                return  # another machine is in its place already
+                return  # already replaced
             answer = self._answer(found, "replace", token)
             if self._is_new(token, answer):
                 self._world.replace(found)

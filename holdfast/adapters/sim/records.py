@@ -41,7 +41,7 @@ def _age(incident: Incident) -> tuple[datetime, str]:
 
 
 class SimEvents:
-    """An ``EventSink`` that tells the observer of the world."""
+    """An ``EventSink`` that passes events to the observer of the world."""
 
     def __init__(self, world: World, gate: CallGate) -> None:
         self._world = world

@@ -26,11 +26,11 @@ class SimRank:
     is_killed: bool = False
     is_evicted: bool = False
     is_reported: bool = True
-    """Whether its end, once it has ended, was told by its machine."""
+    """Whether its machine reported its end, once it has ended."""
 
     @property
     def is_lingering(self) -> bool:
-        """Whether a platform that asks its machine still takes it for running."""
+        """Whether a platform that queries its machine still considers it running."""
         if self.exit_code is None:
             return True
         is_back = self.machine.power is Power.ON and self.machine.boot != self.boot
@@ -49,34 +49,34 @@ class SimRank:
 
 @dataclass(slots=True)
 class SimJob:
-    """A job as it really is. Its record is what the engine stored, ranks are processes."""
+    """Actual state of a job. Its record is what the engine stored, ranks are processes."""
 
     training: Training
     record: JobRecord
     ranks: list[SimRank] = field(default_factory=list)
     cancel_requested: bool = False
     saved_step: int = 0
-    """The last checkpoint: where the next attempt resumes."""
+    """Step of the last checkpoint, from which the next attempt resumes."""
 
     crashes_left: dict[Crash, int] = field(default_factory=dict)
     is_released: bool = False
     """Whether its operator wants its ranks placed; as all below, where a scheduler places them."""
 
     is_stop_seen: bool = False
-    """Whether its operator has heard that it is to stop."""
+    """Whether its operator has seen the request to stop."""
 
     bound: dict[int, str] = field(default_factory=dict)
     """Nodes of ranks that have one and do not run yet."""
 
     _first_step: int = 0
     _runs_from: datetime | None = None
-    """When the attempt does its first step; None before all its ranks run."""
+    """Time of the attempt's first step; None before all its ranks run."""
 
     _halted_at: datetime | None = None
-    """When a rank ended or froze, so that the others wait for it in vain."""
+    """Time when a rank ended or froze, so that the others block on it."""
 
     def view(self, now: datetime) -> JobView:
-        """What a backend sees of it."""
+        """State of the job that a backend sees."""
         attempt = self.record.attempt
         step = self.step(now)
         return JobView(
@@ -107,7 +107,7 @@ class SimJob:
         return [*(one.node for one in self.lingering()), *self.bound.values()]
 
     def step(self, now: datetime) -> int | None:
-        """The last step of the present attempt; None before its first."""
+        """Last step of the current attempt; None before its first."""
         if self._runs_from is None:
             return None
         until = now if self._halted_at is None else min(now, self._halted_at)
@@ -116,14 +116,14 @@ class SimJob:
         return min(self.training.steps, self._first_step + self._steps_in(until - self._runs_from))
 
     def saved_by(self, now: datetime) -> int:
-        """The step of the last checkpoint that was complete by then."""
+        """Step of the last checkpoint that was complete by then."""
         if self._runs_from is None or self._halted_at is not None or now < self._runs_from:
             return self.saved_step
         legs = (now - self._runs_from) // self._leg
         return min(self.training.steps, self._first_step + legs * self.training.checkpoint_steps)
 
     def begin(self, now: datetime) -> None:
-        """All ranks of the attempt run: load the last checkpoint and go on from it."""
+        """All ranks of the attempt run: resume from the last checkpoint."""
         self._first_step = self.saved_step
         self._runs_from = now + self.training.load_time
         self._halted_at = None
@@ -134,24 +134,24 @@ class SimJob:
         self._runs_from = None
 
     def halt(self, now: datetime) -> None:
-        """A rank has ended or froze: keep what was saved, make no further step."""
+        """A rank has ended or frozen: keep the saved checkpoint, stop stepping."""
         if self._halted_at is None:
             self.saved_step = self.saved_by(now)
             self._halted_at = now
 
     def resume(self, now: datetime) -> None:
-        """The rank that froze works again: go on where the job was halted."""
+        """The frozen rank works again: continue where the job halted."""
         if self._halted_at is not None and self._runs_from is not None:
             self._runs_from += now - self._halted_at
             self._halted_at = None
 
     @property
     def is_at_work(self) -> bool:
-        """Whether all its ranks run, and nobody wants it to end."""
+        """Whether all its ranks run, and none was requested to end."""
         return self._runs_from is not None and not self._halted_at and not self.cancel_requested
 
     def next_end(self) -> tuple[datetime, Crash | None] | None:
-        """When the running attempt will fail by itself, or finish (then without a crash)."""
+        """Time when the running attempt will crash or finish (then without a crash)."""
         if self._runs_from is None or self._halted_at is not None:
             return None
         crashes = [
@@ -170,7 +170,7 @@ class SimJob:
         self.record = record
 
     def _steps_in(self, time: timedelta) -> int:
-        """Steps that fit into a time, the pauses for checkpoints taken off."""
+        """Steps that fit into a duration, excluding the pauses for checkpoints."""
         training = self.training
         legs, rest = divmod(time, self._leg)
         return legs * training.checkpoint_steps + min(
@@ -179,7 +179,7 @@ class SimJob:
 
     @property
     def _leg(self) -> timedelta:
-        """From one checkpoint to the next."""
+        """Time from one checkpoint to the next."""
         training = self.training
         return training.checkpoint_steps * training.step_time + training.checkpoint_time
 

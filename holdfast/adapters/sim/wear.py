@@ -1,4 +1,4 @@
-"""Faults that come to machines by chance."""
+"""Random faults of machines."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -11,11 +11,11 @@ from holdfast.adapters.sim.scenario_events import hang
 from holdfast.adapters.sim.world import World
 
 _NEVER_DAYS: Final = 36_500.0
-"""A machine that is sound for a century is sound for ever."""
+"""Horizon: a machine without a fault for a century never gets one."""
 
 
 def wearing(wear: Wear | None) -> Callable[[World, SimMachine], None]:
-    """What lets a new machine wear out from now on."""
+    """Callback that schedules the random faults of a new machine."""
     if wear is None or wear.per_machine_day <= 0:
         return lambda world, machine: None  # noqa: ARG005 - as a world calls it
     random = Random(wear.seed)  # noqa: S311 - no cryptography here
@@ -28,7 +28,7 @@ def wearing(wear: Wear | None) -> Callable[[World, SimMachine], None]:
 
 
 class _MachineWear:
-    """The faults of one machine, one after the other, until it is taken away."""
+    """Faults of one machine, one after the other, until it is removed."""
 
     def __init__(
         self, world: World, machine: SimMachine, wear: Wear, share: float, random: Random
@@ -40,7 +40,7 @@ class _MachineWear:
         self._random = random
 
     def wait(self) -> None:
-        """Let the next fault come after an exponentially distributed time."""
+        """Schedule the next fault after an exponentially distributed time."""
         if self._rate > 0:
             days = min(self._random.expovariate(self._rate), _NEVER_DAYS)
             self._world.after(timedelta(days=days), self)

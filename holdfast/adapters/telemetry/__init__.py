@@ -1,1 +1,1 @@
-"""How the word of an agent leaves its node: log lines, metrics, CloudWatch."""
+"""Export of an agent's reports: log lines, metrics, CloudWatch."""

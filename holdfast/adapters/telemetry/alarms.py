@@ -1,4 +1,4 @@
-"""Alarms in CloudWatch. Needs boto3 (extra ``aws``)."""
+"""State of CloudWatch alarms. Needs boto3 (extra ``aws``)."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,18 +9,18 @@ from botocore.exceptions import BotoCoreError, ClientError
 from holdfast.model.errors import BackendError
 
 _AT_ONCE: Final = 100
-"""Names that CloudWatch takes in one call."""
+"""Maximum alarm names of one call, from the API reference."""
 _RINGING: Final = "ALARM"
 
 
 class CloudWatchAlarms:
-    """See ``Alarms``. Credentials and region are found as boto3 finds them."""
+    """See ``Alarms``. Credentials and region come from boto3's default chain."""
 
     def __init__(self) -> None:
         self._client: Any = boto3.client("cloudwatch")
 
     def active_alarms(self, names: Sequence[str]) -> frozenset[str]:
-        """See ``Alarms.active_alarms``; one that does not exist has not gone off."""
+        """See ``Alarms.active_alarms``; a missing alarm counts as inactive."""
         wanted = sorted(set(names))
         found: set[str] = set()
         try:

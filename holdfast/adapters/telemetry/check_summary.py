@@ -1,4 +1,4 @@
-"""What a deep health check leaves behind for whoever began it: one line of JSON."""
+"""Summary of a deep health check for its caller: one line of JSON."""
 
 import json
 from dataclasses import replace
@@ -8,11 +8,11 @@ from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.deep_checks import CheckSummary, NodeCheck
 
 LIMIT: Final = 4000
-"""Bytes, so that it fits into the status of a container: Kubernetes keeps 4 KiB."""
+"""Limit in bytes, to fit into a container's termination message (4 KiB in Kubernetes)."""
 
 
 def summary_of(check: NodeCheck, summary: str) -> CheckSummary:
-    """A check with all that was measured, in the words of ``summary``."""
+    """Result of a check with all measurements, in the format of ``summary``."""
     measured: dict[str, float] = {}
     for part in check.parts:
         for name, value in part.measured.items():
@@ -24,7 +24,7 @@ def summary_of(check: NodeCheck, summary: str) -> CheckSummary:
 
 
 def summary_text(report: CheckSummary) -> str:
-    """One line of at most ``LIMIT`` bytes; words are cut before numbers are lost."""
+    """One line of at most ``LIMIT`` bytes; texts are truncated before numbers are dropped."""
     text = _line(report.summary, report)
     excess = len(text) - LIMIT
     return (
@@ -35,7 +35,7 @@ def summary_text(report: CheckSummary) -> str:
 
 
 def read_summary(text: str) -> CheckSummary:
-    """What a check wrote, or the last line of what another program said."""
+    """Summary that a check wrote, or the last line of another program's output."""
     lines = text.strip().splitlines()
     last = lines[-1] if lines else ""
     try:

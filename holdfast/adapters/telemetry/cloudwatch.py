@@ -1,4 +1,4 @@
-"""The agent's log lines in CloudWatch, under HyperPod's names. Needs boto3 (extra ``aws``)."""
+"""Export of the agent's log lines to CloudWatch, in HyperPod's names. Needs boto3 (``aws``)."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,10 @@ from holdfast.model.errors import BackendError
 from holdfast.model.health import Remedy
 
 NEURON_NAMESPACE: Final = "NeuronHealthCheck"
-"""Of the metrics ``NeuronHasError_*``, as the Neuron problem detector publishes them."""
+"""Namespace of the metrics ``NeuronHasError_*``, from the Neuron problem detector."""
 
 NAMESPACE: Final = "Holdfast/NodeHealth"
-"""Of the metrics for all other reasons."""
+"""Namespace of the metrics for all other reasons."""
 
 # Limits of PutLogEvents and PutMetricData, from the API reference.
 _BATCH_EVENTS: Final = 10_000
@@ -32,7 +32,7 @@ _BATCH_METRICS: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instance:
-    """Whose lines these are, in HyperPod's terms."""
+    """Instance of the log lines, in HyperPod's terms."""
 
     cluster: str
     cluster_id: str
@@ -41,19 +41,19 @@ class Instance:
 
     @property
     def log_group(self) -> str:
-        """As HyperPod calls it."""
+        """Name in HyperPod's format."""
         return f"/aws/sagemaker/Clusters/{self.cluster}/{self.cluster_id}"
 
     @property
     def log_stream(self) -> str:
-        """As HyperPod calls it."""
+        """Name in HyperPod's format."""
         return f"SagemakerHealthMonitoringAgent/{self.instance_group}/{self.instance_id}"
 
 
 class CloudWatch:
-    """Takes lines and metrics of one instance.
+    """Client for the log lines and metrics of one instance.
 
-    Its methods raise ``BackendError`` when CloudWatch did not take them, after five tries.
+    Its methods raise ``BackendError`` if CloudWatch rejects the data after five attempts.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class CloudWatch:
         usual_region: str | None = None,
         endpoint_url: str | None = None,
     ) -> None:
-        """Speak for ``instance``.
+        """Create the client for ``instance``.
 
         Args:
-            instance: gives the names.
-            region: as in boto3: that of the environment or of the profile if None.
-            usual_region: used where neither says which.
-            endpoint_url: another address than that of AWS.
+            instance: names the log stream and the dimensions.
+            region: as in boto3: from the environment or the profile if None.
+            usual_region: fallback if neither sets one.
+            endpoint_url: endpoint other than the public one.
 
         Raises:
             BackendError: no region is known.
@@ -89,7 +89,7 @@ class CloudWatch:
             raise BackendError(f"cannot use CloudWatch: {error}") from error
 
     def put_lines(self, lines: Sequence[str]) -> None:
-        """Append lines to the log stream, which is made if need be, with its group."""
+        """Append lines to the log stream, creating it and its group if missing."""
         events = sorted((_event(line) for line in lines), key=lambda event: event["timestamp"])
         for batch in _batches(events):
             try:
@@ -156,7 +156,7 @@ def _call(method: Any, **arguments: Any) -> None:
 
 
 _ANSWERS: Final = ("ResourceNotFoundException", "ResourceAlreadyExistsException")
-"""Errors that tell something and are acted upon."""
+"""Expected errors, which are handled."""
 
 
 def _event(line: str) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def _event(line: str) -> dict[str, Any]:
 
 
 def _batches(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """As few as the limits allow; ``events`` are in the order of their time."""
+    """Smallest number of batches within the limits; ``events`` are sorted by time."""
     batch: list[dict[str, Any]] = []
     size = 0
     for event in events:
@@ -181,7 +181,7 @@ def _batches(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 
 def _faults(line: str) -> Iterator[tuple[str, datetime]]:
-    """The reason of the fault that a line tells of, if it does."""
+    """Reason of the fault in a line, if any."""
     content = _read(line)
     detail = content.get(EVENT_DETAIL)
     if isinstance(detail, dict) and detail.get("Action") != Remedy.NONE and detail.get("Reason"):

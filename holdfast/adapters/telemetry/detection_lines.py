@@ -1,7 +1,7 @@
 """The log lines of HyperPod's health monitoring agent: JSON objects, one a line.
 
-CloudWatch filters look for ``HealthMonitoringAgentDetectionEvent``. Several keys end in a colon
-and a blank, or in a blank; that is how they are spelled there.
+CloudWatch filters match ``HealthMonitoringAgentDetectionEvent``. Several keys end in a colon
+and a blank, or in a blank, exactly as in HyperPod.
 """
 
 import json
@@ -18,14 +18,14 @@ MARK: Final = "HealthMonitoringAgentDetectionEvent"
 """Key of every line, for filters."""
 
 EVENT_DETAIL: Final = "Event detail"
-"""Key under which a line about a fault or a notice keeps what to do about it, and why."""
+"""Key of the remedy and the reason in a line about a fault or a notice."""
 
 
 def detection_lines(before: NodeReport | None, report: NodeReport) -> list[str]:
-    """What is new in ``report``: a line for each new fault or notice and each changed condition.
+    """Changes in ``report``: a line for each new fault or notice and each changed condition.
 
-    A fault is new if it was not there in this boot, or asks for another remedy now. A condition
-    has changed if its status or its reason has; the standing ones are told once in full.
+    A fault is new if it was absent earlier in this boot, or has another remedy now. A condition
+    has changed if its status or its reason has; unchanged ones are logged in full once.
     """
     last = before if before is not None and before.boot_id == report.boot_id else None
     known = {(fault.key, fault.remedy) for fault in last.faults} if last is not None else set()

@@ -1,4 +1,4 @@
-"""Prometheus' text form."""
+"""Prometheus text exposition format."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ Samples = Mapping[LabelSet, float]
 
 
 def process_families() -> Iterator[str]:
-    """As every Prometheus client has them."""
+    """Standard process metrics of Prometheus clients."""
     fields = Path("/proc/self/stat").read_text(encoding="ascii", errors="replace")
     user, system, *_, resident = fields.rpartition(")")[2].split()[11:22]
     seconds = (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -22,12 +22,12 @@ def process_families() -> Iterator[str]:
 
 
 def labels(**values: str) -> LabelSet:
-    """A set of labels with their values."""
+    """Label set with values."""
     return tuple(sorted(values.items()))
 
 
 def family(name: str, kind: str, about: str, samples: Samples) -> str:
-    """A metric with all its samples; ``kind`` is ``counter`` or ``gauge``."""
+    """Metric family with all its samples; ``kind`` is ``counter`` or ``gauge``."""
     lines = [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
     lines += [f"{name}{_shown(pairs)} {value:.15g}" for pairs, value in samples.items()]
     return "\n".join(lines) + "\n"

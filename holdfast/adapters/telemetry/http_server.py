@@ -1,4 +1,4 @@
-"""A very small HTTP server: few pages, few clients, and no client can hold it up."""
+"""Minimal HTTP server: few pages, few clients, and no client can block it."""
 
 import select
 import socket
@@ -11,13 +11,13 @@ from typing import Final
 from holdfast.model.errors import ConfigError
 
 CLIENTS: Final = 16
-"""Served at once; more wait in the listening socket's queue."""
+"""Maximum concurrent clients; more wait in the listen backlog."""
 
 TIMEOUT_S: Final = 5.0
-"""For a whole exchange; then the client is hung up on."""
+"""Timeout for a whole exchange, after which the connection is closed."""
 
 REQUEST_BYTES: Final = 8 * 1024
-"""The longest request with its headers, as most servers have it."""
+"""Maximum size of a request with its headers, as in most servers."""
 
 _END: Final = b"\r\n\r\n"
 _READ: Final = select.POLLIN
@@ -33,7 +33,7 @@ _REASONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """An answer."""
+    """HTTP response."""
 
     text: str
     status: int = 200
@@ -49,7 +49,7 @@ class _Client:
 
 
 class HttpServer:
-    """Serves pages from a thread of its own until it is closed."""
+    """Serves pages in a separate thread until it is closed."""
 
     def __init__(
         self, host: str, port: int, pages: Mapping[str, Callable[[], HttpResponse]]
@@ -78,7 +78,7 @@ class HttpServer:
             ) from error
         self._listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
         self.port: int = self._listener.getsockname()[1]
-        """The port that is served."""
+        """Port of the server."""
 
         self._clients: dict[int, _Client] = {}
         self._poll = select.poll()
@@ -89,7 +89,7 @@ class HttpServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Hang up on everybody and let go of the port."""
+        """Close all connections and release the port."""
         self._stopper.close()
         self._thread.join()
         for client in self._clients.values():
@@ -127,7 +127,7 @@ class HttpServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # it has hung up already
+        except OSError:  # it has disconnected already
             return
         connection.setblocking(False)  # noqa: FBT003 - the name of the method says it
         client = _Client(connection, time.monotonic() + TIMEOUT_S)
@@ -154,7 +154,7 @@ class HttpServer:
             self._hang_up(client)
 
     def _receive(self, client: _Client) -> bool:
-        """Read on; once the request is whole, answer. Returns whether the client is done."""
+        """Read more; respond once the request is complete. Returns whether the client is done."""
         data = client.connection.recv(REQUEST_BYTES)
         if not data:
             return True

@@ -1,4 +1,4 @@
-"""Reads a growing log line by line, each line once, over restarts and rotations."""
+"""Follows a growing log, each line once, across restarts and rotations."""
 
 import json
 import os
@@ -9,21 +9,21 @@ from holdfast.kit.files import storage_error, write_atomically
 from holdfast.model.errors import BackendError
 
 BLOCK: Final = 256 * 1024
-"""Bytes that are read at once; a line that is longer is read in parts."""
+"""Bytes per read; a longer line is read in parts."""
 
 
 class LogFollower:
-    """Follows one file. What was read counts once ``commit`` says so."""
+    """Follows one file. Lines count as processed after ``commit``."""
 
     def __init__(self, path: Path, position_file: Path) -> None:
-        """Follow ``path``, from where ``position_file`` says; from its beginning without that."""
+        """Follow ``path`` from the position in ``position_file``, or from its start without one."""
         self._path = path
         self._position_file = position_file
         self._file: BinaryIO | None = None
         self._inode, self._offset = _position(position_file)
 
     def read(self) -> list[str]:
-        """The next whole lines, without their ends; empty if there are none as yet.
+        """Next complete lines, without line ends; empty if there are none yet.
 
         Raises:
             BackendError: the log cannot be read.
@@ -35,10 +35,10 @@ class LogFollower:
             raise BackendError(f"cannot read {self._path}: {error.strerror}") from error
 
     def commit(self) -> None:
-        """Remember that all lines read so far are done with.
+        """Store the position: all lines read so far are processed.
 
         Raises:
-            BackendError: that cannot be written.
+            BackendError: the position cannot be written.
 
         """
         try:
@@ -48,14 +48,14 @@ class LogFollower:
             raise storage_error(error, self._position_file) from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
         self._file = None
 
     def _read(self) -> list[str]:
         while (file := self._opened()) is not None:
-            if os.fstat(file.fileno()).st_size < self._offset:  # emptied, to be written again
+            if os.fstat(file.fileno()).st_size < self._offset:  # truncated
                 self._offset = 0
             file.seek(self._offset)
             data = file.read(BLOCK)
@@ -70,7 +70,7 @@ class LogFollower:
         return []
 
     def _opened(self) -> BinaryIO | None:
-        """The file with the next lines; None if there is none as yet."""
+        """File with the next lines; None if there is none yet."""
         if self._file is None:
             path = self._rotated_away() or self._path
             try:
@@ -83,7 +83,7 @@ class LogFollower:
         return self._file
 
     def _rotated_away(self) -> Path | None:
-        """The file that was read before, if it was renamed while nobody followed it."""
+        """Previously read file, if it was renamed while it was not followed."""
         siblings = self._path.parent.glob(f"{self._path.name}*")
         return next((path for path in siblings if _inode(path) == self._inode), None)
 

@@ -1,4 +1,4 @@
-"""What an agent counts, in Prometheus' text form."""
+"""Metrics of an agent, in Prometheus text format."""
 
 import threading
 from collections import Counter
@@ -24,11 +24,11 @@ _NEURON: Final = tuple(
         Reason.NEURON_HANG,
     )
 )
-"""States that the Neuron problem detector shows from its start, for those who read its page."""
+"""Reasons that the Neuron problem detector exports from its start."""
 
 
 class AgentMetrics:
-    """A ``ReportObserver`` that counts; ``text`` may be called from another thread.
+    """A ``ReportObserver`` that keeps metrics; ``text`` may be called from another thread.
 
     ``problem_counter`` and ``problem_gauge`` are node-problem-detector's, names, labels and
     meaning: a problem that lasts is counted when it begins, one that passes each time it is
@@ -70,12 +70,12 @@ class AgentMetrics:
             self._heartbeats += 1
 
     def count_lines(self, lines: int) -> None:
-        """So many more log lines were read."""
+        """Add to the count of log lines read."""
         with self._lock:
             self._lines += lines
 
     def text(self) -> str:
-        """All metrics as they are now."""
+        """Current values of all metrics."""
         with self._lock:
             families = [*self._families(), *process_families()]
         return "".join(families)
@@ -125,7 +125,7 @@ class AgentMetrics:
 
 
 class CountedHost:
-    """A ``Host`` whose log lines are counted."""
+    """A ``Host`` that counts the log lines read."""
 
     def __init__(self, host: Host, metrics: AgentMetrics) -> None:
         """Count what is read from ``host``."""

@@ -32,7 +32,7 @@ class MetricsEndpoint:
             host, port, {"/metrics": self._metrics_page, "/healthz": self._health_page}
         )
         self.port = self._server.port
-        """The port that is served."""
+        """Port of the server."""
 
     def changed(self, before: NodeReport | None, report: NodeReport) -> None:
         """See ``ReportObserver.changed``."""

@@ -1,1 +1,1 @@
-"""Simulated training runs under faults: the engine in simulated time."""
+"""Simulation of training runs under faults: the engine in simulated time."""

@@ -1,4 +1,4 @@
-"""What would become of a job on a fleet under a policy: the real engine in simulated time."""
+"""Predicts the goodput of a job on a fleet under a policy: the engine in simulated time."""
 
 import math
 from collections import Counter
@@ -31,13 +31,13 @@ FAULT_KINDS: Final = (
     (Outright.POWER, 3),
 )
 """The 419 interruptions of Llama 3's pre-training (arXiv 2407.21783, table 5), by the remedy that
-we take each to need. Replace: faulty GPUs 148, NICs 7, silent data corruption 6, overheating 6,
+is assumed for each. Replace: faulty GPUs 148, NICs 7, silent data corruption 6, overheating 6,
 SSDs 3, chassis 2, boards 2, CPUs 2, memory 2. Reboot: GPU memory 72 and 19, system processors 17,
 switches and cables 35, host maintenance 32. Restart of the job alone: software 54 and 2. A hang:
 NCCL timeouts 7. Power lost: power supplies 3."""
 
 PARTS: Final = 100
-"""Parts of a trial between which progress is told."""
+"""Number of progress reports of a trial."""
 
 _JOB: Final = "job"
 _DAY: Final = timedelta(days=1)
@@ -60,19 +60,19 @@ class Trial:
     days: float
     faults_per_1000_node_days: float
     reboot_time: timedelta
-    """From the order of a reboot to the agent's first word."""
+    """Time from the order of a reboot to the agent's first report."""
 
     replace_time: timedelta
-    """From the order of a replacement to its agent's first word."""
+    """Time from the order of a replacement to its agent's first report."""
 
     restart_time: timedelta
-    """From the launch of an attempt to its first step: start, load, warm-up."""
+    """Time from the launch of an attempt to its first step: start, load, warm-up."""
 
     checkpoint_every: timedelta
-    """Training between two checkpoints."""
+    """Training time between two checkpoints."""
 
     checkpoint_time: timedelta
-    """How long a checkpoint keeps the job from training."""
+    """Training pause for a checkpoint."""
 
     max_retries: int
     has_lemons: bool = False
@@ -93,7 +93,7 @@ class RepairTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialResult:
-    """What became of a trial. Nothing in it was measured on a real machine."""
+    """Result of a trial. Nothing in it was measured on a real machine."""
 
     simulated: bool = True
     trial: Trial
@@ -106,19 +106,19 @@ class TrialResult:
     """The same by Daly's formula, which knows no wait for nodes; see ``daly_ettr``."""
 
     spares_advised: int
-    """Nodes beside those of the job with which it hardly ever waits; see ``advised_spares``."""
+    """Spare nodes with which the job rarely waits; see ``advised_spares``."""
 
     mean_time_to_failure_s: float | None
     """Of the job; None without faults."""
 
     restarts: dict[str, int]
-    """Attempts after the first, by whose failure it was."""
+    """Attempts after the first, by kind of failure."""
 
     waited_s: float
-    """Time that the job waited, for nodes or to back off."""
+    """Time that the job waited for nodes or in backoff."""
 
     incidents: dict[str, int]
-    """By remedy: what was done in the end."""
+    """Completed repairs by remedy."""
 
     repairs: tuple[RepairTimes, ...]
     nodes_replaced: int
@@ -149,10 +149,10 @@ def daly_ettr(
 
 
 def run_trial(trial: Trial, progress: Callable[[int], None]) -> TrialResult:
-    """Simulate a trial; ``progress`` is told each time another of ``PARTS`` parts is done.
+    """Simulate a trial; ``progress`` is called after each of ``PARTS`` parts.
 
     Raises:
-        ConfigError: the trial makes no sense.
+        ConfigError: the trial is invalid.
 
     """
     if trial.job_nodes > trial.nodes:
@@ -169,7 +169,7 @@ def run_trial(trial: Trial, progress: Callable[[int], None]) -> TrialResult:
 
 
 class _Tally(Observer):
-    """Counts what cannot be read off the world at the end."""
+    """Counts events that the final state of the world does not show."""
 
     def __init__(self) -> None:
         self.simulation: Simulation
@@ -201,7 +201,7 @@ def _scenario(trial: Trial) -> Scenario:
     training = Training(
         spec=spec,
         submitted_at=boot_time,
-        steps=horizon // trial.checkpoint_every + 1,  # more than can be done
+        steps=horizon // trial.checkpoint_every + 1,  # more than possible
         step_time=trial.checkpoint_every,
         load_time=trial.restart_time,
         checkpoint_steps=1,
@@ -289,6 +289,6 @@ def _repairs(incidents: Sequence[Incident]) -> tuple[RepairTimes, ...]:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that is at least as large as ``percent`` of all: the nearest rank."""
+    """Percentile by the nearest-rank method: smallest value >= ``percent`` of all values."""
     rank = math.ceil(percent / 100 * len(values))
     return sorted(values)[max(rank, 1) - 1]
