@@ -30,6 +30,7 @@ _PLANNED: Final = {
     Reason.SCHEDULED_DEEP_CHECK: EventLevel.INFO,
     Reason.DEEP_CHECK_PARTNER: EventLevel.INFO,
     Reason.JOBS_KEEP_FAILING: EventLevel.WARN,
+    Reason.FAULT_UNCORROBORATED: EventLevel.WARN,
 }
 """Requested or scheduled work; a suspicion may still prove unfounded."""
 

@@ -1,19 +1,19 @@
-"""Nodes on which jobs keep failing although no fault of the node is known."""
+"""Nodes to check although no fault of them is certain."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.kit.units import format_duration
-from holdfast.model.health import Urgency
+from holdfast.model.health import Fault, Urgency
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind
 from holdfast.model.names import Reason
-from holdfast.model.nodes import NodeView, Phase
+from holdfast.model.nodes import ClusterView, NodeView, Phase
 from holdfast.model.requests import Request, Verb
 
 _REQUESTED_BY: Final = "holdfast"
@@ -27,9 +27,16 @@ class SuspectNode:
 
     node: str
     failures: int
+    """Failures of jobs, or faults that are not corroborated."""
+
     evidence: str
     request: Request
     """Request for the check. Its ``id`` stays the same until another failure is added."""
+
+
+CHECK_INTERVAL: Final = timedelta(days=1)
+"""Shortest time between two checks of a node for lines that may be forged: whoever forges them
+must not keep the node out of service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,61 @@ def suspect_nodes(
     found.sort(key=lambda one: (-one.failures, one.node))
     away = sum(not _is_at_work(node) for node in nodes.values()) if found else 0
     return tuple(found[: max(0, policy.nodes.max_unavailable.of(len(nodes)) - away)])
+
+
+def uncorroborated_nodes(
+    cluster: ClusterView, policy: RemediationPolicy, now: datetime
+) -> tuple[SuspectNode, ...]:
+    """Return the nodes that should get a deep health check because of log lines that may be forged.
+
+    A check that ended after the line answers it. The checks wait for the jobs of their nodes and
+    use the budget of repairs.
+    """
+    if policy.node_recovery is RecoveryMode.NONE or cluster.breaker.tripped_at is not None:
+        return ()
+    found = [
+        _uncorroborated(node, now)
+        for node in sorted(cluster.nodes, key=lambda node: node.name)
+        if node.suspects
+        and _is_trusted(node, policy, now)
+        and _evidence_since(node) < max(_evidence_at(one) for one in node.suspects)
+        and not (node.record.checks and now - node.record.checks[-1].ended_at < CHECK_INTERVAL)
+    ]
+    away = sum(not _is_at_work(node) for node in cluster.nodes) if found else 0
+    return tuple(found[: max(0, policy.max_unavailable.of(len(cluster.nodes)) - away)])
+
+
+def _evidence_since(node: NodeView) -> datetime:
+    """Return the time of the last check or release, which answers earlier evidence."""
+    checks, cleared_at = node.record.checks, node.record.cleared_at
+    answered = [*(one.ended_at for one in checks), *([cleared_at] if cleared_at else [])]
+    return max(answered, default=datetime.min.replace(tzinfo=UTC))
+
+
+def _evidence_at(suspect: Fault) -> datetime:
+    return suspect.seen_at or suspect.since
+
+
+def _uncorroborated(node: NodeView, now: datetime) -> SuspectNode:
+    newest = max(node.suspects, key=_evidence_at)
+    evidence = (
+        f"a log line that may be forged reports {newest.reason}, and no other reading does: "
+        f"{newest.message}"
+    )
+    return SuspectNode(
+        node=node.name,
+        failures=len(node.suspects),
+        evidence=evidence,
+        request=Request(
+            id=f"uncorroborated-{node.name}-{_evidence_since(node).isoformat()}",
+            verb=Verb.DEEP_CHECK,
+            requested_at=now,
+            requested_by=_REQUESTED_BY,
+            urgency=Urgency.DEFERRED,  # running jobs continue
+            reason=Reason.FAULT_UNCORROBORATED,
+            why=evidence,
+        ),
+    )
 
 
 def _failures_by_node(

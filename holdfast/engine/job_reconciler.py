@@ -8,7 +8,8 @@ from holdfast.decisions.incident_updates import resumed, touched
 from holdfast.decisions.job_lifecycle import after_job, launched
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
-from holdfast.decisions.suspect_nodes import suspect_nodes
+from holdfast.decisions.suspect_nodes import SuspectNode, suspect_nodes
+from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.actions import (
@@ -75,7 +76,7 @@ class JobReconciler:
         self._repeats = RepeatLimiter(ports.events)
         self._reported: dict[str, str] = {}  # reports each reason to wait once
         self._stopped: dict[str, int] = {}  # sends each attempt SIGTERM once
-        self._suspects: set[str] = set()  # reports each suspect node once
+        self._checks = CheckRequests(ports.cluster, ports.leadership, ports.events)
         self._troubled: set[str] = set()  # jobs whose calls fail delay no others
         self._rest_until = datetime.min.replace(tzinfo=UTC)
         self._ended: list[tuple[str, AttemptRecord]] = []  # of jobs no longer listed
@@ -140,26 +141,11 @@ class JobReconciler:
         since = now - self._policy.job.suspect_window
         self._ended = [(job, one) for job, one in self._ended if one.stopped_at > since]
         seen = ((job.spec.name, one) for job in jobs for one in job.record.attempts)
-        has_requested = False
-        for one in suspect_nodes((*self._ended, *seen), nodes, self._policy, now):
-            if one.request.id in self._suspects or not self._ports.leadership.is_held():
-                continue
-            try:
-                is_checked = self._ports.cluster.request_check(one.node, one.request)
-            except BackendError as error:
-                self._failed(f"requesting a check of {one.node}", error, now)
-                continue
-            self._suspects.add(one.request.id)
-            has_requested |= is_checked
-            self._ports.events.emit(
-                NodeSuspected(
-                    node=one.node,
-                    failures=one.failures,
-                    evidence=one.evidence,
-                    is_checked=is_checked,
-                )
-            )
-        return has_requested
+        return self._checks.request(
+            suspect_nodes((*self._ended, *seen), nodes, self._policy, now),
+            _suspected,
+            lambda what, error: self._failed(what, error, now),
+        )
 
     def _act(
         self, action: JobAction | Wait, job: JobView, nodes: Mapping[str, NodeView], now: datetime
@@ -356,3 +342,9 @@ def _with_jobs(nodes: Iterable[NodeView], jobs: Iterable[JobView]) -> Mapping[st
         if is_ours and job.record.phase is not JobPhase.WAITING:
             by_name = reserved(by_name, job.spec.name, job.record.placement)
     return by_name
+
+
+def _suspected(one: SuspectNode, is_checked: bool) -> NodeSuspected:  # noqa: FBT001 - a callback
+    return NodeSuspected(
+        node=one.node, failures=one.failures, evidence=one.evidence, is_checked=is_checked
+    )

@@ -11,7 +11,9 @@ from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gon
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal
 from holdfast.decisions.remediation import decide
+from holdfast.decisions.suspect_nodes import SuspectNode, uncorroborated_nodes
 from holdfast.decisions.taken_requests import is_request_taken
+from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.node_events import check_ended, event_of
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.actions import (
@@ -36,6 +38,7 @@ from holdfast.model.events import (
     BreakerClosed,
     BreakerTripped,
     CallFailed,
+    FaultUncorroborated,
     NodeCheckWaits,
     NodeVanished,
     RepairDeferred,
@@ -86,6 +89,7 @@ class NodeReconciler:
     def __init__(self, ports: NodePorts, policy: RemediationPolicy) -> None:
         self._ports = ports
         self._policy = policy
+        self._checks = CheckRequests(ports.cluster, ports.leadership, ports.events)
         self._repeats = RepeatLimiter(ports.events)
         self._known_incidents: set[str] = set()  # looks each up once
         self._listed_at: datetime | None = None
@@ -116,8 +120,17 @@ class NodeReconciler:
         wake_times.append(self._close_breaker(plan, now))
         wake_times.append(self._close_vanished(view, now))
         wake_times += self._take_turns(view, plan, now)
+        wake_times.append(self._request_checks(view, now))
         self._report_waiting(view, plan, now)
         return min(wake_times)
+
+    def _request_checks(self, view: ClusterView, now: datetime) -> datetime:
+        has_requested = self._checks.request(
+            uncorroborated_nodes(view, self._policy, now),
+            _uncorroborated,
+            lambda what, error: self._failed(what, error, now),
+        )
+        return now if has_requested else now + RESYNC
 
     def _take_turns(self, view: ClusterView, plan: Plan, now: datetime) -> Iterator[datetime]:
         """Quarantine nodes first, then act on the others until the round's time is used up."""
@@ -383,3 +396,7 @@ class NodeReconciler:
 
 def _is_marking(action: NodeAction | None) -> bool:
     return isinstance(action, Quarantine)
+
+
+def _uncorroborated(one: SuspectNode, is_checked: bool) -> FaultUncorroborated:  # noqa: FBT001 - a callback
+    return FaultUncorroborated(node=one.node, evidence=one.evidence, is_checked=is_checked)

@@ -13,6 +13,7 @@ from holdfast.model.events import (
     CallFailed,
     CheckpointChosen,
     Event,
+    FaultUncorroborated,
     InputRejected,
     JobFinished,
     JobInputRejected,
@@ -121,6 +122,7 @@ def _node_sentence(event: Event) -> str:
             return f"{node}: {key} ignored: got {value!r}, expected {expected}"
         case (
             NodeSuspected()
+            | FaultUncorroborated()
             | NodeCheckWaits()
             | NodeCheckBegun()
             | NodePairTested()
@@ -142,6 +144,7 @@ def _ended_remediation(reason: str) -> str:
 
 def _check_sentence(
     event: NodeSuspected
+    | FaultUncorroborated
     | NodeCheckWaits
     | NodeCheckBegun
     | NodePairTested
@@ -151,7 +154,10 @@ def _check_sentence(
 ) -> str:
     head = f"{event.node}: deep health check"
     match event:
-        case NodeSuspected(evidence=evidence, is_checked=is_checked):
+        case (
+            NodeSuspected(evidence=evidence, is_checked=is_checked)
+            | FaultUncorroborated(evidence=evidence, is_checked=is_checked)
+        ):
             checked = "running deep health check"
             then = checked if is_checked else "no deep health check configured, inspect the node"
             return f"{event.node} is suspect: {evidence}; {then}"

@@ -125,6 +125,17 @@ class NodeSuspected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FaultUncorroborated(Event):
+    """A log line that may be forged reports a fault of a node, and no other reading does."""
+
+    name: ClassVar[str] = "node.fault_uncorroborated"
+    node: str
+    evidence: str
+    is_checked: bool
+    """Whether a deep health check was requested; none may be configured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCheckWaits(Event):
     """A deep health check was requested and cannot start yet."""
 

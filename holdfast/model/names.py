@@ -520,6 +520,8 @@ class Reason(StrEnum):
     """A node without jobs is the test peer of a node under a deep health check."""
     JOBS_KEEP_FAILING = "JobsKeepFailing"
     """Jobs repeatedly fail on a node that reports no fault."""
+    FAULT_UNCORROBORATED = "FaultUncorroborated"
+    """A log line that may be forged reports a fault, and no other reading does."""
     REPEAT_OFFENDER = "RepeatOffender"
     """A machine faulted repeatedly."""
     RANK_EXITED = "RankExited"

@@ -26,6 +26,7 @@ from holdfast.model.events import (
     BreakerClosed,
     BreakerTripped,
     Event,
+    FaultUncorroborated,
     InputRejected,
     NodeAgentReports,
     NodeAgentSilent,
@@ -99,6 +100,7 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
     NodeReplaced: EventKind("NodeReplaced", "Normal", "its object is removed"),
     NodeVanished: EventKind("NodeVanished", "Warning", "nothing is ordered for it"),
     NodeSuspected: EventKind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
+    FaultUncorroborated: EventKind(Reason.FAULT_UNCORROBORATED.value, "Warning"),
     NodeCheckWaits: EventKind(
         "DeepHealthCheckWaits", "Normal", "it begins as soon as that changes"
     ),
