@@ -207,3 +207,35 @@ def test_a_record_of_a_user_never_becomes_part_of_one_of_the_kernel() -> None:
 
     assert [record_origin(one.facility) for one in (first, second)] == [Origin.USER, Origin.KERNEL]
     assert second.message == "NVRM: installed in this system"
+
+
+TIMEOUT = "neuron:ndma_memcpy_wait_for_completion: DMA completion timeout on nd00 for eng q0"
+
+
+def timeouts(*origins: Origin) -> list[tuple[LogLine, ...]]:
+    """Messages of which three within ten minutes are a fault."""
+    return [
+        (LogLine(message=TIMEOUT, observed_at=NOW + number * timedelta(minutes=1), origin=origin),)
+        for number, origin in enumerate(origins)
+    ]
+
+
+@given(st.lists(st.sampled_from(Origin), max_size=8))
+def test_forged_messages_neither_add_to_those_of_the_kernel_nor_reset_them(
+    origins: list[Origin],
+) -> None:
+    assert bool(folded(timeouts(*origins)).faults) is (origins.count(Origin.KERNEL) >= 3)
+
+
+@pytest.mark.parametrize("origin", [Origin.USER, Origin.FILE, Origin.KERNEL])
+def test_a_line_that_can_be_forged_ends_no_suspect(origin: Origin) -> None:
+    trust = replace(TRUST, has_neuron_counters=True)
+    error, none = MESSAGES[5], MESSAGES[6]
+    log = [(LogLine(message=error, observed_at=NOW),)]
+    [suspect] = folded(log, trust).suspects
+
+    [left] = folded(
+        [*log, (LogLine(message=none, observed_at=NOW, origin=origin),)], trust
+    ).suspects
+
+    assert replace(left, count=1) == suspect
