@@ -5,12 +5,12 @@ recovery action for that error. So it decides: its remedy replaces those of othe
 be it milder or stronger.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Final
 
-from holdfast.detectors import gpu_dcgm_policy, gpu_driver, gpu_sxid, gpu_xid
+from holdfast.detectors import gpu_dcgm_policy, gpu_driver, gpu_sxid, gpu_xid, host_hardware
 from holdfast.model.health import Fault, Finding
 from holdfast.model.names import Reason
 
@@ -25,14 +25,40 @@ _REASONS_OF_LOST_GPU: Final = frozenset(
 )
 
 
+CAUSE: Final = gpu_xid.FAMILY
+"""Family of all faults from which others follow."""
+
+CONSEQUENCES: Final = (
+    gpu_dcgm_policy.FAMILY,
+    gpu_sxid.FAMILY,
+    gpu_driver.FAMILY,
+    host_hardware.FAMILY,
+)
+"""Other families with faults that follow from one."""
+
+
+def causes_of(finding: Finding | Fault) -> tuple[str, str | None] | None:
+    """Return where to look for causes of ``finding``: a family, and a device or None for all.
+
+    None if it never follows from anything.
+    """
+    if finding.family == CAUSE and finding.reason != Reason.XID_ECHO:
+        return (CAUSE, finding.device)
+    is_consequence = finding.family in CONSEQUENCES or finding.reason == Reason.XID_ECHO
+    return (CAUSE, None) if is_consequence else None
+
+
 def follows(finding: Finding | Fault, fault: Fault) -> bool:
     """Return whether ``finding`` is only a consequence of ``fault``."""
     if decides(fault, finding):
         return True
     codes = (fault.code, *fault.decides)
-    began = next(moments(finding))
-    if fault.family != gpu_xid.FAMILY or not _are_close([began], moments(fault)):
+    if fault.family != CAUSE or not _may_follow(finding, fault, codes):
         return False
+    return _are_close([next(moments(finding))], moments(fault))
+
+
+def _may_follow(finding: Finding | Fault, fault: Fault, codes: Collection[int | None]) -> bool:
     if finding.family == gpu_dcgm_policy.FAMILY and finding.code in codes:
         return True  # the same XID by DCGM, which names no GPU
     if fault.remedy.touches_node and finding.reason == Reason.XID_ECHO:

@@ -6,6 +6,7 @@ that way.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
@@ -117,6 +118,18 @@ _CORROBORATIONS: Final = {
     ),
 }
 """Possible corroborations by the family of the suspect."""
+
+SUPPORTERS: Final = defaultdict(
+    frozenset[str],
+    {name: frozenset(row.family for row in rows) for name, rows in _CORROBORATIONS.items()},
+)
+"""By the family of the suspect, the families of what may support it."""
+
+SUPPORTED_BY: Final = {
+    supporter: tuple(name for name, families in SUPPORTERS.items() if supporter in families)
+    for supporter in frozenset[str]().union(*SUPPORTERS.values())
+}
+"""By the family of a reading, the families of the suspects that it may support."""
 
 CORROBORATED: Final = (
     "gpu-xid",

@@ -5,18 +5,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.detectors.causes import decides, follows
-from holdfast.detectors.corroborations import supports
+from holdfast.detectors.causes import CAUSE, CONSEQUENCES, causes_of, decides, follows
+from holdfast.detectors.corroborations import SUPPORTED_BY, SUPPORTERS, supports
+from holdfast.detectors.known_findings import (
+    Key,
+    KnownFindings,
+    by_text,
+    oldest_first,
+)
 from holdfast.model.health import Fault, Finding, Remedy, Severity
-
-NOTICES_KEPT: Final = 20
-"""As many as HyperPod keeps in its ``fault-details`` annotation."""
 
 ONE_SIGHTING: Final = timedelta(seconds=10)
 """Findings of one kind within this time count once towards ``min_count``: one failure of a disk
 fails all commands that wait for it, and an event may be in two logs whose clocks differ."""
-
-Key = tuple[str, str, int | None, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,10 @@ class Health:
 
     @property
     def reported(self) -> tuple[Finding, ...]:
-        """Notices, and one for each suspect."""
-        return (*self.notices, *map(_warning, self.suspects))
+        """The notices, and one for each suspect."""
+        suspected = {suspect.key for suspect in self.suspects}
+        notices = (one for one in self.notices if one.key not in suspected)
+        return (*notices, *map(_warning, self.suspects))
 
 
 def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str] = ()) -> Health:
@@ -46,6 +49,8 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
     key. An event that is found in two logs is one fault. A consequence of a fault (see ``causes``)
     is counted with it and reported once. A finding that needs corroboration is a suspect until it
     is corroborated; then it is a fault like any other.
+    Of each family, ``FAULTS_KEPT`` faults are kept and one more that stands for all others, so that
+    the cost of a finding does not depend on how many devices the findings before it name.
 
     Args:
         health: state before.
@@ -54,53 +59,58 @@ def fold(health: Health, findings: Iterable[Finding], *, settled: Collection[str
             not among ``findings`` have ended.
 
     """
-    findings = tuple(findings)
-    faults = {fault.key: fault for fault in (*health.faults, *health.suspects)}
-    notices = {notice.key: notice for notice in health.notices}
+    known = KnownFindings((*health.faults, *health.suspects), health.notices)
+    found: set[Key] = set()
     for finding in findings:
-        _take(finding, faults, notices, is_event=finding.family not in settled)
-        _corroborate(faults, notices)
-    found = {finding.key for finding in findings}
-    for known in (faults, notices):
-        for key in [key for key in known if key[0] in settled and key not in found]:
-            del known[key]
-    in_order = sorted(faults.values(), key=_oldest_first)
+        found.add(finding.key)
+        _take(finding, known, is_event=finding.family not in settled)
+        _corroborate(finding, known)
+    for key in known.keys_of(settled) - found - known.summarized:
+        known.end(key)
+    in_order = sorted(known.faults.values(), key=oldest_first)
     return Health(
         faults=tuple(fault for fault in in_order if not fault.corroborated_within),
-        notices=_newest(tuple(notices.values())),
+        notices=known.newest_notices(),
         suspects=tuple(fault for fault in in_order if fault.corroborated_within),
     )
 
 
-def _take(
-    finding: Finding,
-    faults: dict[Key, Fault],
-    notices: dict[Key, Finding],
-    *,
-    is_event: bool,
-) -> None:
+def _take(finding: Finding, known: KnownFindings, *, is_event: bool) -> None:
     key = finding.key
-    known = faults.get(key)
-    if finding.corroborated_within and _is_immune(finding, known, notices.get(key)):
-        if known is not None:
-            faults[key] = replace(known, count=known.count + 1)
+    fault, noticed = known.faults.get(key), known.notices.get(key)
+    if finding.corroborated_within and _is_immune(finding, fault, noticed):
+        if fault is not None:
+            known.put(replace(fault, count=fault.count + 1))
         return
-    seen_at = _seen_at(finding, notices.pop(key, None))
-    roots = [] if known is not None else _roots(finding, faults)
+    known.notices.pop(key, None)
+    seen_at = _seen_at(finding, noticed)
+    roots = [] if fault is not None else _roots(finding, known)
+    is_proven = len(seen_at) >= finding.min_count or (
+        fault is not None and not _is_mere_suspect(fault, finding)
+    )
     if roots:
-        faults[roots[0].key] = _gather(_with_follower(roots[0], finding), faults, notices)
+        known.put(_gather(_with_follower(roots[0], finding), known))
     elif finding.remedy is Remedy.NONE:
-        faults.pop(key, None)
-        notices[key] = finding
-    elif known is not None or len(seen_at) >= finding.min_count:
-        faults[key] = _fault(finding, known, len(seen_at), is_event=is_event)
-        for root in (*_roots(faults[key], faults), faults[key]):
-            if root.key in faults:
-                faults[root.key] = _gather(root, faults, notices)
+        known.end(key)
+        known.note(finding)
+    elif is_proven and fault is None and known.is_full(finding):
+        known.put_summary(finding, is_event=is_event)
+    elif is_proven:
+        _put(_fault(finding, fault, len(seen_at), is_event=is_event), known)
     else:
-        notices[key] = replace(
-            finding, severity=Severity.WARNING, remedy=Remedy.NONE, seen_at=seen_at
-        )
+        known.note(replace(finding, severity=Severity.WARNING, remedy=Remedy.NONE, seen_at=seen_at))
+
+
+def _put(fault: Fault, known: KnownFindings) -> None:
+    known.put(fault)
+    for root in (*_roots(fault, known), fault):
+        if root.key in known.faults:
+            known.put(_gather(root, known))
+
+
+def _is_mere_suspect(fault: Fault, finding: Finding) -> bool:
+    """Whether all evidence of ``fault`` may be forged, and ``finding`` may not."""
+    return bool(fault.corroborated_within) and not finding.corroborated_within
 
 
 def _is_immune(doubtful: Finding, known: Fault | None, noticed: Finding | None) -> bool:
@@ -109,25 +119,22 @@ def _is_immune(doubtful: Finding, known: Fault | None, noticed: Finding | None) 
     Such a finding ends no fault and no suspect, changes the remedy of no certain fault, and neither
     adds to nor resets the count of certain findings that are not yet often enough.
     """
-    if known is not None:
-        return doubtful.remedy is Remedy.NONE or not known.corroborated_within
-    return noticed is not None and bool(noticed.seen_at) and not noticed.corroborated_within
+    if noticed is not None and noticed.seen_at and not noticed.corroborated_within:
+        return True
+    return known is not None and (doubtful.remedy is Remedy.NONE or not known.corroborated_within)
 
 
-def _corroborate(faults: dict[Key, Fault], notices: dict[Key, Finding]) -> None:
-    """Turn corroborated suspects into faults."""
-    suspects = [fault for fault in faults.values() if fault.corroborated_within]
-    for key in [suspect.key for suspect in sorted(suspects, key=_oldest_first)]:
-        if key not in faults:
-            continue  # it is a consequence of another
-        known: list[Fault | Finding] = [*faults.values(), *notices.values()]
-        corroborations = [one for one in known if supports(one, faults[key])]
-        if corroborations:
-            fault = _corroborated(faults[key], min(corroborations, key=_by_text).message)
-            faults[key] = fault
-            for root in (*_roots(fault, faults), fault):
-                if root.key in faults:
-                    faults[root.key] = _gather(root, faults, notices)
+def _corroborate(finding: Finding, known: KnownFindings) -> None:
+    """Turn suspects into faults that another reading supports, after ``finding`` was taken in."""
+    keys = [finding.key, *known.suspects_of(SUPPORTED_BY.get(finding.family, ()))]
+    while keys:
+        suspect = known.faults.get(keys.pop(0))
+        if suspect is None or not suspect.corroborated_within:
+            continue
+        evidence = [one for one in known.of(SUPPORTERS[suspect.family]) if supports(one, suspect)]
+        if evidence:
+            _put(_corroborated(suspect, min(evidence, key=by_text).message), known)
+            keys += known.suspects_of(SUPPORTED_BY.get(suspect.family, ()))
 
 
 def _seen_at(finding: Finding, noticed: Finding | None) -> tuple[datetime, ...]:
@@ -143,11 +150,10 @@ def _seen_at(finding: Finding, noticed: Finding | None) -> tuple[datetime, ...]:
     return tuple(at for at in sorted((*earlier, now)) if newest - at <= finding.window)
 
 
-def _roots(finding: Finding | Fault, faults: dict[Key, Fault]) -> list[Fault]:
-    """Return the faults of which ``finding`` is a consequence, oldest first."""
-    return sorted(
-        (fault for fault in faults.values() if _is_covered(finding, fault)), key=_oldest_first
-    )
+def _roots(finding: Finding | Fault, known: KnownFindings) -> list[Fault]:
+    """Return the faults that ``finding`` follows from, oldest first."""
+    candidates = known.of_device(*reach) if (reach := causes_of(finding)) is not None else ()
+    return sorted((fault for fault in candidates if _is_covered(finding, fault)), key=oldest_first)
 
 
 def _is_covered(finding: Finding | Fault, root: Fault) -> bool:
@@ -160,14 +166,17 @@ def _is_covered(finding: Finding | Fault, root: Fault) -> bool:
     )
 
 
-def _gather(root: Fault, faults: dict[Key, Fault], notices: dict[Key, Finding]) -> Fault:
-    """Return ``root`` with its known consequences, which are removed."""
-    for key, notice in list(notices.items()):
+def _gather(root: Fault, known: KnownFindings) -> Fault:
+    """Return ``root`` with all that was known and follows from it, which is removed."""
+    if root.family != CAUSE:
+        return root
+    for notice in list(known.notices.values()):
         if _is_covered(notice, root):
-            root = _with_follower(root, notices.pop(key))
-    for key, fault in list(faults.items()):
-        if _is_covered(fault, root):
-            root = _with_follower(root, faults.pop(key))
+            root = _with_follower(root, known.notices.pop(notice.key))
+    for fault in (*known.of_device(CAUSE, root.device), *known.faults_of(CONSEQUENCES)):
+        if _is_covered(fault, root) and fault.key in known.faults:
+            root = _with_follower(root, fault)
+            known.end(fault.key)
     return root
 
 
@@ -197,23 +206,6 @@ def _warning(suspect: Fault) -> Finding:
         code=suspect.code,
         device=suspect.device,
     )
-
-
-def _newest(notices: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Return as many as are kept; those that may become a fault are dropped last."""
-    superfluous = len(notices) - NOTICES_KEPT
-    harmless_first = sorted(notices, key=lambda notice: bool(notice.seen_at))
-    dropped = {notice.key for notice in harmless_first[: max(superfluous, 0)]}
-    return tuple(notice for notice in notices if notice.key not in dropped)
-
-
-def _oldest_first(fault: Fault) -> tuple[datetime, list[str]]:
-    return (fault.since, _by_text(fault))
-
-
-def _by_text(one: Fault | Finding) -> list[str]:
-    """Return the key as in a report, where all parts are text."""
-    return [str(part) for part in one.key]
 
 
 def _fault(finding: Finding, known: Fault | None, sightings: int, *, is_event: bool) -> Fault:

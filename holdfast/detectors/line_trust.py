@@ -67,6 +67,9 @@ class LineTrust:
 
     def _parts(self, readings: Readings) -> Iterator[tuple[Origin, Readings]]:
         """Neighboring lines of one origin; all samples are in the first part of the kernel's."""
+        if all(line.origin is Origin.KERNEL for line in readings.kernel_log):
+            yield Origin.KERNEL, readings
+            return
         samples = readings.samples
         for origin, lines in groupby(readings.kernel_log, key=self._origin):
             is_first = origin is Origin.KERNEL and samples is readings.samples

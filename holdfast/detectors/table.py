@@ -91,6 +91,9 @@ def detectors(
     return tuple(built.values())
 
 
+_OF_AGENT: Final = (Reason.DETECTOR_FAILED, Reason.DRILL_ACTIVE, Reason.FAULTS_OMITTED)
+
+
 def log_keywords(detectors: tuple[Detector, ...]) -> frozenset[str]:
     """Return the keywords of all detectors: a kernel message without any of them is skipped."""
     return frozenset(keyword for detector in detectors for keyword in detector.keywords)
@@ -99,7 +102,7 @@ def log_keywords(detectors: tuple[Detector, ...]) -> frozenset[str]:
 def reasons(detectors: tuple[Detector, ...]) -> frozenset[str]:
     """Reasons that an agent with ``detectors`` can report, with those of the agent itself."""
     published = (reason for detector in detectors for reason in detector.reasons)
-    return frozenset({Reason.DETECTOR_FAILED, Reason.DRILL_ACTIVE, *published})
+    return frozenset({*_OF_AGENT, *published})
 
 
 def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:

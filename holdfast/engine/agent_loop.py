@@ -1,12 +1,14 @@
 """The agent's loop: read, detect, fold, report."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Readings
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.line_trust import LONGEST_DRILL
+from holdfast.model.errors import BackendError
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 from holdfast.model.report import NodeReport
@@ -16,6 +18,9 @@ from holdfast.ports.report import ReportSink
 
 CATCH_UP_READS: Final = 1000
 """Number of reads after which the first report is published even if the log keeps growing."""
+
+LINES_AT_ONCE: Final = 200
+"""Lines between two looks at the schedule of the heartbeat; they take some 10 ms to evaluate."""
 
 _NOTHING: Final = Readings()
 
@@ -73,8 +78,7 @@ class AgentLoop:
         """
         has_news = self._take_in()
         now = self._clock.now()
-        # Also if the clock was set back: the next beat must not be an hour away.
-        is_due = not now < self._beat_at <= now + self._heartbeat
+        is_due = self._is_beat_due(now)
         is_time = is_due or self._is_urgent()
         try:
             if is_time and (self._health != self._reported or self._has_drill_changed(now)):
@@ -93,8 +97,26 @@ class AgentLoop:
             readings = self._host.read()
             if readings == _NOTHING:
                 return False
-            self._judge(readings)
+            self._judge(replace(readings, kernel_log=readings.kernel_log[:LINES_AT_ONCE]))
+            for start in range(LINES_AT_ONCE, len(readings.kernel_log), LINES_AT_ONCE):
+                self._beat_in_between()
+                lines = readings.kernel_log[start : start + LINES_AT_ONCE]
+                self._judge(Readings(kernel_log=lines))
         return True
+
+    def _beat_in_between(self) -> None:
+        """Send the heartbeat that is due while lines are left: reading them must not delay it."""
+        now = self._clock.now()
+        if self._reported is None or not self._is_beat_due(now):
+            return
+        try:
+            self._beat(now)
+        except BackendError:
+            self._beat_at = now  # the end of the round repeats it; all lines are evaluated before
+
+    def _is_beat_due(self, now: datetime) -> bool:
+        # Also if the clock was set back: the next beat must not be an hour away.
+        return not now < self._beat_at <= now + self._heartbeat
 
     def _judge(self, readings: Readings) -> None:
         findings: list[Finding] = []

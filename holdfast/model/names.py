@@ -490,6 +490,8 @@ class Reason(StrEnum):
     """A data source of the detectors cannot be read."""
     DETECTOR_FAILED = "DetectorFailed"
     """A detector has a bug."""
+    FAULTS_OMITTED = "FaultsOmitted"
+    """More faults of one kind than a report has room for."""
     DRILL_ACTIVE = "DrillActive"
     """Until the drill ends, anyone who can write to a log of the node can have it repaired."""
     NODE_SILENT = "NodeSilent"

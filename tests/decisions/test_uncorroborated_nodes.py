@@ -21,10 +21,15 @@ POLICY = RemediationPolicy(max_unavailable=Quota.parse("100%"))
 SUSPECT = replace(a_fault(since=NOW - timedelta(hours=1)), corroborated_within=timedelta(minutes=5))
 
 
-def a_suspect(*suspects: Fault, name: str = "node-1", **record: object) -> NodeView:
-    changes = {"phase_since": NOW - timedelta(days=9), **record}
+def a_suspect(
+    *suspects: Fault, name: str = "node-1", phase: Phase = Phase.SCHEDULABLE, **record: object
+) -> NodeView:
     return a_node(
-        name=name, provider_id=f"i-{name}", suspects=suspects or (SUSPECT,), record=changes
+        phase,
+        name=name,
+        provider_id=f"i-{name}",
+        suspects=suspects or (SUSPECT,),
+        record={"phase_since": NOW - timedelta(days=9), **record},
     )
 
 

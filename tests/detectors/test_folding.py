@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from holdfast.detectors import gpu_driver, gpu_sxid, host_hardware
 from holdfast.detectors.causes import WITHIN
 from holdfast.detectors.contract import LogLine, Profile, Readings
-from holdfast.detectors.folding import NOTICES_KEPT, ONE_SIGHTING, Health, fold
+from holdfast.detectors.folding import ONE_SIGHTING, Health, fold
 from holdfast.detectors.gpu_xid import build
+from holdfast.detectors.known_findings import NOTICES_KEPT
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason

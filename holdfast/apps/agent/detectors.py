@@ -13,6 +13,7 @@ from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.detectors.line_trust import LineTrust
 from holdfast.detectors.table import detectors
 from holdfast.model.health import Fault, Finding, Remedy
+from holdfast.model.names import Reason
 
 
 def chosen_detectors(
@@ -66,7 +67,11 @@ def _finds(detector: Detector, fault: Fault) -> bool:
     """Whether ``fault`` is from ``detector``: of its families, or found again in its evidence."""
     line = LogLine(message=fault.message, observed_at=fault.since)
     found = detector.detect(Readings(kernel_log=(line,))) if KERNEL_LOG in detector.reads else []
-    return fault.family in detector.settles or any(one.key == fault.key for one in found)
+    if fault.reason == Reason.FAULTS_OMITTED:  # its message is that of one of them
+        is_found = any(one.family == fault.family for one in found)
+    else:
+        is_found = any(one.key == fault.key for one in found)
+    return fault.family in detector.settles or is_found
 
 
 def _all(config: AgentConfig, equipment: Equipment = UNKNOWN_EQUIPMENT) -> tuple[Detector, ...]:
