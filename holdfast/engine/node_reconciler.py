@@ -11,7 +11,7 @@ from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gon
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal
 from holdfast.decisions.remediation import decide
-from holdfast.decisions.suspect_nodes import SuspectNode, uncorroborated_nodes
+from holdfast.decisions.suspect_nodes import uncorroborated_nodes
 from holdfast.decisions.taken_requests import is_request_taken
 from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.node_events import check_ended, event_of
@@ -127,7 +127,9 @@ class NodeReconciler:
     def _request_checks(self, view: ClusterView, now: datetime) -> datetime:
         has_requested = self._checks.request(
             uncorroborated_nodes(view, self._policy, now),
-            _uncorroborated,
+            lambda one, ok: FaultUncorroborated(
+                node=one.node, evidence=one.evidence, is_checked=ok
+            ),
             lambda what, error: self._failed(what, error, now),
         )
         return now if has_requested else now + RESYNC
@@ -396,7 +398,3 @@ class NodeReconciler:
 
 def _is_marking(action: NodeAction | None) -> bool:
     return isinstance(action, Quarantine)
-
-
-def _uncorroborated(one: SuspectNode, is_checked: bool) -> FaultUncorroborated:  # noqa: FBT001 - a callback
-    return FaultUncorroborated(node=one.node, evidence=one.evidence, is_checked=is_checked)
