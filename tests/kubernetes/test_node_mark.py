@@ -592,3 +592,15 @@ def test_an_event_is_about_the_node_alone() -> None:
     assert event["involvedObject"]["kind"] == "Node"
     assert event["involvedObject"]["name"] == event["involvedObject"]["uid"] == name
     assert event["source"] == {"component": "holdfast-agent", "host": name}
+
+
+def test_the_cluster_knows_of_a_drill_and_of_what_is_not_corroborated() -> None:
+    until = NOW + timedelta(minutes=30)
+    suspect = replace(a_fault(), corroborated_within=timedelta(minutes=5))
+    report = NodeReport(
+        node="n", boot_id="b", sequence=1, reported_at=NOW, suspects=(suspect,), drill_until=until
+    )
+
+    kept = brief(report)
+
+    assert (kept.drill_until, kept.suspects, kept.faults) == (until, (suspect,), ())
