@@ -1,4 +1,4 @@
-"""The training jobs of a Kubernetes cluster that ask to be restarted."""
+"""Job backend for the Kubernetes training jobs that have auto-resume enabled."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -35,12 +35,12 @@ from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.names import Labels
 
 _TRIES: Final = 5
-"""A job whose object changes more often than that while it is written is left for later."""
+"""Write attempts; a job whose object changes more often meanwhile is written in a later round."""
 
 
 @dataclass(slots=True)
 class _Job:
-    """A job, and what was made of it."""
+    """Job with its requests, pods and record as last read."""
 
     state: JobState
     follower: JobInformer
@@ -48,10 +48,10 @@ class _Job:
     requests: JobRequests
     pods: list[PodState] = field(default_factory=list)
     record: JobRecord | None = None
-    """As the core last saw it; None while the job is left alone."""
+    """Record as the decision core last read it; None while the job is not managed."""
 
     is_known: bool = True
-    """Whether this is how it is now; else its kind cannot be read at the moment."""
+    """Whether the state is current; False while objects of its kind cannot be read."""
 
     @property
     def kind(self) -> JobKind:
@@ -59,10 +59,10 @@ class _Job:
 
 
 class KubernetesJobs:
-    """A ``JobBackend``; works from ``open`` to ``close``.
+    """``JobBackend`` of a cluster; operates from ``open`` to ``close``.
 
-    The record of an attempt and the suspension that goes with it are one write, so that nothing
-    lies between them. Stopping and starting is the operators' work from there on.
+    The record of an attempt and the suspension that belongs to it are one write, so that no crash
+    can separate them. After that write the operators stop and start the pods.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class KubernetesJobs:
         self._labels = Labels(settings.label_prefix)
         words = FinalPodStates()
         followers: dict[str, JobInformer] = {}
-        for kind in kinds:  # one that has pods comes before one whose body it is
+        for kind in kinds:  # a kind that has pods precedes the kinds that use it as body
             body = followers[kind.body.plural] if kind.body is not None else None
             followers[kind.plural] = JobInformer(
                 api, kind, self._labels, words, dependencies.changed, body
@@ -100,25 +100,25 @@ class KubernetesJobs:
         self._last_error: set[tuple[str, str, str]] = set()
 
     def open(self) -> None:
-        """Begin to read; returns at once."""
+        """Start the informers and the hang detection; returns at once."""
         for follower in self._followers:
             follower.start()
         self._hangs.start()
 
     def close(self) -> None:
-        """End the threads; calls in progress are waited for."""
+        """Stop all threads; waits for calls in progress."""
         self._hangs.stop()
         for follower in self._followers:
             follower.stop()
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why something is not kept up to date at the moment."""
+        """Reasons why cached objects or hang detection are out of date."""
         errors = tuple(follower.error for follower in self._followers if follower.error)
         return errors + self._hangs.errors
 
     def owner(self, job: str) -> PodOwner | None:
-        """The object of a job, for Events; None if there is none of that name."""
+        """Return the object of a job, for Events; None if there is none of that name."""
         known = self._jobs.get(job)
         if known is None:
             return None
@@ -132,11 +132,11 @@ class KubernetesJobs:
         )
 
     def stops_itself(self, pod: str) -> bool:
-        """Whether a pod, as ``namespace/name``, is of a job that is stopped as a whole."""
+        """Whether a pod, as ``namespace/name``, belongs to a job that is stopped as a whole."""
         return pod in self._pods
 
     def jobs(self) -> tuple[JobView, ...]:
-        """See ``JobBackend.jobs``; who may act lets go of jobs first that want to be left alone."""
+        """See ``JobBackend.jobs``; the leader first releases jobs with auto-resume disabled."""
         now = self._dependencies.clock.now()
         self._jobs = dict(self._read(now))
         may_act = self._dependencies.may_act()
@@ -157,7 +157,7 @@ class KubernetesJobs:
         return views
 
     def put(self, job: str, record: JobRecord) -> None:
-        """See ``JobBackend.put``; the job is suspended, or let go, with the same write."""
+        """See ``JobBackend.put``; the same write suspends or resumes the job."""
         known = self._known(job)
         state = known.state
         renews = is_restart(record)
@@ -187,15 +187,15 @@ class KubernetesJobs:
         raise BackendError(f"{job} changes too often to be written")
 
     def launch(self, job: str) -> None:
-        """See ``JobBackend.launch``; ``put`` has done it where there is no Kueue."""
+        """See ``JobBackend.launch``; without Kueue ``put`` has resumed the job already."""
         known = self._known(job)
         if known.state.queue is not None and known.record is not None and is_restart(known.record):
             self._workloads.admit(known.state, known.record.attempt)
 
     def stop(self, job: str) -> None:
-        """See ``JobBackend.stop``; ``put`` has done it, but for pods that have ended.
+        """See ``JobBackend.stop``; ``put`` has suspended the job, so this deletes ended pods.
 
-        Some operators leave them, and the next attempt must not be taken for the one they were of.
+        Some operators keep them; they must not be attributed to the next attempt.
         """
         known = self._known(job)
         if known.state.queue is not None:
@@ -203,7 +203,7 @@ class KubernetesJobs:
         self._delete(pod for pod in known.pods if pod.has_ended)
 
     def kill(self, job: str) -> None:
-        """Delete the pods that are left; those that nothing can end any more at once."""
+        """Delete the remaining pods; stuck ones without a grace period."""
         self._delete(self._known(job).pods)
 
     def _delete(self, pods: Iterable[PodState]) -> None:
@@ -214,10 +214,10 @@ class KubernetesJobs:
             try:
                 self._api.delete(pod.path, uid=pod.uid, grace=0 if is_stuck else None)
             except (NotFound, Conflict):
-                continue  # it is gone, or another has its name
+                continue  # already deleted, or another pod has its name
 
     def _read(self, now: datetime) -> Iterable[tuple[str, _Job]]:
-        """All jobs; those of a kind that cannot be read stay as they were."""
+        """Yield all jobs; jobs of a kind that cannot be read keep their last state."""
         errors = []
         for follower in self._followers:
             try:
@@ -248,7 +248,7 @@ class KubernetesJobs:
             yield state.key, job
 
     def _record(self, job: _Job) -> JobRecord | None:
-        """See ``record_of``; None, too, while it is not known what Kueue does with it."""
+        """See ``record_of``; also None while the state of the job's Kueue workload is unknown."""
         state, requests = job.state, job.requests
         try:
             awaits_restart = (
@@ -265,7 +265,7 @@ class KubernetesJobs:
         self._repeats.emit(CallFailed(what=what, error=str(error)), self._dependencies.clock.now())
 
     def _views(self) -> Iterable[JobView]:
-        """A job of which something cannot be read does not keep others from being looked at."""
+        """Yield the views; a job that cannot be read does not prevent the others."""
         for job in self._jobs.values():
             if job.record is not None and job.is_known:
                 try:
@@ -300,14 +300,14 @@ class KubernetesJobs:
         return (one for one in found if one is not None)
 
     def _rooms(self, job: _Job) -> Mapping[str, int]:
-        """What there is beside all other jobs, those included whose pods have no node yet."""
+        """Return free ranks per node beside all other jobs, including their unscheduled pods."""
         others = [one for one in self._jobs.values() if one is not job and one.record is not None]
         nodes = self._cluster.node_states()
         pods = (pod for one in others for pod in one.pods)
         found = rooms(job.state.groups, nodes.values(), pods, self._labels)
         for name in job.record.placement if job.record is not None else ():
             if name not in found and self._cluster.is_watched(name):
-                found[name] = 1  # its object went with the machine that is being replaced
+                found[name] = 1  # its Node object is deleted while the machine is replaced
         for one in others:
             if one.record is not None and one.record.phase is JobPhase.STARTING:
                 missing = one.state.ranks - sum(1 for pod in one.pods if pod.node)
@@ -315,11 +315,11 @@ class KubernetesJobs:
         return found
 
     def _counts(self, node: str) -> bool:
-        """Whether it matters to a job how a node is: it is looked after, or gone."""
+        """Whether a node's health affects a job: the node is managed, or no longer exists."""
         return self._cluster.is_watched(node) or self._cluster.find(node) is None
 
     def _is_stuck(self, pod: PodState) -> bool:
-        """Whether a pod has to go, and nothing of it can run: its machine is off, gone, another."""
+        """Whether a terminating pod can no longer run: its machine is off, deleted or replaced."""
         if not pod.is_terminating:
             return False
         node = self._cluster.find(pod.node) if pod.node else None
@@ -334,13 +334,13 @@ class KubernetesJobs:
             raise BackendError(f"there is no {job} any more") from None
 
     def _fail(self, job: _Job, whole: Json, record: JobRecord) -> None:
-        """Before the record: a job that nobody restarts must not stay suspended for ever."""
+        """Set a job failed before its record is written, else it would stay suspended forever."""
         patch = job.kind.failed(whole, FAILED, record.reason, self._dependencies.clock.now())
         version = {"resourceVersion": whole["metadata"]["resourceVersion"]}
         self._api.patch(f"{job.state.path}/status", {"metadata": version, **patch})
 
     def _release_job(self, job: _Job) -> None:
-        """Undo what we did to a job that nobody wants restarted any more."""
+        """Undo Holdfast's changes to a job whose auto-resume was disabled."""
         state, requests = job.state, job.requests
         is_ours = state.record is not None or state.is_marked
         if not is_ours or requests.auto_resume or requests.is_damaged or state.is_leaving:
@@ -350,12 +350,12 @@ class KubernetesJobs:
                 release_job(self._api, self._workloads, job.kind, state, requests.record)
             )
         except (NotFound, Conflict):
-            return  # the next round sees what has become of it
+            return  # the next round reads the new state
         except BackendError as error:
             self._failed(f"letting go {state.key}", error)
 
     def _reject(self) -> None:
-        """Tell of what cannot be used, once while it is there."""
+        """Report invalid input as events, once while it is present."""
         found = {
             (key, one.key, one.value): one.expected
             for key, job in self._jobs.items()
@@ -370,7 +370,7 @@ class KubernetesJobs:
 
 
 def _is_other(fresh: JobState, before: JobState) -> bool:
-    """Whether what we know of a job, and act upon, is not so any more."""
+    """Whether the state that decisions about a job rely on has changed."""
     return (
         fresh.uid != before.uid
         or fresh.is_leaving

@@ -1,4 +1,4 @@
-"""How a job stands, by the conditions that its operator, or we, set on it."""
+"""State of a job by the conditions that its operator or Holdfast set."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,31 +10,31 @@ from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import PodPhase
 
 FAILED: Final = PodPhase.FAILED.value
-"""Condition of a job that has failed for good; it is called like the phase of a pod."""
+"""Condition of a job that has failed permanently; spelled like the phase of a pod."""
 
 SUSPENDED: Final = "Suspended"
 
 
 def conditions_of(job: Json) -> Sequence[Json]:
-    """All of them."""
+    """Return all conditions of a job."""
     return (job.get("status") or {}).get("conditions") or ()
 
 
 def condition_of(job: Json, kind: str) -> Json | None:
-    """A condition of a job that is True; None if there is none."""
+    """Return the condition of a type if it is True, else None."""
     return next(
         (c for c in conditions_of(job) if c.get("type") == kind and c.get("status") == "True"), None
     )
 
 
 def changed_at(job: Json, kind: str) -> datetime | None:
-    """Since when a condition is as it is; None if there is none."""
+    """Time of the last transition of a condition; None if there is none."""
     found = (c for c in conditions_of(job) if c.get("type") == kind)
     return next((parse_time(c.get("lastTransitionTime")) for c in found), None)
 
 
 def ending_of(job: Json, succeeded: str = "") -> Ending | None:
-    """How a job has ended, by its conditions: ``succeeded`` is the type of the good one, if any."""
+    """How a job has ended, by its conditions; ``succeeded`` is the type that means success."""
     for kind, outcome in ((succeeded, JobPhase.SUCCEEDED), (FAILED, JobPhase.FAILED)):
         condition = condition_of(job, kind)
         if condition is not None:
@@ -52,15 +52,15 @@ def with_failure(
     kinds: Sequence[str] = (FAILED,),
     times: Sequence[str] = ("lastTransitionTime",),
 ) -> list[Json]:
-    """The conditions of a job that has failed.
+    """Return the conditions of a job that has failed.
 
     Args:
         job: the whole object.
-        reason: in one word.
-        message: for people.
-        now: what its ``times`` are set to.
-        kinds: of the conditions by which its operator takes it for failed.
-        times: fields of a condition of this kind of job.
+        reason: reason of the condition, in CamelCase.
+        message: message of the condition.
+        now: transition time, set in the fields of ``times``.
+        kinds: types of the conditions by which its operator considers it failed.
+        times: names of the time fields of a condition of this kind of job.
 
     """
     reported = {"status": "True", "reason": reason, "message": message}

@@ -1,4 +1,4 @@
-"""The containers of a pod: which one trains, and how it ended."""
+"""Containers of a pod: the main container, and how it ended."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.decisions.crash_text import crash_text, plain
 
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
-"""Annotation of a pod: the container that people mean."""
+"""Annotation of a pod with the name of the container that kubectl selects by default."""
 
 _SIGNALS: Final = range(129, 193)
-"""Exit codes with which a runtime, like a shell, tells of a signal: 128 and its number."""
+"""Exit codes by which a container runtime reports a signal, as shells do: 128 + its number."""
 
 _GENERIC_FAILURE: Final = 1
 _SAYS_NOTHING: Final = ("Error", "Completed", None)
@@ -24,27 +24,27 @@ class Exit:
     """How a container ended."""
 
     code: int
-    """Negative for a signal."""
+    """Exit code; negative for a signal."""
 
     at: datetime | None
     reason: str
-    """What the kubelet calls it, and what the container itself left as its last words."""
+    """Reason given by the kubelet, with the last line of the container's termination message."""
 
 
 def main_container(pod: Json) -> str:
-    """The container that is most likely to train, as kubectl chooses it."""
+    """Name of the container that most likely trains, chosen as kubectl does."""
     named = (pod["metadata"].get("annotations") or {}).get(_DEFAULT)
     containers: Sequence[Json] = (pod.get("spec") or {}).get("containers") or ()
     return str(named or next((one.get("name") for one in containers), ""))
 
 
 def earliest_exit(status: Json, container: str, *, has_ended: bool) -> Exit | None:
-    """The earliest end that is told, as the others may only follow from it.
+    """Return the earliest reported exit, since the later ones may only be its consequence.
 
     Args:
-        status: of the pod.
-        container: the one that counts; empty if all do.
-        has_ended: the pod has failed.
+        status: status of the pod.
+        container: name of the only container that counts; empty for all.
+        has_ended: whether the pod has failed.
 
     """
     found = []
@@ -76,6 +76,6 @@ def _exit(reported: Json) -> Exit:
 
 
 def _last_words(message: str) -> str:
-    """The exception in a termination message, or else its last line."""
+    """Return the exception in a termination message, else its last line."""
     last = next((line for line in reversed(message.splitlines()) if line.strip()), "")
     return crash_text(message) or plain(last)

@@ -1,7 +1,7 @@
-"""Which nodes a pod could go to, by its own wishes: what the scheduler filters by, and no more.
+"""Node fitting: nodes to which a pod could be scheduled, by its own constraints only.
 
-Marks that come and go with a repair are left aside, as it is asked what there is room for once
-all repairs are done.
+Labels and taints that repairs set temporarily are ignored, since the result is the capacity after
+all repairs.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,15 +29,15 @@ def rooms(
     others: Iterable[PodState],
     labels: Labels,
 ) -> dict[str, int]:
-    """How many ranks of a job each node has room for beside the pods of other jobs.
+    """Number of ranks of a job that fit on each node beside the pods of other jobs.
 
     Args:
-        groups: the job's pods; the room is that of the most demanding of them, and a node must
-            suit all. Those that hold no devices beside others that do, such as a launcher, are
-            taken to find room on one node that is in service.
-        nodes: to choose from.
-        others: pods of other jobs, with the devices that they hold.
-        labels: whose values are ours.
+        groups: the job's pods; the capacity is that for the most demanding group, and a node must
+            fit all. Groups without devices beside groups with devices, such as a launcher, are
+            assumed to fit on one node that is in service.
+        nodes: candidate nodes.
+        others: pods of other jobs, with the devices that they use.
+        labels: labels that Holdfast sets.
 
     """
     total = sum(group.ranks for group in groups)
@@ -69,7 +69,7 @@ def promised(
     nodes: Mapping[str, NodeState],
     labels: Labels,
 ) -> dict[str, int]:
-    """What is left of ``found`` once so many ranks of another job have their nodes."""
+    """Return ``found`` less the capacity for ``ranks`` ranks of another job."""
     left = dict(found)
     for name in sorted(left):
         node = nodes.get(name)
@@ -81,7 +81,7 @@ def promised(
 
 
 def fits(pods: Json, node: NodeState, labels: Labels) -> bool:
-    """Whether a pod with this ``spec`` may go to a node."""
+    """Whether a pod with this ``spec`` may be scheduled to a node."""
     ours = (labels.node_health_status, labels.deep_health_check_status, labels.deep_health_check)
     selector: Mapping[str, str] = pods.get("nodeSelector") or {}
     if any(node.labels.get(key) != value for key, value in selector.items() if key not in ours):
@@ -111,7 +111,7 @@ def _room(
 
 
 def _matches(term: Json, node: NodeState, ours: Sequence[str]) -> bool:
-    """Terms without any requirement match nothing, as at the scheduler."""
+    """Whether a selector term matches; as in the scheduler, an empty term matches nothing."""
     expressions = term.get("matchExpressions") or ()
     fields = term.get("matchFields") or ()
     return bool(expressions or fields) and all(

@@ -1,4 +1,4 @@
-"""The rules by which a job hangs, as people write them: pure."""
+"""Parser of hang detection rules from annotations and ConfigMaps: pure."""
 
 import json
 import math
@@ -13,11 +13,11 @@ from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.decisions.log_rules import Comparison, JobLogRule
 
 TEXT_LIMIT: Final = 16 * 1024
-"""Characters of all rules of a job."""
+"""Maximum length in characters of all rules of a job."""
 
 RULES_LIMIT: Final = 20
 PATTERN_LIMIT: Final = 512
-"""Characters of a pattern; HyperPod's rules for Ray allow half of it."""
+"""Maximum length of a pattern in characters; HyperPod's rules for Ray allow half of it."""
 
 NAME_LIMIT: Final = 63
 LONGEST: Final = timedelta(days=30)
@@ -39,19 +39,19 @@ _KNOWN: Final = (
 _SWITCH: Final = {"true": True, "false": False}
 
 _REPORTED_LIMIT: Final = 20
-"""Mistakes that are told; each is an Event."""
+"""Maximum number of reported errors; each becomes an Event."""
 
 ParsedRules = tuple[tuple[JobLogRule, ...], tuple[Rejection, ...]]
 
 
 @lru_cache(maxsize=256)
 def rules_of(text: str, key: str) -> ParsedRules:
-    """The rules in a text, and what of it cannot be used. Never raises.
+    """Return the rules of a text and the rejected parts. Never raises.
 
     Args:
         text: a list of objects with the fields of HyperPod's ``logMonitoringConfiguration``, as
-            JSON or YAML. A rule with a mistake is left out, the others hold.
-        key: what the text is called in rejections.
+                JSON or YAML. An invalid rule is left out, the others apply.
+        key: name of the text in rejections.
 
     """
     rejected: list[Rejection] = []
@@ -84,12 +84,12 @@ def _loaded(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        # Every scalar stays text, so that none is taken for a date or for a number of base 60.
+        # BaseLoader keeps scalars as text, so that none becomes a date or a base-60 number
         return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes no objects
 
 
 class _Fields:
-    """Reads the fields of one rule, and notes every mistake."""
+    """Parser of the fields of one rule; records every error."""
 
     def __init__(self, where: str, given: Any, rejected: list[Rejection]) -> None:
         self._where = where
@@ -102,7 +102,7 @@ class _Fields:
             rejected.append(_rejection(where, given, "an object with the fields of a rule"))
 
     def rule(self) -> JobLogRule | None:
-        """The rule; None if there is any mistake in it."""
+        """Return the rule; None if it has any error."""
         if len(self._rejected) > self._before:
             return None
         for key in sorted(self._given.keys() - set(_KNOWN)):
@@ -123,7 +123,7 @@ class _Fields:
         return rule if len(self._rejected) == self._before else None
 
     def _check(self, rule: JobLogRule) -> None:
-        """What fields have to do with each other."""
+        """Check constraints between fields."""
         limits = [key for key in (_CUTOFF, _FREQUENCY, _THRESHOLD) if key in self._given]
         if rule.fault_on_match:
             for key in limits:
@@ -198,7 +198,7 @@ class _Fields:
 
 
 def _rejection(key: str, value: Any, expected: str) -> Rejection:
-    """Containers are not told in full: with YAML's aliases a few lines can be endless."""
+    """Return a rejection without nested values, which YAML aliases can make endless."""
     if isinstance(value, dict | list):
         return Rejection(key=key, value=f"a {type(value).__name__}", expected=expected)
     return Rejection(key=key, value=excerpt(str(value)), expected=expected)

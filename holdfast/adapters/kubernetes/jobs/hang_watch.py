@@ -1,4 +1,4 @@
-"""Which jobs hang, by what their pods print and by the file that they touch."""
+"""Hang detection for running jobs, from pod logs and heartbeat files."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -26,47 +26,47 @@ from holdfast.model.names import HEARTBEAT_FILE, LOG_MONITORING_CONFIG_MAP, PodP
 from holdfast.ports.clock import Clock
 
 RULES_KEY: Final = "log-monitoring"
-"""What a ConfigMap calls the rules that it holds."""
+"""Key of the rules in a ConfigMap."""
 
 FIRST_RANKS: Final = 8
 LAST_RANKS: Final = 8
-"""Of a job with more ranks than these together, the others' logs are not read: frameworks print
-their progress on the first rank or, as Megatron does, on the last."""
+"""Ranks at the end whose logs are read. In a larger job the logs of ranks between these and the
+first are not read: frameworks print progress on the first rank or, like Megatron, on the last."""
 
 MOST_LOGS: Final = 512
-"""Logs that are followed at once; each takes a thread, a connection and 0.12 MiB."""
+"""Maximum number of logs followed at once; each takes a thread, a connection and 0.12 MiB."""
 
 _TICK_S: Final = 1.0
-"""As HyperPod's agent does."""
+"""Interval of checks in seconds, as in HyperPod's agent."""
 
 _AGAIN: Final = timedelta(seconds=30)
-"""After a ConfigMap could not be read."""
+"""Retry delay after a ConfigMap could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """An attempt that is to be watched."""
+    """Attempt to watch for hangs."""
 
     job: JobState
     attempt: int
     started_at: datetime
     rules: tuple[JobLogRule, ...]
     rules_from: str
-    """Name of the ConfigMap that has the rules instead; empty if there is none."""
+    """Name of the ConfigMap with the rules; empty if ``rules`` has them."""
 
     heartbeat: Heartbeat | None = None
     pods: tuple[PodState, ...]
-    """Those that run, in the order of their ranks."""
+    """Running pods, in the order of their ranks."""
 
     @property
     def followed(self) -> Sequence[PodState]:
-        """Those that are looked at."""
+        """Pods whose logs and heartbeats are read."""
         if len(self.pods) <= FIRST_RANKS + LAST_RANKS:
             return self.pods
         return self.pods[:FIRST_RANKS] + self.pods[-LAST_RANKS:]
 
     def is_same(self, other: "Watched | None") -> bool:
-        """Whether what was found out about one holds for the other."""
+        """Whether the state collected for one is valid for the other."""
         return other is not None and (
             (self.attempt, self.rules, self.rules_from, self.heartbeat)
             == (other.attempt, other.rules, other.rules_from, other.heartbeat)
@@ -76,7 +76,7 @@ class Watched:
 def watched(
     state: JobState, requests: JobRequests, record: JobRecord | None, pods: Iterable[PodState]
 ) -> Watched | None:
-    """What of a job is to be watched; None while it does not run, or asks for nothing."""
+    """Return the attempt to watch; None unless the job runs and has hang detection enabled."""
     asks = requests.log_rules or requests.log_rules_from or requests.heartbeat
     if record is None or record.phase is not JobPhase.RUNNING or not asks:
         return None
@@ -93,7 +93,7 @@ def watched(
 
 
 def with_hang(view: JobView, hang: Hang | None) -> JobView:
-    """The view of a job that hangs, or does not."""
+    """Return the view of a job with its hang, if any."""
     if hang is None:
         return view
     return replace(
@@ -102,11 +102,11 @@ def with_hang(view: JobView, hang: Hang | None) -> JobView:
 
 
 def logs_known_until(known: Sequence[datetime | None], wanted: int) -> datetime | None:
-    """Until when all that a job has printed is known; None if of some log nothing is.
+    """Time until which the logs of a job are complete; None if any log has not been read.
 
     Args:
-        known: the same of each log that is followed.
-        wanted: how many logs should be.
+        known: that time of each followed log.
+        wanted: number of logs to follow.
 
     """
     times = [at for at in known if at is not None]
@@ -115,34 +115,34 @@ def logs_known_until(known: Sequence[datetime | None], wanted: int) -> datetime 
 
 @dataclass(slots=True)
 class _Attempt:
-    """What is known of an attempt."""
+    """Hang detection state of one attempt."""
 
     requested: Watched
     monitor: LogMonitor | None = None
-    """None until there are rules."""
+    """None until the rules are available."""
 
     again_at: datetime | None = None
-    """When rules that cannot be had are asked for again."""
+    """Time of the next attempt to read rules that were unavailable."""
 
     rejected: tuple[Rejection, ...] = ()
     logs: dict[str, PodLog] = field(default_factory=dict)
-    """By uid of the pod."""
+    """Followed logs by UID of the pod."""
 
     heartbeats: HeartbeatFile | None = None
     hang: Hang | None = None
     stacks: StackCapture | None = None
     stacks_until: datetime | None = None
-    """For so long the hang is not told."""
+    """Deadline of the stack capture; the hang is not reported before it or the capture ends."""
 
     reported: int = 0
-    """Rejections that others have been woken for."""
+    """Number of rejections already reported."""
 
 
 class HangWatch:
-    """Follows logs and heartbeats from ``start`` to ``stop``, in threads of its own.
+    """Follows logs and heartbeats of running jobs from ``start`` to ``stop``, in its own threads.
 
-    Silence is a hang only when all logs that are followed have been asked anew, and had no more. A
-    hang is told once the stacks of the ranks have been captured, if they are to be.
+    Silence is a hang only after every followed log was read again without new lines. If stack
+    capture is enabled, a hang is reported only after the stacks of the ranks were captured.
     """
 
     def __init__(
@@ -167,11 +167,11 @@ class HangWatch:
         self._thread = threading.Thread(target=self._run, name="hangs", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End all threads."""
+        """Stop all threads."""
         self._over.set()
         self._thread.join()
         asking = [one.heartbeats for one in self._attempts.values() if one.heartbeats is not None]
@@ -183,7 +183,7 @@ class HangWatch:
         self._matcher.close()
 
     def follow(self, wanted: Iterable[Watched]) -> None:
-        """These attempts, and no others, are to be watched from now on."""
+        """Set the attempts to watch; stops watching all others."""
         requested = {one.job.uid: one for one in wanted}
         with self._lock:
             for uid, attempt in tuple(self._attempts.items()):
@@ -196,12 +196,12 @@ class HangWatch:
                 self._attempts[uid].requested = one
 
     def hang(self, uid: str) -> Hang | None:
-        """Why a job hangs; None if it does not."""
+        """Return the hang of a job by its UID; None if it does not hang."""
         attempt = self._attempts.get(uid)
         return attempt.hang if attempt is not None else None
 
     def rejected(self, uid: str) -> tuple[Rejection, ...]:
-        """What cannot be used of a job's rules, beside what the job itself shows."""
+        """Invalid rules of a job in addition to the errors in its annotations."""
         attempt = self._attempts.get(uid)
         if attempt is None:
             return ()
@@ -214,7 +214,7 @@ class HangWatch:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """Why logs or heartbeats are not read at the moment; one stands for all."""
+        """First reason why logs or heartbeats are not being read; empty if there is none."""
         with self._lock:
             attempts = tuple(self._attempts.values())
             errors = [log.error for one in attempts for log in one.logs.values() if log.error]
@@ -260,7 +260,7 @@ class HangWatch:
         return attempt
 
     def _prepare(self, attempt: _Attempt, now: datetime) -> None:
-        """Get the rules, and see whether they can be used."""
+        """Read and validate the rules of an attempt."""
         requested = attempt.requested
         try:
             rules, attempt.rejected = self._rules(requested)
@@ -286,9 +286,9 @@ class HangWatch:
         return rules_of(text, f"{RULES_KEY} of ConfigMap {name}")
 
     def _open_logs(self, attempt: _Attempt, monitor: LogMonitor) -> None:
-        """Of all pods that run, and of no others."""
+        """Follow the logs of the attempt's running pods, and stop following others."""
         if self._attempts.get(attempt.requested.job.uid) is not attempt:
-            return  # it is over
+            return  # the attempt is no longer watched
         wanted = {pod.uid: pod for pod in attempt.requested.followed}
         self._end(attempt, attempt.logs.keys() - wanted.keys())
         room = MOST_LOGS - sum(len(one.logs) for one in self._attempts.values())

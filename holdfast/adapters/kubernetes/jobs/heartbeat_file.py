@@ -1,4 +1,4 @@
-"""When the ranks of an attempt last touched the file by which they show that they get on."""
+"""Hang detection by the heartbeat file that the ranks of an attempt touch."""
 
 import re
 import threading
@@ -17,40 +17,40 @@ from holdfast.model.names import HEARTBEAT_STOPPED
 from holdfast.ports.clock import Clock
 
 DEFAULT_TIMEOUT: Final = timedelta(minutes=10)
-"""Where a job does not say; the default of NCCL's own watchdog in PyTorch, too."""
+"""Default timeout of a job; equal to the default of PyTorch's NCCL watchdog."""
 
 _LIMIT: Final = timedelta(seconds=5)
-"""A rank that has not answered by then has not answered."""
+"""Timeout of reading the file of one rank."""
 
 _SIZE: Final = 64
-"""Bytes of an answer."""
+"""Maximum output of the script in bytes."""
 
 _ANSWER: Final = re.compile(r"(-?[0-9]{1,10})?", re.ASCII)
-"""Seconds, up to 300 years of them."""
+"""Output of the script: age in seconds, up to 300 years; empty without a file."""
 
 _SCRIPT: Final = '[ -e "$1" ] || exit 0; echo $(($(date +%s) - $(stat -c %Y "$1")))'
-"""Nothing where there is no file. Both times are the node's, so that its clock does not matter."""
+"""Prints nothing without a file. Both times are the node's, so its clock offset cancels out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """What a job promises: this file is touched so often."""
+    """Heartbeat settings of a job: path of the file and its timeouts."""
 
     path: str
     timeout: timedelta
     startup_timeout: timedelta | None = None
-    """From the start of the attempt to the first touch; None for no limit."""
+    """Limit from the start of the attempt to the first touch; None for no limit."""
 
     @property
     def limits(self) -> HangLimits:
-        """How long the file may stay untouched."""
+        """Limits on the age of the file."""
         return HangLimits(startup=self.startup_timeout, pause=self.timeout)
 
 
 class HeartbeatFile:
-    """Asks the ranks of one attempt in threads of its own. The heartbeat of any counts for all.
+    """Reads the file on all ranks of one attempt in its own threads; the newest counts for the job.
 
-    Silence is a hang only if every rank that was asked has answered.
+    Silence is a hang only if the file could be checked on every rank.
     """
 
     def __init__(self, api: Api, clock: Clock, heartbeat: Heartbeat, started_at: datetime) -> None:
@@ -58,16 +58,16 @@ class HeartbeatFile:
         self._clock = clock
         self._heartbeat = heartbeat
         self._started_at = started_at
-        # Four times within the timeout, so that a hang is told at most a quarter of it late.
+        # Read four times per timeout, so that a hang is reported at most a quarter of it late.
         self._pause = min(max(heartbeat.timeout / 4, timedelta(seconds=1)), timedelta(seconds=30))
         self._read_at: datetime | None = None
         self._thread: threading.Thread | None = None
         self._hang: Hang | None = None
         self.error = ""
-        """Why a rank could not be asked the last time; empty if all could."""
+        """Why the file of a rank could not be read last time; empty if all could."""
 
     def ask(self, pods: Sequence[PodState]) -> None:
-        """Begin to ask, unless it was done lately or still goes on; returns at once."""
+        """Start reading unless the last read is recent or in progress; returns at once."""
         now = self._clock.now()
         is_lately = self._read_at is not None and now < self._read_at + self._pause
         if not pods or is_lately or (self._thread is not None and self._thread.is_alive()):
@@ -79,12 +79,12 @@ class HeartbeatFile:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until what is being asked has been answered, 5 s at most."""
+        """Wait until a read in progress ends, at most 5 s."""
         if self._thread is not None:
             self._thread.join()
 
     def hang(self) -> Hang | None:
-        """Why the job hangs; None if it does not."""
+        """Return the hang of the job; None if it does not hang."""
         return self._hang
 
     def _run(self, pods: Sequence[PodState], now: datetime) -> None:
@@ -94,7 +94,7 @@ class HeartbeatFile:
         ages = [answer for answer in answers if isinstance(answer, timedelta)]
         self.error = errors[0] if errors else ""
         last = now - min(ages) if ages else None
-        is_earlier = last is not None and last < self._started_at  # of the attempt before
+        is_earlier = last is not None and last < self._started_at  # of the previous attempt
         self._hang = silence(
             self._heartbeat.limits,
             AttemptProgress(
@@ -107,7 +107,7 @@ class HeartbeatFile:
         )
 
     def _age(self, pod: PodState) -> timedelta | str | None:
-        """How old a rank's file is, None if there is none, or why that is not known."""
+        """Age of a rank's file, None without a file, or the error as text."""
         command = ("sh", "-c", _SCRIPT, "sh", self._heartbeat.path)
         try:
             output = run_in_pod(

@@ -1,4 +1,4 @@
-"""Kubernetes' own ``Job`` with an index for each pod, as its Job controller runs it."""
+"""Indexed ``Job`` of Kubernetes, which its Job controller operates."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -24,14 +24,14 @@ _JOB: Final = "batch.kubernetes.io/job-name"
 SET: Final = "jobset.sigs.k8s.io/jobset-name"
 INDEXED: Final = "Indexed"
 _FAILURE: Final = ("FailureTarget", FAILED)
-"""Conditions of a job that has failed, in the order in which its controller sets them."""
+"""Conditions of a failed job, in the order in which the Job controller sets them."""
 
 
 class IndexedJobs(JobKind):
     """See ``JobKind``. A pod's index is its rank.
 
-    The containers of a job cannot be changed, so the attempt reaches them as an annotation only;
-    ``fieldRef`` makes a variable of it. What fails in a pod counts against ``backoffLimit``, too.
+    The containers of a Job are immutable, so the attempt reaches them only as an annotation;
+    ``fieldRef`` exposes it as a variable. Pod failures also count against ``backoffLimit``.
     """
 
     kind: Final = "Job"
@@ -71,12 +71,12 @@ class IndexedJobs(JobKind):
         self,
         job: Json,
         annotations: dict[str, str],
-        environment: dict[str, str],  # noqa: ARG002 - containers are not to be changed
+        environment: dict[str, str],  # noqa: ARG002 - containers are immutable
     ) -> Json:
         """See ``JobKind.stamped``.
 
-        Nothing can be changed where the controller keeps the start of a job that is suspended, as
-        those before Kubernetes 1.35 do.
+        Nothing can be changed where the controller keeps the start time of a suspended Job, as
+        Kubernetes before 1.35 does.
         """
         if (job.get("status") or {}).get("startTime"):
             return {}
@@ -98,7 +98,7 @@ def _obstacle(spec: Json) -> str | None:
 
 
 def _completed(indexes: str) -> frozenset[int]:
-    """Numbers in text such as ``0,2-4``."""
+    """Return the indexes in text such as ``0,2-4``."""
     spans = (one.partition("-") for one in indexes.split(",") if one)
     return frozenset(
         index for first, _, last in spans for index in range(int(first), int(last or first) + 1)
@@ -106,7 +106,7 @@ def _completed(indexes: str) -> frozenset[int]:
 
 
 def _is_stopped(job: Json) -> bool:
-    """Whether its controller is done with all pods; before, it cannot be failed."""
+    """Whether the controller has accounted for all pods; a Job cannot be set failed before."""
     status = job.get("status") or {}
     uncounted = any((status.get("uncountedTerminatedPods") or {}).values())
     is_suspended = condition_of(job, SUSPENDED) is not None

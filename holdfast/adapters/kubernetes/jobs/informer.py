@@ -1,4 +1,4 @@
-"""The jobs of one kind and their pods, as they were last read."""
+"""Informer: cache of the jobs of one kind and of their pods."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -18,15 +18,15 @@ _PODS: Final = "/api/v1/pods"
 
 
 class JobInformer:
-    """Reads one kind, from ``start`` to ``stop``. A kind that is not installed has no jobs.
+    """Caches one kind from ``start`` to ``stop``. A kind that is not installed has no jobs.
 
     Args:
-        api: to read from.
-        kind: the kind.
+        api: client of the API server.
+        kind: kind of jobs.
         labels: of the cluster.
-        words: that are told the ends of all pods.
-        changed: called from any thread when anything has changed.
-        body: of the kind that has the pods of this one, if it has none itself.
+        words: store that records the final states of pods.
+        changed: called from any thread after any change.
+        body: informer of the kind that has the pods of this one, if it has none itself.
 
     """
 
@@ -61,27 +61,27 @@ class JobInformer:
             self._reflectors.append(self._pods)
 
     def start(self) -> None:
-        """Begin to read; returns at once."""
+        """Start the reflectors; returns at once."""
         for reflector in self._reflectors:
             reflector.start()
 
     def stop(self) -> None:
-        """End the threads."""
+        """Stop the threads."""
         for reflector in self._reflectors:
             reflector.stop()
 
     @property
     def error(self) -> str:
-        """Why it is not kept up to date at the moment; empty if it is, or is not installed."""
+        """Why the cache is out of date; empty if it is current, or the kind is not installed."""
         if self._jobs.is_missing:
             return ""
         return "; ".join(one.error for one in self._reflectors if one.error)
 
     def jobs(self) -> Mapping[str, JobState]:
-        """By ``namespace/name``; none until jobs and pods were both read.
+        """Return jobs by ``namespace/name``; none until jobs and pods were both read.
 
         Raises:
-            BackendError: what is known is too old.
+                BackendError: the cache is too old.
 
         """
         if self._jobs.is_missing or not all(one.synced for one in self._reflectors):
@@ -96,7 +96,7 @@ class JobInformer:
         return jobs if self._body is None else dict(_embodied(jobs, self._body.jobs()))
 
     def pods(self) -> Mapping[str, list[PodState]]:
-        """By ``namespace/name`` of their job."""
+        """Return pods by ``namespace/name`` of their job."""
         if self._body is not None:
             return self._body.pods()
         found: dict[str, list[PodState]] = {}
@@ -106,7 +106,7 @@ class JobInformer:
         return self._numbers.given(found)
 
     def learn(self, job: Json) -> None:
-        """Take over the API server's answer to a write."""
+        """Put an object that the API server returned for a write into the cache."""
         self._jobs.learn(job)
 
     def _trimmed(self, pod: Json) -> PodState | None:
@@ -121,7 +121,7 @@ class JobInformer:
 def _embodied(
     jobs: Mapping[str, JobState], bodies: Mapping[str, JobState]
 ) -> Iterator[tuple[str, JobState]]:
-    """The jobs for which something was made already."""
+    """Yield the jobs whose body object exists, with the state of that object."""
     for name, job in jobs.items():
         body = bodies.get(name)
         if body is not None and body.controller is not None and body.controller.uid == job.uid:

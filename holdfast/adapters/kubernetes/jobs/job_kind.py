@@ -1,4 +1,4 @@
-"""What differs between the kinds of jobs."""
+"""Interface of the kinds of jobs."""
 
 from datetime import datetime
 from typing import Protocol
@@ -10,53 +10,53 @@ from holdfast.model.names import Labels
 
 
 class JobKind(Named, Protocol):
-    """One kind of job objects. Everything is pure."""
+    """Kind of job objects. All methods are pure."""
 
     body: "JobKind | None" = None
-    """The kind of the object that is made for each job, bears its name and has its pods; None if
-    pods are its own."""
+    """Kind of the object that is created for each job, has its name and owns its pods; None if the
+    job owns its pods itself."""
 
     @property
     def pod_selector(self) -> str:
-        """A label selector for the pods of all jobs of this kind, and as few others as can be."""
+        """Label selector of the pods of all jobs of this kind, as narrow as labels permit."""
         ...
 
     def trimmed(self, job: Json, labels: Labels) -> JobState:
-        """What is kept of an object. Must bear whatever the API server may send."""
+        """Return the state of an object. Accepts anything that the API server may send."""
         ...
 
     def member(self, pod: Json) -> PodRank | None:
-        """Which rank a pod is; None if it is of no job of this kind."""
+        """Return the job and rank of a pod; None if its job is not of this kind."""
         ...
 
     def suspension(self, *, is_suspended: bool) -> Json:
-        """The merge patch that has the operator end all pods, or make them."""
+        """Return the merge patch by which the operator deletes all pods, or creates them."""
         ...
 
     def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-        """The merge patch that gives the pods to come these annotations and variables.
+        """Return the merge patch that gives future pods these annotations and variables.
 
         Args:
-            job: the whole object; of kinds with a body, that.
-            annotations: of the pods.
-            environment: of their containers; empty where containers must stay as they are.
+            job: the whole object; for kinds with a body, the body object.
+            annotations: annotations of the pods.
+            environment: variables of their containers; empty if containers must not change.
 
         """
         ...
 
     def renewed(self, job: Json, record: JobRecord) -> Json:  # noqa: ARG002 - most need none
-        """The merge patch of a suspended job's status that has ranks run again that have ended.
+        """Return the merge patch of a suspended job's status that reruns ranks that have ended.
 
         Args:
-            job: the whole object; of kinds with a body, that.
-            record: of the attempt to come.
+            job: the whole object; for kinds with a body, the body object.
+            record: record of the next attempt.
 
         Returns:
-            Nothing where all run again anyway, or none can, or it was done for this attempt.
+            Empty if all ranks rerun anyway, none can, or it was done for this attempt already.
 
         """
         return {}
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
-        """The merge patch of the status by which a suspended job has failed for good."""
+        """Return the merge patch of the status that sets a suspended job failed permanently."""
         ...

@@ -1,4 +1,4 @@
-"""``JobSet``: indexed Jobs that belong together, as the JobSet controller runs them."""
+"""``JobSet``, a group of indexed Jobs, as the JobSet controller operates it."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -26,14 +26,14 @@ _UID: Final = "jobset.sigs.k8s.io/jobset-uid"
 _JOB: Final = "jobset.sigs.k8s.io/job-global-index"
 _JOBS: Final = "jobset.sigs.k8s.io/global-replicas"
 _RESTARTED: Final = "HoldfastRestarted"
-"""Condition of a set whose restarts Holdfast has counted one up; nobody else reads it."""
+"""Condition of a set whose restart counter Holdfast incremented; only Holdfast reads it."""
 
 
 class JobSets(JobKind):
     """See ``JobKind``.
 
-    Pods of Jobs with several each are counted across: all with index 0 come first. Containers
-    cannot be changed, so that the attempt reaches them as an annotation only.
+    If Jobs have several pods each, ranks run across the Jobs: all pods with index 0 come first.
+    Containers are immutable, so the attempt reaches them only as an annotation.
     """
 
     kind: Final = "JobSet"
@@ -45,7 +45,7 @@ class JobSets(JobKind):
         """See ``JobKind.trimmed``."""
         return JobState(
             **described(self, job, labels),
-            started_at=changed_at(job, SUSPENDED),  # at first it does not say since when it runs
+            started_at=changed_at(job, SUSPENDED),  # a new set has no time of its start
             is_suspended=(job.get("spec") or {}).get("suspend") is True,
             is_stop_seen=condition_of(job, SUSPENDED) is not None,
             ending=ending_of(job, "Completed"),
@@ -77,7 +77,7 @@ class JobSets(JobKind):
         self,
         job: Json,
         annotations: dict[str, str],
-        environment: dict[str, str],  # noqa: ARG002 - containers are not to be changed
+        environment: dict[str, str],  # noqa: ARG002 - containers are immutable
     ) -> Json:
         """See ``JobKind.stamped``."""
         stamped = [_stamped(replicated, annotations) for replicated in _replicated(job)]
@@ -86,9 +86,9 @@ class JobSets(JobKind):
     def renewed(self, job: Json, record: JobRecord) -> Json:
         """See ``JobKind.renewed``.
 
-        Jobs of an earlier restart than that of the set are made anew by its controller, those that
-        have ended included. Its own limit of restarts is kept by another number. A condition says
-        for which attempt it was done: who takes over in the middle of a restart does it no more.
+        The JobSet controller recreates Jobs whose restart number is below that of the set, even
+        Jobs that have ended. Its own restart limit uses another counter. A condition records the
+        attempt, so that a controller that takes over during a restart does not repeat it.
         """
         attempt = _last_error(record)
         before = condition_of(job, _RESTARTED)
@@ -112,7 +112,7 @@ class JobSets(JobKind):
 
 
 def _last_error(record: JobRecord) -> str:
-    """For whom a restart is: the same from every controller, and never again from another job."""
+    """Key of a restart: equal from every controller, and never used again by another job."""
     over = f" after {record.attempts[-1].stopped_at.isoformat()}" if record.attempts else ""
     return f"attempt {record.attempt}{over}"
 
@@ -122,12 +122,12 @@ def _replicated(job: Json) -> Sequence[Json]:
 
 
 def _job_of(replicated: Json) -> Json:
-    """The ``spec`` of its Jobs."""
+    """Return the ``spec`` of a replicated job's Jobs."""
     return (replicated.get("template") or {}).get("spec") or {}
 
 
 def _stamped(replicated: Json, annotations: dict[str, str]) -> Json:
-    """All of it, as a merge patch replaces a list as a whole."""
+    """Return the whole replicated job, since a merge patch replaces lists as a whole."""
     template, spec = replicated.get("template") or {}, _job_of(replicated)
     spec = {**spec, "template": with_stamps(spec.get("template") or {}, annotations, {})}
     return {**replicated, "template": {**template, "spec": spec}}

@@ -1,4 +1,4 @@
-"""The kinds of jobs that are looked after."""
+"""Kinds of jobs that Holdfast manages."""
 
 from typing import Final
 
@@ -20,4 +20,4 @@ KINDS: Final[tuple[JobKind, ...]] = (
     RayClusters(),
     RayJobs(),
 )
-"""One row for each."""
+"""All kinds of jobs; a kind with pods precedes the kinds that use it as body."""

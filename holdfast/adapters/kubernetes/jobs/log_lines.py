@@ -1,4 +1,4 @@
-"""The lines of a log from its bytes, each once however often the log is opened: pure."""
+"""Parser of a pod log stream that yields each line once across reconnects: pure."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 from typing import Final
 
 LINE_LIMIT: Final = 4096
-"""Bytes of a line that are looked at; what follows is left out."""
+"""Maximum length of a line in bytes; the rest is discarded."""
 
 _STAMP_BYTES: Final = 40
 _STAMP: Final = re.compile(
     r"(2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ", re.ASCII
 )
 _SET_BACK: Final = timedelta(seconds=1)
-"""Lines of standard output and error are out of order by less."""
+"""Upper bound of how far lines of standard output and standard error are out of order."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Stamp:
-    """When a line was written, by the clock of its node."""
+    """Time at which a line was written, by the clock of its node."""
 
     second: datetime
     nanosecond: int
@@ -27,24 +27,24 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class PodLogLine:
-    """A line of a log."""
+    """Line of a log."""
 
     stamp: Stamp
     text: str
 
 
 class Splitter:
-    """Makes lines of the pieces of one answer. Lines without a stamp are no lines of the log."""
+    """Splits the bytes of one response into lines. Lines without a timestamp are not log lines."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
         self.has_foreign = False
-        """There was a line without a stamp: the kubelet's word on why it cannot read the log."""
+        """Whether a line had no timestamp: the kubelet's message why it cannot read the log."""
 
         self.has_lines = False
 
     def lines(self, piece: bytes) -> Iterator[PodLogLine]:
-        """The lines that end with this piece."""
+        """Yield the lines that are complete with this piece."""
         *ended, rest = piece.split(b"\n")
         for one in ended:
             whole = bytes(self._rest) + one
@@ -59,27 +59,27 @@ class Splitter:
 
 
 class Position:
-    """How far a log was read, over several answers that each begin in a second already read."""
+    """Read position in a log, over responses that each begin within a second already read."""
 
     def __init__(self) -> None:
         self._at: Stamp | None = None
         self._count = 0
-        """Lines with this stamp that were read."""
+        """Number of lines with this timestamp that were read."""
 
         self._begin: Stamp | None = None
         self._to_skip = 0
 
     @property
     def since(self) -> datetime | None:
-        """From when on to read; None for all."""
+        """Time to read from; None for the whole log."""
         return self._at.second if self._at is not None else None
 
     def opened(self) -> None:
-        """Another answer begins."""
+        """Begin a new response."""
         self._begin, self._to_skip = self._at, self._count
 
     def fresh(self, lines: Sequence[PodLogLine]) -> list[PodLogLine]:
-        """Those that were not read before; only the beginning of an answer can have been."""
+        """Return the lines not read before; only the beginning of a response can repeat lines."""
         old = 0
         for line in lines:
             if not self._is_old(line.stamp):
@@ -89,7 +89,7 @@ class Position:
         return list(lines[old:])
 
     def read(self, lines: Sequence[PodLogLine]) -> None:
-        """These were read."""
+        """Advance the position past lines that were processed."""
         for line in lines:
             at = self._at
             if at is None or line.stamp > at or at.second - line.stamp.second > _SET_BACK:

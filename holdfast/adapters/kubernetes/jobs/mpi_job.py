@@ -1,4 +1,4 @@
-"""Kubeflow's ``MPIJob``, as its MPI operator 0.3 to 0.6 runs it."""
+"""Kubeflow's ``MPIJob``, as MPI operator 0.3 to 0.6 operates it."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -27,7 +27,7 @@ _LAUNCHER: Final = "Launcher"
 class MPIJobs(JobKind):
     """See ``JobKind``. The launcher has rank 0, worker i has rank i + 1.
 
-    The operator makes the launcher's Job only once, so that the attempt reaches the workers alone.
+    The operator creates the launcher's Job only once, so only the workers receive the attempt.
     """
 
     kind: Final = "MPIJob"
@@ -39,7 +39,7 @@ class MPIJobs(JobKind):
         """See ``JobKind.trimmed``."""
         status = job.get("status") or {}
         policy = (job.get("spec") or {}).get("runPolicy") or {}
-        # An evicted worker makes it say Failed as well; it goes on all the same.
+        # The operator also sets Failed when a worker is evicted; the job continues all the same.
         has_ended = bool(status.get("completionTime"))
         return JobState(
             **described(self, job, labels),

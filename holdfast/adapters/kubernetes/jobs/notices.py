@@ -1,4 +1,4 @@
-"""What happens to a job, as Kubernetes Events on it."""
+"""Kubernetes Events about jobs."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -35,7 +35,7 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
     JobWaits: EventKind("JobWaiting", "Normal"),
     JobInputRejected: EventKind("InvalidInput", "Warning", "correct or remove it"),
 }
-"""Those of which there is one kind only. HyperPod's training operator calls the first so, too."""
+"""Events with a single kind. HyperPod's training operator also uses the reason of the first."""
 
 STOPPED: Final[Mapping[str, EventKind]] = {
     FailureKind.HARDWARE: EventKind(NODE_FAULT, "Warning"),
@@ -49,7 +49,7 @@ FINISHED: Final[Mapping[str, EventKind]] = {
 
 
 def job_notice(event: Event, owner: PodOwner, at: datetime) -> Notice | None:
-    """What to tell on a job of an event of the engine; None if nothing."""
+    """Return the Kubernetes Event for an event of the engine; None if it is not reported."""
     match event:
         case AttemptStopped(kind=which):
             kind = STOPPED.get(which)
@@ -67,7 +67,7 @@ def job_notice(event: Event, owner: PodOwner, at: datetime) -> Notice | None:
 
 
 class JobEvents:
-    """An ``EventSink`` that tells of jobs on their objects, and passes on everything else."""
+    """``EventSink`` that reports events of jobs on their objects and forwards all others."""
 
     def __init__(
         self, events: KubernetesEvents, owner: Callable[[str], PodOwner | None], clock: Clock

@@ -1,4 +1,4 @@
-"""Job objects and their pods, trimmed to what Holdfast reads of them."""
+"""State of job objects and their pods: the fields that Holdfast reads."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -25,51 +25,51 @@ from holdfast.model.names import (
 )
 
 QUEUE: Final = "kueue.x-k8s.io/queue-name"
-"""Label of a job that Kueue suspends and lets go."""
+"""Label of a job that Kueue suspends and admits."""
 
 BY_NAME: Final = "*"
-"""In place of the uid of a pod's job where nothing but its name is written on the pod."""
+"""Stands for the UID of a pod's job if the pod has only the job's name."""
 
 UNNUMBERED: Final = -1
-"""In place of the rank of a pod to which its operator gives no number."""
+"""Stands for the rank of a pod that its operator does not number."""
 
 _PASSIVE: Final = ("CronJob", "Workflow")
-"""Kinds of owners that leave their jobs alone once they are there."""
+"""Owner kinds that do not modify their jobs after creating them."""
 
 _DISRUPTED: Final = "DisruptionTarget"
-"""Pod condition: somebody is about to end the pod, and the reason says who."""
+"""Pod condition: the pod is about to be terminated; the reason names the component."""
 
 _TOO_MUCH: Final = "TerminationByKubelet"
-"""Reason of that condition where the node is short of something, or shuts down."""
+"""Reason of that condition if the node runs out of a resource or shuts down."""
 
 _ENDED: Final = (-signal.SIGTERM, -signal.SIGKILL)
-"""How containers end whose pod is deleted."""
+"""Exit codes of the containers of a deleted pod."""
 
 _GRACE_S: Final = 30  # Kubernetes' default
 
 
 class Named(Protocol):
-    """What the objects of a kind are called."""
+    """Names of a kind of objects."""
 
     @property
     def kind(self) -> str:
-        """Such as ``PyTorchJob``."""
+        """Kind such as ``PyTorchJob``."""
         ...
 
     @property
     def api_version(self) -> str:
-        """Such as ``kubeflow.org/v1``."""
+        """API version such as ``kubeflow.org/v1``."""
         ...
 
     @property
     def plural(self) -> str:
-        """The collection's name in addresses."""
+        """Name of the collection in API paths."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOwner:
-    """The object that made a job, and starts and stops it."""
+    """Object that created a job and starts and stops it."""
 
     kind: str
     name: str
@@ -78,21 +78,21 @@ class JobOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Pods of a job that are made from one template."""
+    """Pods of a job that are created from one template."""
 
     ranks: int
     pods: Json
-    """What of their ``spec`` says where they fit: selector, affinity, tolerations, containers'
+    """Scheduling fields of their ``spec``: selector, affinity, tolerations and the containers'
     resources."""
 
     grace: timedelta
     restart_policy: str = ""
-    """That of the job's kind for them; empty if it has none."""
+    """Restart policy from the job's kind; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """What a job object says. Two are equal if they say the same, whatever their version."""
+    """State of a job object. Two are equal if all but their resource versions is equal."""
 
     kind: str
     api_version: str
@@ -103,24 +103,24 @@ class JobState:
     resource_version: str = field(compare=False)
     created_at: datetime
     started_at: datetime | None
-    """Since when its operator has it run, without a break."""
+    """Time since which its operator runs it without interruption."""
 
     is_suspended: bool
     is_stop_seen: bool
-    """Its operator says that it is suspended."""
+    """Whether its operator reports it as suspended."""
 
     is_leaving: bool
-    """It is being deleted."""
+    """Whether it is being deleted."""
 
     ending: Ending | None
     groups: tuple[Group, ...]
     queue: str | None
     record: str | None
-    """Value of the annotation, as of all below; None where there is none."""
+    """Value of the annotation, as for the fields below; None if absent."""
 
     status: str | None
     is_marked: bool
-    """It has, or has had, a record of its own."""
+    """Whether it has, or had, a record of its own."""
 
     auto_resume: str | None
     max_retries: str | None
@@ -132,43 +132,43 @@ class JobState:
     startup_timeout: str | None
     controller: JobOwner | None
     obstacle: str | None = None
-    """What it would have to be to be restarted as a whole; None if it can be, by itself."""
+    """Properties that it lacks to be restarted as a whole; None if it can be restarted."""
 
     body: str = ""
-    """uid of the object that was made for it and has its pods; empty if it has them itself."""
+    """UID of the object that was created for it and owns its pods; empty if it owns them itself."""
 
     part: str = ""
-    """Which of its pods are of its present run, where its operator calls those of each another."""
+    """Which pods belong to the current run, for operators that give each run a name."""
 
     is_restarting: bool = False
-    """Its operator is about to start it anew by itself."""
+    """Whether its operator is about to restart it."""
 
     completed: frozenset[int] = frozenset()
-    """Ranks that have ended well, which its operator never runs again."""
+    """Ranks that succeeded; its operator never reruns them."""
 
     @property
     def key(self) -> str:
-        """How people and records name it, such as ``pytorchjob/team-a/llama``."""
+        """Name of the job for people and records, such as ``pytorchjob/team-a/llama``."""
         return f"{self.kind.lower()}/{self.namespace}/{self.name}"
 
     @property
     def path(self) -> str:
-        """Its address."""
+        """API path of the object."""
         return f"/apis/{self.api_version}/namespaces/{self.namespace}/{self.plural}/{self.name}"
 
     @property
     def is_stranded(self) -> bool:
-        """Whether it was us who suspended it, though the record of that is gone."""
+        """Whether Holdfast suspended it and the record of that was removed."""
         is_ours = self.is_marked and self.record is None and self.queue is None
         return is_ours and self.is_suspended and self.ending is None
 
     def owns(self, pod: "PodState") -> bool:
-        """Whether a pod with its name is of it, and not of one of that name before."""
+        """Whether a pod with its name belongs to it, and not to an earlier job of that name."""
         is_named = pod.owner == BY_NAME and pod.created_at >= self.created_at
         return is_named or pod.owner == (self.body or self.uid)
 
     def embodied(self, body: "JobState") -> "JobState":
-        """The same job with what only the object says that was made for it."""
+        """Return the job with the fields that only its body object has."""
         return replace(
             self,
             body=body.uid,
@@ -180,25 +180,25 @@ class JobState:
 
     @property
     def ranks(self) -> int:
-        """How many there are in the whole job."""
+        """Number of ranks of the job."""
         return sum(group.ranks for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRank:
-    """Which rank of which job a pod is."""
+    """Job and rank of a pod."""
 
     job: str
-    """Name of the object, in the pod's namespace."""
+    """Name of the job object, in the pod's namespace."""
 
     rank: int
-    """Or ``UNNUMBERED``."""
+    """Rank, or ``UNNUMBERED``."""
 
     container: str
-    """The one that trains; empty if all do."""
+    """Name of the container that trains; empty if all do."""
 
     owner: str = ""
-    """uid of the job, where the pod was made by a part of it; or ``BY_NAME``."""
+    """UID of the job if a part of it created the pod, or ``BY_NAME``; else empty."""
 
     part: str = ""
     """See ``JobState.part``."""
@@ -206,46 +206,46 @@ class PodRank:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodState:
-    """A pod of a job."""
+    """State of a pod of a job."""
 
     namespace: str
     name: str
     uid: str
     owner: str
-    """uid of its job, or of the object that made it if that is none."""
+    """UID of its job, or of the object that created it if that is no job."""
 
     member: PodRank
     node: str
-    """Empty until it has one."""
+    """Name of its node; empty until it is scheduled."""
 
     container: str
-    """The one that trains, or is most likely to."""
+    """Name of the container that trains, or most likely trains."""
 
     phase: str
     created_at: datetime
     is_terminating: bool
     resources: Mapping[str, int]
-    """Devices that it holds."""
+    """Number of devices that it uses, by resource name."""
 
     exit: Exit | None
-    """Of the pod if it has ended, else of its container's last run, if it was started again."""
+    """Exit of the pod if it has ended, else of the last run of its container if it restarted."""
 
     evicted: str
-    """By whom, if it has to leave and has not failed; else empty."""
+    """Component that evicts it, if it has to leave and has not failed; else empty."""
 
     @property
     def path(self) -> str:
-        """Its address."""
+        """API path of the pod."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     @property
     def has_ended(self) -> bool:
-        """Whether no container will run in it any more."""
+        """Whether no container of it will run any more."""
         return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 def described(kind: Named, job: Json, labels: Labels) -> dict[str, Any]:
-    """The fields of a ``JobState`` that are found at the same places in all kinds."""
+    """Return the fields of a ``JobState`` that have the same path in all kinds."""
     metadata = job["metadata"]
     return {
         "kind": kind.kind,
@@ -264,9 +264,9 @@ def described(kind: Named, job: Json, labels: Labels) -> dict[str, Any]:
 
 
 def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
-    """The fields of a ``JobState`` that are annotations.
+    """Return the fields of a ``JobState`` that are annotations.
 
-    The record of another job, of which this one is a copy, is none.
+    Ignores the record of another job, from which this job was copied.
     """
     found: Mapping[str, str] = job["metadata"].get("annotations") or {}
     uid = job["metadata"]["uid"]
@@ -287,7 +287,7 @@ def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
 
 
 def group_of(ranks: object, template: Json, restart_policy: str = "") -> Group:
-    """The pods of a template; ``template`` is a ``PodTemplateSpec``."""
+    """Return the pods of a template; ``template`` is a ``PodTemplateSpec``."""
     spec = template.get("spec") or {}
     kept = ("nodeSelector", "affinity", "tolerations")
     pods: Json = {key: spec[key] for key in kept if spec.get(key)}
@@ -303,7 +303,7 @@ def group_of(ranks: object, template: Json, restart_policy: str = "") -> Group:
 
 
 def pod_state(pod: Json, member: PodRank) -> PodState:
-    """The state of a pod; ``pod`` is the object as the API server gives it."""
+    """Return the state of a pod; ``pod`` is the object from the API server."""
     metadata, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     owners: Sequence[Json] = metadata.get("ownerReferences") or ()
     phase = status.get("phase", "")
@@ -326,7 +326,7 @@ def pod_state(pod: Json, member: PodRank) -> PodState:
 
 
 def devices(pods: Json) -> dict[str, int]:
-    """What a pod with this ``spec`` takes of resources that nodes have few of, such as GPUs."""
+    """Return the extended resources, such as GPUs, that a pod with this ``spec`` uses."""
     total: dict[str, int] = {}
     for container in _containers(pods):
         resources = container.get("resources") or {}
@@ -360,9 +360,9 @@ def _evicted(metadata: Json, status: Json, exit_: Exit | None) -> str:
 
 
 def _is_older(exit_: Exit, gone_at: datetime, metadata: Json) -> bool:
-    """Whether a container ended before its pod was deleted, and not by that.
+    """Whether a container ended before, and not because of, the deletion of its pod.
 
-    Times are in whole seconds; within one, the signals of a deletion tell.
+    Times have a resolution of one second; within one second the signals of a deletion decide.
     """
     requested_at = gone_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
     if exit_.at is None or exit_.at < requested_at:

@@ -28,9 +28,9 @@ Hits = Sequence[tuple[int, Hit]]
 class PatternMatcher:
     """Matches lines with the patterns of rules, from any thread, until ``close``.
 
-    HyperPod's rules are Python's regular expressions, and some of those take for ever; while
-    Python matches, none of its other threads runs, not even the one that renews the lease. So one
-    child process does it for all jobs, with a limit of processor time for each rule. It is started
+    HyperPod's rules are Python regular expressions, some of which never finish. While Python
+    matches, no other thread of the process runs, not even the one that renews the lease. Therefore one
+    child process matches for all jobs, with a limit of processor time for each rule. It is started
     with the first rule and takes 10 MiB.
     """
 
@@ -64,7 +64,7 @@ class PatternMatcher:
         return [one if isinstance(one, str) else [_hit(*hit) for hit in one] for one in answers]
 
     def close(self) -> None:
-        """End the process."""
+        """Stop the process."""
         with self._lock:
             self._is_closed = True
             self._end()
@@ -78,10 +78,10 @@ class PatternMatcher:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for us, and it ends with us
+                start_new_session=True,  # keeps Ctrl-C from the child, which ends with this process
             )
         process = self._process
-        assert process.stdin is not None  # noqa: S101 - they are pipes
+        assert process.stdin is not None  # noqa: S101 - both are pipes
         assert process.stdout is not None  # noqa: S101
         process.stdin.write(request)
         process.stdin.flush()
@@ -103,7 +103,7 @@ class PatternMatcher:
             return
         process, self._process = self._process, None
         process.kill()
-        with suppress(OSError), process:  # closes the pipes, and waits
+        with suppress(OSError), process:  # closes the pipes and waits
             pass
 
 

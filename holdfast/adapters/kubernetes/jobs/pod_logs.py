@@ -1,4 +1,4 @@
-"""The log of a pod, followed while the pod runs."""
+"""Follows the log of a pod while the pod runs."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,25 +15,25 @@ from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
 _ANSWER: Final = timedelta(seconds=10)
-"""For the next bytes of what is there already."""
+"""Timeout between bytes when existing lines are read."""
 
 _SILENCE: Final = timedelta(hours=1)
-"""A log may be silent; after that it is opened anew. That the API server is gone is noticed within
-15 s, see ``server``."""
+"""Read timeout of a followed log, after which it is opened again. A lost API server is detected
+within 15 s, see ``server``."""
 
 _BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(seconds=30))
 
 
 class PodLog:
-    """Reads the log of a pod in a thread of its own, from its beginning until ``stop``.
+    """Reads the log of a pod in its own thread, from its beginning until ``stop``.
 
-    What was missed while the API server or the kubelet was away is read afterwards, nothing twice.
+    Lines missed while the API server or the kubelet was unavailable are read later, none twice.
     """
 
     def __init__(
         self, api: Api, clock: Clock, pod: PodState, take: Callable[[Sequence[str]], None]
     ) -> None:
-        """Prepare; ``take`` gets lines as they come, and may raise ``BackendError``."""
+        """Create the reader; ``take`` receives new lines and may raise ``BackendError``."""
         self._api = api
         self._clock = clock
         self._path = f"{pod.path}/log"
@@ -43,41 +43,41 @@ class PodLog:
         self._lock = threading.Lock()
         self._stream: ResponseStream | None = None
         self._followed: ResponseStream | None = None
-        """The same, unless it is to be read to its end."""
+        """The stream if it is followed; None while existing lines are read."""
 
         self._is_check_requested = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"log of {pod.name}", daemon=True)
         self.known_until: datetime | None = None
-        """All that was printed until then has been taken."""
+        """Time until which all output has been processed."""
 
         self.error = ""
-        """Why it cannot be read at the moment; empty if it can."""
+        """Why the log cannot be read; empty if it can."""
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End soon; returns at once."""
+        """Stop the thread soon; returns at once."""
         self._over.set()
         with self._lock:
             if self._stream is not None:
                 self._stream.close()
 
     def join(self) -> None:
-        """Wait for the end, after ``stop``."""
+        """Wait for the thread to end, after ``stop``."""
         self._thread.join()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether the thread is running."""
         return self._thread.is_alive()
 
     def check(self) -> None:
-        """See whether there is nothing new indeed: ``known_until`` moves on soon if so.
+        """Open the log again to verify that no line is missing; soon advances ``known_until``.
 
-        A stream in which nothing comes may as well be dead, somewhere beyond the API server.
+        A silent stream may be a dead connection between the API server and the node.
         """
         with self._lock:
             if self._followed is not None:
@@ -100,7 +100,7 @@ class PodLog:
             self._is_check_requested = False
 
     def _read(self, *, follow: bool) -> bool:
-        """Take what comes, until the end of the answer; returns whether anything was new."""
+        """Process a response until it ends; returns whether it had new lines."""
         params = {"timestamps": "true", "container": self._container}
         params |= {"follow": "true"} if follow else {}
         if self._position.since is not None:

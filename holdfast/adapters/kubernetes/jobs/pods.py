@@ -107,10 +107,10 @@ class AttemptPods:
         }
 
     def forget(self, job: str) -> None:
-        """Forget a job that has no current attempt."""
+        """Remove the state of a job that has no current attempt."""
         self._attempts.pop(job, None)
 
     def keep(self, jobs: Iterable[str]) -> None:
-        """Forget all jobs but these."""
+        """Remove the state of all jobs but these."""
         for gone in self._attempts.keys() - set(jobs):
             del self._attempts[gone]

@@ -1,4 +1,4 @@
-"""Kubeflow's ``PyTorchJob``, as training-operator 1.7 to 1.9 runs it."""
+"""Kubeflow's ``PyTorchJob``, as training-operator 1.7 to 1.9 operates it."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -61,7 +61,7 @@ class PyTorchJobs(JobKind):
         job, index = labels.get(JOB), str(labels.get(INDEX))
         if not job or not index.isdecimal():
             return None
-        # Without a master the first worker is rank 0; its role says so.
+        # Without a master the first worker is rank 0; its role is still worker.
         is_master = labels.get(_TYPE) == MASTER.lower()
         has_master = not is_master and any(
             one.get("name") in ("RANK", "PET_NODE_RANK") and one.get("value") == str(int(index) + 1)
@@ -92,13 +92,13 @@ class PyTorchJobs(JobKind):
 
 
 def failure(job: Json, reason: str, message: str, now: datetime) -> Json:
-    """The status of a job of Kubeflow that has failed; see ``JobKind.failed``."""
+    """Return the status of a failed Kubeflow job; see ``JobKind.failed``."""
     times = ("lastUpdateTime", "lastTransitionTime")
     conditions = with_failure(job, reason, message, now, times=times)
     return {"status": {"conditions": conditions, "completionTime": format_time(now)}}
 
 
 def _replicas(job: Json) -> Iterator[tuple[str, Json]]:
-    """The master first, as it is rank 0."""
+    """Yield the replica specs, the master first, as it is rank 0."""
     replicas = (job.get("spec") or {}).get("pytorchReplicaSpecs") or {}
     yield from sorted(replicas.items(), key=lambda item: (item[0] != MASTER, item[0]))

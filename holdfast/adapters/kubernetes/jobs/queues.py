@@ -1,4 +1,4 @@
-"""Jobs that Kueue admits: it alone suspends them, and we ask it to."""
+"""Kueue workloads of jobs: only Kueue suspends these jobs, at Holdfast's request."""
 
 from holdfast.adapters.kubernetes.client.api import Api, Json
 from holdfast.adapters.kubernetes.client.errors import NotFound
@@ -8,18 +8,18 @@ from holdfast.model.names import ATTEMPT
 
 _GROUP = "/apis/kueue.x-k8s.io"
 _JOB_UID = "kueue.x-k8s.io/job-uid"
-"""Label of a ``Workload``: the uid of the job that it stands for."""
+"""Label of a ``Workload``: UID of its job."""
 
 
 class Workloads:
-    """Kueue's own objects, one for each job in a queue.
+    """Kueue's ``Workload`` objects, one for each job in a queue.
 
-    ``spec.active`` is false while a job is not to be admitted; Kueue then suspends it. If we
-    suspended it, Kueue, which has admitted it, would let it go on at once. An annotation says for
-    which attempt it was set back to true last.
+    ``spec.active: false`` prevents admission; Kueue then suspends the job. If Holdfast suspended
+    the job itself, Kueue, which has admitted it, would resume it at once. An annotation records the
+    attempt for which the field was last set back to true.
 
-    Kueue has served them as ``v1beta1`` and, from 0.15 on, as ``v1beta2``; what is used here is the
-    same in both, so the version is the one that the API server prefers.
+    Kueue serves workloads as ``v1beta1`` and, from 0.15 on, as ``v1beta2``: the used fields are
+    equal in both, so the client uses the version that the API server prefers.
     """
 
     def __init__(self, api: Api) -> None:
@@ -36,19 +36,19 @@ class Workloads:
         return _is_active(self._of(job))
 
     def admit(self, job: JobState, attempt: int) -> None:
-        """Let an attempt be admitted: once, as others may have reasons to take it back."""
+        """Let Kueue admit an attempt; only once, since others may have reasons to revoke it."""
         workload = self._of(job)
         if _admitted(workload) != str(attempt):
             self._write(job, workload, attempt=str(attempt), is_active=True)
 
     def release(self, job: JobState) -> None:
-        """Let the job be admitted after all."""
+        """Let Kueue admit the job independently of attempts."""
         workload = self._of(job)
         if not _is_active(workload):
             self._write(job, workload, attempt=None, is_active=True)
 
     def suspend(self, job: JobState) -> None:
-        """Have the job suspended, and not admitted again."""
+        """Have Kueue suspend the job and not admit it again."""
         workload = self._of(job)
         if _is_active(workload) or _admitted(workload) is not None:
             self._write(job, workload, attempt=None, is_active=False)
@@ -71,7 +71,7 @@ class Workloads:
         try:
             workload = next(iter(self._api.list(self._collection(job), selector)), None)
         except NotFound:
-            self._version = ""  # Kueue was upgraded, or taken away
+            self._version = ""  # Kueue was upgraded or uninstalled
             raise
         if workload is None:
             raise BackendError(

@@ -1,4 +1,4 @@
-"""Ray's ``RayCluster``, as its KubeRay operator 1.3 and later runs it."""
+"""Ray's ``RayCluster``, as the KubeRay operator 1.3 and later operates it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -34,10 +34,10 @@ _SUSPENDED: Final = "RayClusterSuspended"
 
 
 class RayClusters(JobKind):
-    """See ``JobKind``. The head has rank 0; workers have no numbers of their own.
+    """See ``JobKind``. The head has rank 0; the operator does not number workers.
 
-    A cluster never ends by itself. One that a RayJob or RayService has made has its annotations,
-    which are not meant for it.
+    A cluster never ends by itself. A cluster that a RayJob or RayService created carries the
+    annotations of that object, which do not apply to the cluster.
     """
 
     kind: Final = "RayCluster"
@@ -67,7 +67,7 @@ class RayClusters(JobKind):
         if not cluster or role not in (_HEAD, _WORKER):
             return None
         containers = (pod.get("spec") or {}).get("containers") or [{}]
-        container = containers[0].get("name") or ""  # Ray runs in the first
+        container = containers[0].get("name") or ""  # Ray runs in the first container
         rank = 0 if role == _HEAD else UNNUMBERED
         return PodRank(job=cluster, rank=rank, container=container)
 
@@ -85,21 +85,21 @@ class RayClusters(JobKind):
 
 
 def groups_of(spec: Json) -> tuple[Group, ...]:
-    """The head and the groups of workers of a ``RayClusterSpec``."""
+    """Return the head and the worker groups of a ``RayClusterSpec``."""
     head = group_of(1, _template(spec.get("headGroupSpec") or {}))
     workers = (group_of(_size(group), _template(group)) for group in _workers(spec))
     return (head, *(group for group in workers if group.ranks))
 
 
 def obstacle_of(spec: Json) -> str | None:
-    """What a ``RayClusterSpec`` would have to be for its pods to restart together."""
+    """Return what a ``RayClusterSpec`` lacks for its pods to be restarted together, if anything."""
     if spec.get("enableInTreeAutoscaling"):
         return "a Ray cluster of a fixed size, without enableInTreeAutoscaling"
     return None
 
 
 def stamped_spec(spec: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-    """The merge patch of a ``RayClusterSpec``; see ``JobKind.stamped``."""
+    """Return the merge patch of a ``RayClusterSpec``; see ``JobKind.stamped``."""
     head = stamped_template(_template(spec.get("headGroupSpec") or {}), annotations, environment)
     workers = [
         {**group, "template": with_stamps(_template(group), annotations, environment)}
@@ -117,7 +117,7 @@ def _template(group: Json) -> Json:
 
 
 def _size(group: Json) -> int:
-    """How many pods the operator makes for a group."""
+    """Return the number of pods that the operator creates for a group."""
     if group.get("suspend"):
         return 0
     least, most = group.get("minReplicas") or 0, group.get("maxReplicas")

@@ -1,4 +1,4 @@
-"""Ray's ``RayJob``, as its KubeRay operator 1.4 and later runs it."""
+"""Ray's ``RayJob``, as the KubeRay operator 1.4 and later operates it."""
 
 import re
 from dataclasses import replace
@@ -22,22 +22,22 @@ from holdfast.model.names import Labels
 
 _CLUSTERS: Final = RayClusters()
 _CLUSTER: Final = re.compile(r"(?P<job>.+)-[bcdfghjklmnpqrstvwxz2456789]{5}")
-"""What the operator calls the cluster of a job: Kubernetes' random names have no other letters."""
+"""Name of the cluster of a job: Kubernetes' random suffixes use no other characters."""
 
 _COMPLETE: Final = "Complete"
 _ANEW: Final = ("Retrying", "")
-"""Deployment states of a job whose cluster its operator replaces by another."""
+"""Deployment states of a job whose cluster is being replaced by its operator."""
 
 _SUCCEEDED: Final = "SUCCEEDED"
 _STOPPED: Final = "STOPPED"
 
 
 class RayJobs(JobKind):
-    """See ``JobKind``. Its ranks are those of its cluster; what submits it is none.
+    """See ``JobKind``. Its ranks are those of its cluster; the pod that submits the job is none.
 
-    With each start it gets another cluster, so that its pods are told by that cluster's name; those
-    of the one before may still be there. What its driver comes to is told by Ray alone, and counts
-    against its own ``backoffLimit``.
+    Each start creates another cluster, so pods are matched by the name of the current cluster;
+    those of the previous cluster may still exist. Only Ray reports the result of the driver, and
+    driver failures count against the ``backoffLimit`` of the RayJob.
     """
 
     kind: Final = "RayJob"
@@ -81,7 +81,7 @@ class RayJobs(JobKind):
 
     def failed(
         self,
-        job: Json,  # noqa: ARG002 - it has no conditions that would have to be kept
+        job: Json,  # noqa: ARG002 - a RayJob has no conditions to keep
         reason: str,
         message: str,
         now: datetime,
@@ -110,7 +110,7 @@ def _ending(status: Json) -> Ending | None:
 
 
 def _obstacle(spec: Json) -> str | None:
-    """What its operator does not suspend."""
+    """Return what a RayJob lacks for its operator to suspend it, if anything."""
     if not spec.get("rayClusterSpec") or not spec.get("shutdownAfterJobFinishes"):
         return "a RayJob with a rayClusterSpec of its own and shutdownAfterJobFinishes: true"
     if spec.get("submissionMode") == "InteractiveMode":

@@ -1,4 +1,4 @@
-"""From a job's record to what is written on the job: pure."""
+"""Conversion of job records to annotations and patches of the job: pure."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -26,17 +26,17 @@ from holdfast.model.names import (
 )
 
 RECORD_LIMIT: Final = 64 * 1024
-"""Bytes of a record; all annotations of an object may have 256 KiB together."""
+"""Maximum size of a record in bytes; all annotations of an object may have 256 KiB together."""
 
 FAILED: Final = "HoldfastRestartsSpent"
-"""Reason of the condition by which a job has failed for good."""
+"""Reason of the condition of a job that has failed permanently."""
 
 _SUSPENDED: Final = {
     JobPhase.STOPPING: True,
     JobPhase.WAITING: True,
     JobPhase.STARTING: False,
 }
-"""What a phase asks of the operator; in the others it is left as it is."""
+"""Whether a phase requires suspension; phases that are not listed leave it unchanged."""
 
 _REPORTED_ATTEMPTS: Final = 5
 
@@ -44,14 +44,14 @@ _REPORTED_ATTEMPTS: Final = 5
 def record_patch(
     job: Json, state: JobState, kind: JobKind, record: JobRecord, requests: JobRequests
 ) -> Json:
-    """The merge patch that writes a record and does what it says: both at once, or neither.
+    """Return the merge patch that writes a record and applies its phase atomically.
 
     Args:
         job: the whole object.
-        state: what was read of it.
-        kind: its kind.
-        record: what is to be remembered.
-        requests: what the job asks for.
+        state: parsed state of the job.
+        kind: kind of the job.
+        record: record to write.
+        requests: parsed annotations of the job.
 
     """
     annotations = {
@@ -71,12 +71,12 @@ def record_patch(
 
 
 def is_restart(record: JobRecord) -> bool:
-    """Whether an attempt begins that is not the first."""
+    """Whether an attempt after the first one begins."""
     return record.phase is JobPhase.STARTING and record.attempt > 1
 
 
 def release_patch(state: JobState, kind: JobKind, *, resumes: bool) -> Json:
-    """The merge patch that forgets a job, and undoes our suspension."""
+    """Return the merge patch that removes a job's record and, with ``resumes``, the suspension."""
     patch: Json = {
         "metadata": {
             "resourceVersion": state.resource_version,
@@ -87,7 +87,7 @@ def release_patch(state: JobState, kind: JobKind, *, resumes: bool) -> Json:
 
 
 def bounded(record: JobRecord) -> str:
-    """A record as text that an object can bear: what is oldest is left out first."""
+    """Return a record as JSON within ``RECORD_LIMIT``; the oldest details are dropped first."""
     text = compact_json(record)
     if len(text) > RECORD_LIMIT:
         old = (*(replace(one, placement=()) for one in record.attempts[:-1]), *record.attempts[-1:])
@@ -100,7 +100,7 @@ def bounded(record: JobRecord) -> str:
 
 
 def summary(record: JobRecord, requests: JobRequests) -> str:
-    """What happened to the attempts of a job, newest first, for people to read."""
+    """Return a readable summary of the attempts of a job, newest first."""
     lines = [_present(record, requests)]
     attempts = record.attempts[-_REPORTED_ATTEMPTS:]
     resumed_at = _resumed_at(record)
@@ -121,7 +121,7 @@ def _present(record: JobRecord, requests: JobRequests) -> str:
 
 
 def _resumed_at(record: JobRecord) -> datetime | None:
-    """When the present attempt ran, if it does."""
+    """Time at which the current attempt began to run; None if it does not run."""
     return record.phase_since if record.phase is JobPhase.RUNNING else None
 
 
@@ -139,7 +139,7 @@ def _past(one: AttemptRecord, resumed_at: datetime | None) -> str:
 def stamps(record: JobRecord, *, is_queued: bool) -> tuple[dict[str, str], dict[str, str]]:
     """Annotations and environment of the pods of an attempt.
 
-    Kueue takes a job whose containers have changed for another one, and stops it.
+    Kueue treats a job with changed containers as another job and stops it.
     """
     reason = record.failure.reason if record.failure is not None else ""
     annotations = {ATTEMPT: str(record.attempt), RESTART_REASON: reason}

@@ -1,4 +1,4 @@
-"""Where the ranks of a job are when it hangs: captured before it is restarted."""
+"""Capture of the ranks' Python stacks when a job hangs, before it is restarted."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -14,10 +14,10 @@ from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.model.errors import BackendError
 
 LIMIT: Final = timedelta(seconds=10)
-"""A restart waits for stacks no longer than this."""
+"""Maximum delay of a restart by the capture of stacks."""
 
 SIZE: Final = 256 * 1024
-"""Bytes of all stacks of an attempt; a ConfigMap may have 1 MiB."""
+"""Maximum size in bytes of all stacks of an attempt; a ConfigMap may have 1 MiB."""
 
 COMMAND: Final = (
     "sh",
@@ -25,11 +25,11 @@ COMMAND: Final = (
     "for p in /proc/[0-9]*; do case $(readlink $p/exe) in "
     "*/python*) py-spy dump --pid ${p#/proc/};; esac; done",
 )
-"""Every Python process of the container: the first is often but the launcher of the others."""
+"""Dumps every Python process of the container: the first is often only a launcher."""
 
 
 class StackCapture:
-    """Captures the stacks of one attempt in a thread of its own, from ``start`` on."""
+    """Captures the stacks of one attempt in its own thread."""
 
     def __init__(self, api: Api, job: JobState, attempt: int, pods: Sequence[PodState]) -> None:
         self._api = api
@@ -38,10 +38,10 @@ class StackCapture:
         self._pods = pods
         self._thread = threading.Thread(target=self._run, name="stacks", daemon=True)
         self.reported = ""
-        """Where the stacks are, or why there are none; empty while that is not known."""
+        """Where the stacks are stored, or why there are none; empty until the capture has ended."""
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the capture; returns at once."""
         self._thread.start()
 
     def _run(self) -> None:
@@ -56,7 +56,7 @@ class StackCapture:
         self.reported = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
 
     def _dumped(self, pod: PodState) -> tuple[str, str]:
-        """The stacks of a pod, or why there are none."""
+        """Return the stacks of a pod and an empty error, or no text and the error."""
         size = SIZE // len(self._pods)
         try:
             output = run_in_pod(
@@ -79,6 +79,6 @@ class StackCapture:
         }
         body = {"metadata": {"name": name, "ownerReferences": [owner]}, "data": dict(texts)}
         folder = f"/api/v1/namespaces/{job.namespace}/configmaps"
-        with suppress(AlreadyExists):  # by the controller before us
+        with suppress(AlreadyExists):  # created by the previous leader
             self._api.create(folder, body, repeatable=True)
         return f"stacks are in ConfigMap {name}"

@@ -1,4 +1,4 @@
-"""Pod templates of jobs, and what pods learn by them."""
+"""Annotations and environment variables in the pod templates of jobs."""
 
 from holdfast.adapters.kubernetes.client.errors import Json
 
@@ -6,23 +6,23 @@ from holdfast.adapters.kubernetes.client.errors import Json
 def stamped_template(
     template: Json, annotations: dict[str, str], environment: dict[str, str]
 ) -> Json:
-    """The merge patch that gives the pods of a template these annotations and variables.
+    """Return the merge patch that gives pods of a template these annotations and variables.
 
     Args:
         template: the whole ``PodTemplateSpec``.
-        annotations: of the pods.
-        environment: of all their containers; empty where containers must stay as they are.
+        annotations: annotations of the pods.
+        environment: variables of all their containers; empty if containers must not change.
 
     """
     patch: Json = {"metadata": {"annotations": dict(annotations)}}
     containers = (template.get("spec") or {}).get("containers") or []
-    if environment and containers:  # a merge patch replaces a list as a whole
+    if environment and containers:  # a merge patch replaces lists as a whole
         patch["spec"] = {"containers": [_stamped(one, environment) for one in containers]}
     return patch
 
 
 def with_stamps(template: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-    """A template with these annotations and variables, where it has to be written as a whole."""
+    """Return the whole template with these annotations and variables."""
     patch = stamped_template(template, annotations, environment)
     metadata = template.get("metadata") or {}
     marked = {**(metadata.get("annotations") or {}), **annotations}

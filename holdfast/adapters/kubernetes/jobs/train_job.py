@@ -1,4 +1,4 @@
-"""Kubeflow's ``TrainJob``, as its trainer 2.x runs it."""
+"""Kubeflow's ``TrainJob``, as Kubeflow Trainer 2.x operates it."""
 
 from datetime import datetime
 from typing import Final
@@ -15,7 +15,7 @@ _SETS: Final = JobSets()
 
 
 class TrainJobs(JobKind):
-    """See ``JobKind``. What its runtime has made of it is found at its JobSet."""
+    """See ``JobKind``. Its pods and their templates are those of the JobSet of its runtime."""
 
     kind: Final = "TrainJob"
     api_version: Final = "trainer.kubeflow.org/v1alpha1"
@@ -43,7 +43,7 @@ class TrainJobs(JobKind):
         return _SETS.suspension(is_suspended=is_suspended)
 
     def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-        """See ``JobKind.stamped``. The trainer leaves what others add to a JobSet."""
+        """See ``JobKind.stamped``. The trainer keeps fields that others add to a JobSet."""
         return _SETS.stamped(job, annotations, environment)
 
     def renewed(self, job: Json, record: JobRecord) -> Json:

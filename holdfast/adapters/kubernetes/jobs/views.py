@@ -1,4 +1,4 @@
-"""From a job object and its pods to what the core gets to see: pure."""
+"""Conversion of a job object and its pods to the view of the decision core: pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,28 +12,28 @@ from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, Placing, 
 from holdfast.model.names import PodPhase
 
 SUSPENDED_PHASES: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
-"""Phases in which it is we who keep a job suspended."""
+"""Phases in which Holdfast keeps a job suspended."""
 
 LATE: Final = timedelta(minutes=1)
-"""How long before we first saw a job its container may have failed for us to care: those of a job
-that was there before us have started again long ago."""
+"""Maximum age of a container failure when the job is first read; the containers of an older job
+have restarted since."""
 
 _UNKNOWN_EXIT: Final = 1
-"""In place of the exit code of a pod that nobody could ask any more."""
+"""Stands for the exit code of a pod whose exit code is unknown."""
 
 
 def record_of(
     state: JobState, requests: JobRequests, seen_at: datetime, *, is_active: bool = True
 ) -> JobRecord | None:
-    """The record of a job as things are now; None if the job is to be left alone.
+    """Return the current record of a job; None if the job is not managed at the moment.
 
-    A job without one, or that somebody has started anew since, is in an attempt that others have
-    begun. One that somebody else has suspended is theirs.
+    A job without a record, or that was restarted externally, is in an attempt that began
+    externally. A job that was suspended externally is not managed.
 
     Args:
-        state: the job.
-        requests: what it says.
-        seen_at: when this process first saw it.
+        state: state of the job.
+        requests: parsed annotations of the job.
+        seen_at: time at which this process first read the job.
         is_active: whether Kueue may admit it, if it is in a queue.
 
     """
@@ -49,11 +49,11 @@ def record_of(
     if state.ending is not None or (record.phase in SUSPENDED_PHASES and awaits_restart):
         return record
     if is_queued and record.phase in (JobPhase.STOPPING, JobPhase.STARTING):
-        return record  # what Kueue is asked for is written after the record
+        return record  # the request to Kueue is written after the record
     if state.is_suspended or state.is_restarting:
         return None
     if record.phase is JobPhase.RUNNING and state.is_stop_seen:
-        return None  # its operator has not heard yet that it may run again
+        return None  # its operator has not observed yet that it may run again
     is_new_run = state.started_at is not None and state.started_at > record.phase_since
     if record.phase in SUSPENDED_PHASES or (record.phase is JobPhase.RUNNING and is_new_run):
         return _begun_by_others(state, record, seen_at)
@@ -61,7 +61,7 @@ def record_of(
 
 
 def _unrecorded(state: JobState, seen_at: datetime) -> JobRecord | None:
-    """The record of a job that has none; it may have been taken away while we kept it down."""
+    """Return a record for a job without one, which may be removed while Holdfast suspends it."""
     if state.ending is not None:
         return None
     waiting = JobRecord(phase=JobPhase.WAITING, phase_since=seen_at)
@@ -97,17 +97,17 @@ def job_view(
     fenced: Iterable[PodState] = (),
     rooms: Mapping[str, int] | None = None,
 ) -> JobView:
-    """A job as the core sees it.
+    """Return the view of a job for the decision core.
 
     Args:
-        state: the job.
-        requests: what it asks for.
+        state: state of the job.
+        requests: parsed annotations of the job.
         record: see ``record_of``.
-        pods: all that it has now.
-        lost: by rank, pods of this attempt that are there no more, as they were last.
-        counts: for each node of ``pods``, of ``lost`` and of the record whether it is looked after
-            or gone; of the others nobody knows how they are.
-        fenced: pods of which nothing can run any more.
+        pods: all current pods of the job.
+        lost: last states of pods of this attempt that no longer exist, by rank.
+        counts: for each node of ``pods``, of ``lost`` and of the record whether it is managed or no
+            longer exists; the health of other nodes is unknown.
+        fenced: pods that cannot run any more.
         rooms: see ``JobView.rooms``.
 
     """
@@ -155,7 +155,7 @@ def job_view(
 def nodes_of(
     record: JobRecord, pods: Iterable[PodState], lost: Mapping[int, PodState]
 ) -> frozenset[str]:
-    """All nodes that ``job_view`` has to know about."""
+    """Return all nodes for which ``job_view`` needs an entry in ``counts``."""
     return frozenset((*record.placement, *(p.node for p in (*pods, *lost.values()) if p.node)))
 
 
@@ -164,7 +164,7 @@ def _has_started(pod: PodState) -> bool:
 
 
 def _rank(pod: PodState, began: datetime) -> RankView:
-    """A pod that is there; what happened before the attempt began is not of it."""
+    """Return the view of an existing pod; exits before the attempt began do not belong to it."""
     exit_ = pod.exit
     if pod.phase == PodPhase.SUCCEEDED:
         return _done(pod.member.rank, pod.node)
