@@ -29,9 +29,9 @@ class PatternMatcher:
     """Matches lines with the patterns of rules, from any thread, until ``close``.
 
     HyperPod's rules are Python regular expressions, some of which never finish. While Python
-    matches, no other thread of the process runs, not even the one that renews the lease. Therefore one
-    child process matches for all jobs, with a limit of processor time for each rule. It is started
-    with the first rule and takes 10 MiB.
+    matches, no other thread of the process runs, not even the one that renews the lease. Therefore
+    one child process matches for all jobs, with a limit of processor time for each rule. It is
+    started with the first rule and takes 10 MiB.
     """
 
     def __init__(self) -> None:
