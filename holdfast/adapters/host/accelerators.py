@@ -1,4 +1,4 @@
-"""What the drivers of accelerators show in sysfs."""
+"""Accelerator health from driver files in sysfs."""
 
 import re
 from collections.abc import Iterator
@@ -28,36 +28,36 @@ _CORE_COUNTERS: Final = (
     "status/hw_nc_ue_error",
     "status/hw_repairable_hbm_ue_error",
 )
-"""Those that speak of hardware (neuron_sysfs_metrics.c of the driver 2.24.7)."""
+"""Counters of hardware errors (neuron_sysfs_metrics.c of driver 2.24.7)."""
 
 
 def nvidia(root: Path, text: str) -> dict[str, str]:
-    """The GPUs that ``nvidia-smi -q -x`` shows, and the machine's uptime in seconds."""
+    """Return the GPUs in the output of ``nvidia-smi -q -x`` and the machine's uptime in seconds."""
     uptime = (read_small(root / "proc/uptime") or "").partition(".")[0]
     return {"uptime_s": uptime, **{f"gpu/{address}": "" for address in _GPU.findall(text)}}
 
 
 def nvidia_driver(root: Path) -> int | None:
-    """The major version of NVIDIA's driver, such as 570; None if it is not loaded."""
+    """Return the major version of the NVIDIA driver, such as 570; None if it is not loaded."""
     version = _DRIVER.match(read_small(root / "proc/driver/nvidia/version") or "")
     return None if version is None else int(version[1])
 
 
 def instance_type(root: Path) -> str:
-    """What the firmware calls the machine; on Amazon EC2's Nitro system, its instance type."""
+    """Return the DMI product name; on EC2 Nitro instances it is the instance type."""
     return read_small(root / "sys/class/dmi/id/product_name") or ""
 
 
 def neuron(root: Path) -> dict[str, str]:
-    """The files of Neuron devices that tell of their health, by path: ``neuron0/reset``.
+    """Return the health files of Neuron devices by path, such as ``neuron0/reset``.
 
-    ``/read`` is always there, so that a reading without any device is one.
+    ``/read`` is always present, so that a reading without devices is not empty.
     """
     return {"/read": ""} | dict(_neuron_files(root / "sys/devices/virtual/neuron_device"))
 
 
 def has_neuron_counters(root: Path) -> bool:
-    """Return whether the driver counts the errors of a Neuron device."""
+    """Return whether the driver exports error counters of a Neuron device."""
     return any("/stats/" in name for name in neuron(root))
 
 

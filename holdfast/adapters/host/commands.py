@@ -1,4 +1,4 @@
-"""Running a command of a vendor: bounded in time, in output and in what it leaves behind."""
+"""Runs vendor commands with limits on time and output, and kills the processes they leave."""
 
 import contextlib
 import os
@@ -16,30 +16,30 @@ from typing import IO, Final
 from holdfast.model.errors import BackendError
 
 LARGEST_OUTPUT: Final = 8 * 1024 * 1024
-"""Bytes of output that are taken; ``nvidia-smi -q -x`` writes about 50 KB for each GPU."""
+"""Maximum output in bytes; ``nvidia-smi -q -x`` writes about 50 KB per GPU."""
 
 _BLOCK: Final = 64 * 1024
 _POLL_S: Final = 0.1
-"""Between two looks whether the command has ended while something else holds its pipe open."""
+"""Interval of checks whether the command has exited while another process holds its pipe open."""
 
 
 class NotStarted(BackendError):
-    """A command could not be started, so nothing is known of what it was to find out."""
+    """A command could not be started, so its check has no result."""
 
 
 def never() -> bool:
-    """Nobody breaks a command off."""
+    """Return False: the command is never canceled."""
     return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a command did."""
+    """Result of a command."""
 
     stdout: str
     stderr: str
     status: int
-    """Its exit status; negative if a signal ended it."""
+    """Exit status; negative if a signal terminated the command."""
 
 
 def run_command(
@@ -50,17 +50,17 @@ def run_command(
     environment: Mapping[str, str] | None = None,
     is_over: Callable[[], bool] = never,
 ) -> Result:
-    """Run ``argv`` in a session of its own, in ``directory``, and take what it writes.
+    """Run ``argv`` in its own session, in ``directory``, and capture its output.
 
-    ``environment`` is added to that of this process. ``is_over`` is asked all the time: once it is,
-    the command is killed, or not even started.
+    ``environment`` is added to that of this process. ``is_over`` is polled; once it returns True,
+    the command is killed, or not started at all.
 
-    A command that hangs in the kernel cannot be ended; then this does not return before it does.
+    A command that hangs in the kernel cannot be killed; this function returns only after it exits.
 
     Raises:
-        NotStarted: it cannot be started.
-        BackendError: it took longer than ``timeout``, wrote too much or was broken off; it and all
-            that it started in its session were killed.
+        NotStarted: the command cannot be started.
+        BackendError: the command exceeded ``timeout`` or ``LARGEST_OUTPUT``, or was canceled; all
+           processes in its session were killed.
 
     """
     if is_over():
@@ -82,7 +82,7 @@ def run_command(
             stdout, stderr = _outputs(process, argv[0], timeout, is_over)
         finally:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # of the same session: what it started
+                os.killpg(process.pid, signal.SIGKILL)  # all processes of its session
         status = process.wait()
     return Result(stdout=_text(stdout), stderr=_text(stderr), status=status)
 
@@ -99,7 +99,7 @@ def _outputs(
         poll.register(fd, select.POLLIN)
     open_pipes = set(outputs)
     while open_pipes:
-        # Looked at first: what it wrote before it ended is in the pipes by now.
+        # Checked before the pipes are read: all that it wrote before it exited is in them by then.
         has_ended = process.poll() is not None
         ready = poll.poll(0 if has_ended else _POLL_S * 1000)
         for fd, _ in ready:
@@ -113,7 +113,7 @@ def _outputs(
         if has_ended and not ready:
             break
         _go_on(name, timeout, deadline, is_over)
-    while process.poll() is None:  # it closed its output and goes on
+    while process.poll() is None:  # it closed its output and is still running
         _go_on(name, timeout, deadline, is_over)
         time.sleep(_POLL_S)
     stdout, stderr = outputs.values()
@@ -132,29 +132,29 @@ def _text(output: bytes) -> str:
 
 
 class Companion:
-    """A command that runs beside."""
+    """Command that runs in the background."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
-        """Watch it."""
+        """Create it for a running process and the file of its output."""
         self._process = process
         self._output = output
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended by itself."""
+        """Whether the command has exited by itself."""
         return self._process.poll() is not None
 
     def output(self) -> str:
-        """The beginning of what it wrote so far."""
+        """Return the beginning of its output so far."""
         return _text(os.pread(self._output.fileno(), _BLOCK, 0)).strip()
 
 
 @contextlib.contextmanager
 def beside(argv: Sequence[str]) -> Iterator[Companion]:
-    """Have ``argv`` run meanwhile; it is killed in the end, with all that it started.
+    """Run ``argv`` in the background; on exit its whole session is killed.
 
     Raises:
-        BackendError: it cannot be started.
+        BackendError: the command cannot be started.
 
     """
     with tempfile.TemporaryFile() as output:

@@ -1,4 +1,4 @@
-"""What the kernel and the daemons of a host say of its state."""
+"""State of a host from procfs, sysfs, system calls and container runtimes."""
 
 import ctypes
 import os
@@ -12,13 +12,13 @@ from holdfast.model.errors import BackendError
 
 _MEMINFO: Final = ("MemTotal", "MemAvailable", "HardwareCorrupted")
 _LOCAL_FILE_SYSTEMS: Final = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "xfs", "zfs")
-"""Those whose state is this node's; asking a server for its free space may hang."""
-_ESCAPED: Final = re.compile(r"\\([0-7]{3})")  # blanks and the like in proc(5) mountinfo
+"""File systems local to this node; ``statvfs`` on a network file system may hang."""
+_ESCAPED: Final = re.compile(r"\\([0-7]{3})")  # escaped blanks in proc(5) mountinfo
 
-_START: Final = 18  # of the fields after the state, in proc(5) stat: when the process was started
+_START: Final = 18  # index of the start time in proc(5) stat, counted after the state
 _SWITCHES: Final = re.compile(r"^(?:non)?voluntary_ctxt_switches:\s*([0-9]+)$", re.M)
 _NO_NAME: Final = re.compile(r"[^\w./-]")
-_MOST_BLOCKED: Final = 100  # of which people are told
+_MOST_BLOCKED: Final = 100  # maximum number of reported processes
 
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _TIMEX_BYTES: Final = 208  # struct timex of linux/timex.h on 64 bits
@@ -30,14 +30,14 @@ _RUNTIMES: Final = {
     "crio": "run/crio/crio.sock",
     "docker": "run/docker.sock",
 }
-_KUBELET_PORT: Final = 10248  # of its ``/healthz``
+_KUBELET_PORT: Final = 10248  # port of ``/healthz``
 
 
 def memory(root: Path) -> dict[str, str]:
-    """What ``meminfo`` and others say of memory.
+    """Return memory values of ``meminfo``, ``pressure/memory`` and ``vmstat``.
 
-    Numbers of ``meminfo`` in KiB, the pressure (``full/avg60`` in percent), and how many processes
-    the kernel has killed to free memory (``oom_kill``).
+    Values of ``meminfo`` in KiB, the pressure (``full/avg60`` in percent), and the number of
+    processes that the OOM killer has killed (``oom_kill``).
     """
     text = read_small(root / "proc/meminfo") or ""
     rows = (line.partition(":") for line in text.splitlines())
@@ -51,11 +51,11 @@ def memory(root: Path) -> dict[str, str]:
 
 
 def disks(root: Path) -> dict[str, str]:
-    """Local file systems by the first of their mount points.
+    """Return the state of local file systems, named by their first mount point.
 
-    ``MOUNT/options`` is that of the file system itself, not of the mount; ``MOUNT/writable`` is
-    there as long as these do not forbid to write; ``MOUNT/free`` and
-    ``MOUNT/inodes`` are what an unprivileged user can still take, in percent of all.
+    ``MOUNT/options`` are the options of the file system itself, not of the mount;
+    ``MOUNT/writable`` is present unless these make it read-only; ``MOUNT/free`` and
+    ``MOUNT/inodes`` are the space and inodes free for unprivileged users, in percent of the total.
     """
     values: dict[str, str] = {}
     known = set()
@@ -76,7 +76,7 @@ def disks(root: Path) -> dict[str, str]:
 
 
 def _mounts(root: Path) -> str:
-    """Those of the machine, which a sandbox and other users may not see, else those of ours."""
+    """Return the mounts of PID 1, or of this process if a sandbox or permissions hide those."""
     for process in ("1", "self"):
         if (text := read_small(root / f"proc/{process}/mountinfo")) is not None:
             return text
@@ -86,7 +86,7 @@ def _mounts(root: Path) -> str:
 def _space(root: Path, point: str) -> dict[str, str]:
     try:
         found = os.statvfs(root / point.lstrip("/"))
-    except (OSError, ValueError):  # gone, hidden from us, or no name at all
+    except (OSError, ValueError):  # removed, hidden from this process, or not a valid path
         return {}
     values = {}
     if found.f_blocks:
@@ -97,7 +97,7 @@ def _space(root: Path, point: str) -> dict[str, str]:
 
 
 def edac(root: Path) -> dict[str, str]:
-    """Counts of memory errors by controller: ``mc0/ue_count`` and ``mc0/ce_count``."""
+    """Return memory error counts by controller: ``mc0/ue_count`` and ``mc0/ce_count``."""
     directory = root / "sys/devices/system/edac/mc"
     found = {
         f"{controller}/{counter}": read_small(directory / controller / counter)
@@ -109,7 +109,7 @@ def edac(root: Path) -> dict[str, str]:
 
 
 def clock(_root: Path) -> dict[str, str]:
-    """Whether the kernel's clock is steered: ``synchronized`` is ``yes`` or ``no``."""
+    """Return whether the kernel clock is synchronized: ``synchronized`` is ``yes`` or ``no``."""
     state = _LIBC.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     if state == -1:
         error = ctypes.get_errno()
@@ -118,10 +118,10 @@ def clock(_root: Path) -> dict[str, str]:
 
 
 def processes(root: Path) -> dict[str, str]:
-    """How many ``threads`` and ``zombies`` there are, and the ``limit`` of threads.
+    """Return the number of ``threads`` and ``zombies``, and the ``limit`` of threads.
 
-    ``blocked`` are the processes that wait in the kernel and cannot be interrupted, each as
-    ``PID:START:SWITCHES:NAME``, with a blank between them. One whose number of context switches
+    ``blocked`` lists the processes in uninterruptible sleep, each as
+    ``PID:START:SWITCHES:NAME``, separated by blanks. A process whose number of context switches
     has changed was not blocked throughout.
     """
     fields = (read_small(root / "proc/loadavg") or "").split()
@@ -143,7 +143,7 @@ def _states(root: Path) -> dict[str, str]:
         if not pid.isdigit():
             continue
         stat = read_small(f"{root}/proc/{pid}/stat") or ""
-        head, _, tail = stat.rpartition(")")  # the name before may hold anything
+        head, _, tail = stat.rpartition(")")  # the process name before it may contain any character
         state, *fields = tail.split() or [""]
         zombies += state == "Z"
         if state == "D" and len(fields) > _START:
@@ -153,12 +153,12 @@ def _states(root: Path) -> dict[str, str]:
 
 
 def _switches(root: Path, pid: str) -> str:
-    """How often a process was switched from."""
+    """Return the number of context switches of a process."""
     return "+".join(_SWITCHES.findall(read_small(f"{root}/proc/{pid}/status") or ""))
 
 
 def runtime(root: Path) -> dict[str, str]:
-    """The container runtimes that answer, and ``kubelet`` if it says that it is healthy."""
+    """Return the container runtimes that accept connections, and ``kubelet`` if it is healthy."""
     answering = [name for name, path in _RUNTIMES.items() if _connects(root / path)]
     if _kubelet_is_healthy():
         answering.append("kubelet")

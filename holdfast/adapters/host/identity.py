@@ -1,4 +1,4 @@
-"""Which instance a machine is, and of which HyperPod cluster, as the machine itself knows."""
+"""Instance and HyperPod cluster of a machine, from its own files."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import Any, Final
 from holdfast.adapters.host.small_files import read_small
 
 RESOURCE_CONFIG: Final = Path("opt/ml/config/resource_config.json")
-"""Where HyperPod writes the instances of the cluster, below the root of each of its machines."""
+"""File below the root of a HyperPod machine that lists the instances of the cluster."""
 
 INSTANCE_ID: Final = re.compile(r"i-[0-9a-f]{8,17}")
 _ARN: Final = re.compile(
@@ -20,25 +20,25 @@ _ARN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """What is known of a machine; empty where nothing is."""
+    """Identity of a machine; unknown fields are empty."""
 
     instance_id: str = ""
-    """Such as ``i-0592464924bd45322``."""
+    """EC2 instance ID such as ``i-0592464924bd45322``."""
 
     instance_group: str = ""
     cluster: str = ""
     """Name of the HyperPod cluster."""
 
     cluster_id: str = ""
-    """The last part of the cluster's ARN."""
+    """Last part of the cluster's ARN."""
 
     region: str = ""
 
 
 def machine_identity(root: Path) -> Identity:
-    """The identity in the files below ``root``: DMI on EC2, ``RESOURCE_CONFIG`` on HyperPod.
+    """Return the identity in the files below ``root``: DMI on EC2, ``RESOURCE_CONFIG`` on HyperPod.
 
-    The cluster is known without the instance, the instance group is not.
+    The cluster is known without the instance ID; the instance group is not.
     """
     instance_id = firmware_instance_id(root)
     content = _read(root / RESOURCE_CONFIG)
@@ -54,13 +54,13 @@ def machine_identity(root: Path) -> Identity:
 
 
 def firmware_instance_id(root: Path) -> str:
-    """The instance ID that the firmware of EC2's Nitro system gives; empty elsewhere."""
+    """Return the instance ID in the firmware tables of EC2 Nitro; empty elsewhere."""
     tag = read_small(root / "sys/class/dmi/id/board_asset_tag") or ""
     return tag if INSTANCE_ID.fullmatch(tag) else ""
 
 
 def is_on_ec2(root: Path) -> bool:
-    """Whether the firmware says that Amazon EC2 made the machine."""
+    """Return whether the firmware or hypervisor identifies Amazon EC2."""
     vendor = read_small(root / "sys/class/dmi/id/sys_vendor") or ""
     uuid = read_small(root / "sys/hypervisor/uuid") or ""  # of instances without Nitro
     return vendor == "Amazon EC2" or uuid.startswith("ec2")

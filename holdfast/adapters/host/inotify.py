@@ -1,4 +1,4 @@
-"""Waking up when a file grows, appears or is replaced."""
+"""Wakes up when a file grows, appears or is replaced."""
 
 import ctypes
 import errno
@@ -10,7 +10,7 @@ from typing import Final
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 _MODIFY: Final = 0x002  # linux/inotify.h
-_ATTRIB: Final = 0x004  # among others: a name of the file was removed
+_ATTRIB: Final = 0x004  # also sent when a name of the file is removed
 _MOVED_TO: Final = 0x080
 _CREATE: Final = 0x100
 _MOVE_SELF: Final = 0x800
@@ -23,10 +23,10 @@ _EVENTS_BYTES: Final = 64 * 1024
 
 
 class FileWatch:
-    """A descriptor for ``select`` that becomes readable when one of some files may have news."""
+    """File descriptor that becomes readable when one of some files may have changed."""
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Watch ``paths``; files and directories that are missing are waited for."""
+        """Watch ``paths``; files and directories may be missing at first."""
         self._watches: dict[tuple[Path, int], int] = {}
         self._wanted = [
             entry
@@ -35,23 +35,23 @@ class FileWatch:
         ]
         self._fd: int | None = _LIBC.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if self._fd == -1:
-            self._fd = None  # too many instances, or none in this sandbox
+            self._fd = None  # instance limit reached, or inotify is unavailable in this sandbox
         self.refresh()
 
     def fileno(self) -> int | None:
-        """The descriptor; None if the system gives none, and the files must be polled."""
+        """Return the file descriptor; None if inotify is unavailable, so files must be polled."""
         return self._fd
 
     def refresh(self) -> None:
-        """Forget what has happened and watch what is there now. To be called before each reading.
+        """Discard pending events and watch the existing files. Call it before each reading.
 
-        What happens later, to files that are there now, makes the descriptor readable again.
+        Later changes to these files make the descriptor readable again.
         """
         try:
             self._drain()
             for path, events in self._wanted:
                 self._watch(path, events)
-        except OSError:  # the system's limit of watches is reached
+        except OSError:  # limit of watches reached
             self.close()
 
     def close(self) -> None:

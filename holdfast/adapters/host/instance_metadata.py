@@ -1,4 +1,4 @@
-"""The instance metadata service of Amazon EC2 (IMDSv2)."""
+"""Amazon EC2 instance metadata service (IMDSv2)."""
 
 import http.client
 import os
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from holdfast.adapters.host.identity import INSTANCE_ID
 
 METADATA_TIMEOUT: Final = timedelta(seconds=1)
-"""Of each wait for the service, which is on the machine's own hypervisor."""
+"""Timeout of each network operation; the service is on the machine's own hypervisor."""
 
 _ENDPOINT: Final = "http://169.254.169.254"
 _TOKEN_TTL_S: Final = 60
@@ -18,12 +18,12 @@ _LONGEST_ANSWER: Final = 1024
 
 
 def metadata_instance_id(endpoint: str | None = None, timeout: timedelta = METADATA_TIMEOUT) -> str:
-    """The instance ID by the instance metadata service (IMDSv2); empty if it does not answer.
+    """Return the instance ID from the metadata service (IMDSv2); empty if it does not respond.
 
     Args:
-        endpoint: its address; AWS_EC2_METADATA_SERVICE_ENDPOINT, else that of EC2, if None.
-            AWS_EC2_METADATA_DISABLED=true keeps it from being asked, as in AWS's own tools.
-        timeout: of each wait for it.
+        endpoint: address of the service; if None, AWS_EC2_METADATA_SERVICE_ENDPOINT or the default
+           of EC2. AWS_EC2_METADATA_DISABLED=true disables the request, as in the AWS tools.
+        timeout: timeout of each network operation.
 
     """
     if os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":

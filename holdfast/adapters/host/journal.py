@@ -1,8 +1,8 @@
-"""The kernel's messages in the journal of systemd, as ``journalctl -o json`` prints them.
+"""Reads kernel messages from the systemd journal with ``journalctl -o json``.
 
-The form is that of the Journal JSON Format (systemd.io): one object on each line, numbers as texts,
-a field that is no UTF-8 text as an array of bytes, one that is too large as ``null``, one that was
-given several times as an array of those.
+The format is the Journal JSON Format (systemd.io): one object per line, numbers as strings, a field
+that is not valid UTF-8 as an array of bytes, one that is too large as ``null``, and one with
+several values as an array of them.
 """
 
 import json
@@ -23,32 +23,32 @@ from holdfast.model.errors import BackendError
 NAME: Final = "journald"
 
 TIMEOUT: Final = timedelta(seconds=30)
-"""For what the journal holds already."""
+"""Timeout for reading the entries that the journal already contains."""
 
 _EMPTY: Final = (
     "the journal holds no message of the kernel of this boot: journald may not read or not keep "
     "them, or it is not the journal of this machine"
 )
-"""Every kernel says much while it starts: silence is blindness."""
+"""Every kernel logs messages at boot, so an empty journal means that they are not readable."""
 
 _FIELDS: Final = "MESSAGE,SYSLOG_FACILITY"
 _FACILITIES: Final = {"0": KERN, "1": USER, None: None}
-"""By ``SYSLOG_FACILITY``: that of the kernel, and that of processes that wrote to /dev/kmsg.
+"""Facility by ``SYSLOG_FACILITY``: the kernel, or a process that wrote to /dev/kmsg.
 journald sets the field of each record of the kernel transport; without it the writer is unknown."""
 
 
 class Journal:
-    """Follows the kernel's messages of this boot."""
+    """Follows the kernel messages of this boot."""
 
     def __init__(
         self, argv: Sequence[str], keywords: Iterable[str], position: Position | None
     ) -> None:
-        """Follow what ``argv`` prints.
+        """Follow the output of ``argv``.
 
         Args:
-            argv: ``journalctl``, with options that say which journal to read.
-            keywords: only messages that hold one of these words are returned.
-            position: where an agent of this boot ended; None if there was none.
+            argv: ``journalctl`` with the options that select the journal.
+            keywords: only messages that contain one of these keywords are returned.
+            position: position of the previous agent of this boot; None if there was none.
 
         """
         self._argv = argv
@@ -60,23 +60,23 @@ class Journal:
         self._last = self._last_cursor()
 
     def fileno(self) -> int | None:
-        """For ``select``: readable when there is a message; None while ``journalctl`` is down."""
+        """Return the descriptor that is readable when a message arrives; None while not running."""
         return self._stream.fileno()
 
     @property
     def error(self) -> str:
-        """Why nothing can be read at present; empty if something can."""
+        """Why the journal cannot be read at present; empty if it can."""
         return self._stream.error or ("" if self._cursor or self._last else _EMPTY)
 
     @property
     def position(self) -> Position:
-        """The last message that was read."""
+        """Cursor of the last message that was read."""
         return {"cursor": self._cursor} if self._cursor else {}
 
     def read(self, now: datetime) -> list[LogLine]:
-        """Messages that came since the last call; a bounded number, empty once there are none.
+        """Return the messages since the last call, a bounded number; empty when there are none.
 
-        Waits for those that the journal held when this was made, and for no others.
+        Waits for the messages that the journal contained at creation, not for later ones.
         """
         lines: list[LogLine] = []
         while not lines:
@@ -88,7 +88,7 @@ class Journal:
         return lines
 
     def close(self) -> None:
-        """Stop following."""
+        """Stop ``journalctl``."""
         self._stream.close()
 
     def _command(self, *options: str) -> list[str]:
@@ -102,15 +102,15 @@ class Journal:
         return self._command("--follow", "--no-tail", *after)
 
     def _last_cursor(self) -> str:
-        """Of the newest message; empty if there is none, or it cannot be told."""
+        """Return the cursor of the newest message; empty if there is none or it is unknown."""
         try:
             text = run_command(self._command("--lines=1"), timeout=TIMEOUT).stdout
         except BackendError:
-            return ""  # the stream will say why
+            return ""  # the stream reports the error
         return str((_record(text.encode()) or {}).get("__CURSOR", ""))
 
     def _waits(self) -> bool:
-        """Wait for more of what was there at first. Returns whether there may be more of it."""
+        """Wait for more initial messages. Returns whether more may follow."""
         left = self._deadline - time.monotonic()
         source = self._stream.fileno()
         if self._last in ("", self._cursor) or source is None or left <= 0:
@@ -158,7 +158,7 @@ def _record(text: bytes) -> dict[str, Any] | None:
 
 
 def _text(value: object) -> str:
-    """A field of the journal as text; of several values the first."""
+    """Return a journal field as text; of several values, the first."""
     match value:
         case str():
             return value.replace("\0", "")

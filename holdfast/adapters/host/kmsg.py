@@ -1,4 +1,4 @@
-"""The kernel's own log: the device /dev/kmsg, or a file with its records."""
+"""Reads the kernel log from /dev/kmsg or from a file with its records."""
 
 import errno
 import os
@@ -16,38 +16,38 @@ from holdfast.detectors.kernel_log import KernelLog
 from holdfast.detectors.line_trust import record_origin
 
 RECORD_BYTES: Final = 16 * 1024
-"""Room for one record: the kernel refuses to be read with less than the record needs, which is
-8192 at most (``CONSOLE_EXT_LOG_MAX`` in linux/printk.h)."""
+"""Buffer size of one read: the kernel rejects a read with a buffer smaller than the record, which
+is at most 8192 bytes (``CONSOLE_EXT_LOG_MAX`` in linux/printk.h)."""
 
 LINES: Final = 1000
-"""Marked records that are read at once."""
+"""Maximum number of matching records per read."""
 
 _HEADER: Final = re.compile(rb"[0-9]+,(?P<sequence>[0-9]+),(?P<microseconds>[0-9]+),")
 
 
 class KmsgDevice:
-    """Reads /dev/kmsg, from the oldest record that the kernel still has."""
+    """Reads /dev/kmsg, starting at the oldest record that the kernel still has."""
 
     def __init__(self, fd: int, keywords: Iterable[str], position: Position | None) -> None:
-        """Read ``fd``, the device opened not to block; go on behind ``position`` if not None."""
+        """Read the non-blocking descriptor ``fd`` of the device, after ``position`` if not None."""
         self._fd = fd
         self._log = KernelLog(keywords)
         self._sequence = position.get("sequence", -1) if position is not None else -1
 
     def fileno(self) -> int:
-        """For ``select``: readable when there is a record."""
+        """Return the file descriptor, which is readable when there is a record."""
         return self._fd
 
     @property
     def position(self) -> Position:
-        """The number of the last record that was read."""
+        """Sequence number of the last record that was read."""
         return {"sequence": self._sequence}
 
     def read(self, now: datetime) -> list[LogLine]:
-        """Records that came since the last call; a bounded number, empty once there are none.
+        """Return the records since the last call, a bounded number; empty when there are none.
 
         Raises:
-            OSError: the device fails.
+            OSError: reading the device failed.
 
         """
         booted_at = now - timedelta(seconds=time.monotonic())
@@ -57,7 +57,7 @@ class KmsgDevice:
         return lines
 
     def close(self) -> None:
-        """Let go of the device."""
+        """Close the device."""
         os.close(self._fd)
 
     def _record(self) -> bytes | None:
@@ -67,7 +67,7 @@ class KmsgDevice:
             except BlockingIOError:
                 return None
             except OSError as error:
-                # Records were overwritten before we came; the next read goes on with the oldest.
+                # Unread records were overwritten; the next read continues with the oldest.
                 if error.errno != errno.EPIPE:
                     raise
 
@@ -90,10 +90,10 @@ class KmsgDevice:
 def open_kmsg(
     path: Path, keywords: Iterable[str], position: Position | None
 ) -> KmsgDevice | LogFile:
-    """The kernel's log at ``path``; a regular file holds this boot's records and no other's.
+    """Open the kernel log at ``path``; a regular file contains the records of this boot only.
 
     Raises:
-        OSError: it is missing or may not be read.
+        OSError: the log is missing or not readable.
 
     """
     if stat.S_ISCHR(path.stat().st_mode):

@@ -1,4 +1,4 @@
-"""The Linux machine that an agent runs on."""
+"""Linux host that an agent monitors."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -22,24 +22,24 @@ NO_PLANS: Final[Mapping[str, SourceSchedule]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logs:
-    """Where the logs of a machine are, and how far they were read."""
+    """Log sources of a machine and the file of their read positions."""
 
     kmsg: Path | None = None
     """The device /dev/kmsg, or a regular file with the records of this boot."""
 
     journalctl: tuple[str, ...] = ()
-    """The command that reads the journal of systemd, with its options; empty for none."""
+    """Command that reads the systemd journal, with its options; empty for none."""
 
     log_files: tuple[Path, ...] = ()
-    """Syslog files with kernel lines among others; they may be missing as yet."""
+    """Syslog files that contain kernel lines; they may not exist yet."""
 
     cursors: Path
-    """Where to remember how far they were read; its directory is made if need be."""
+    """File that stores the read positions; its directory is created if missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Remembered:
-    """What the next agent of this boot must know."""
+    """State that the next agent of this boot needs."""
 
     positions: Mapping[str, Position] = field(default_factory=dict)
     samples: Memory = field(default_factory=dict)
@@ -49,7 +49,7 @@ _NOTHING: Final = _Remembered()
 
 
 class LinuxHost:
-    """A ``Host`` over the logs and the state of this machine."""
+    """``Host`` that reads the logs and the state of this machine."""
 
     def __init__(
         self,
@@ -66,13 +66,13 @@ class LinuxHost:
         Args:
             logs: what to read.
             boot_id: see ``Host.boot_id``.
-            resume: go on where an agent of this boot ended; its findings are known.
-            keywords: only log lines that hold one of these words are read.
-            clock: tells when lines are seen and samples taken.
-            plans: the sources of state to take samples of, by name.
+            resume: continue where the previous agent of this boot stopped; its findings are known.
+            keywords: only log lines that contain one of these keywords are read.
+            clock: clock for the times of lines and samples.
+            plans: state sources to sample, by name.
 
         Raises:
-            ConfigError: a log cannot be read, or the cursors cannot be kept.
+            ConfigError: a log cannot be read, or the cursor file cannot be written.
 
         """
         self._boot_id = boot_id
@@ -132,11 +132,11 @@ class LinuxHost:
         self._committed = reached
 
     def filenos(self) -> list[int]:
-        """Descriptors that become readable when something is logged or a sample is there."""
+        """Descriptors that become readable when a log line or a sample is available."""
         logs = [
             source.fileno()
             for name, source in self._sources.items()
-            # One that fails may be readable, again and again.
+            # A failing source may stay readable and would cause a busy loop.
             if not isinstance(source, LogFile) and name not in (self._failures or ())
         ]
         watched = [fd for fd in (*logs, self._watch.fileno()) if fd is not None]
@@ -144,15 +144,15 @@ class LinuxHost:
 
     @property
     def has_all_samples(self) -> bool:
-        """Whether each source of state was read once, or was waited for in vain."""
+        """Whether each state source has been read once or has timed out."""
         return self._sampler.has_all
 
     def is_polled(self) -> bool:
-        """Whether the kernel does not tell of news in log files, so that one has to look."""
+        """Whether log files must be polled because inotify is unavailable."""
         return self._watch.fileno() is None
 
     def close(self) -> None:
-        """Let go of the logs."""
+        """Close the logs and stop sampling."""
         for source in self._sources.values():
             source.close()
         self._sampler.close()
@@ -179,7 +179,7 @@ class LinuxHost:
 
 
 def _remembered(cursors: Path, boot_id: str) -> _Remembered:
-    """How far an agent of this boot has come; nothing if there was none."""
+    """Return the stored state of the previous agent of this boot; empty if there is none."""
     try:
         saved = json.loads(cursors.read_text(encoding="utf-8"))
         if saved["boot_id"] != boot_id:

@@ -1,4 +1,4 @@
-"""Log files that grow, are rotated, cut short, missing, and late."""
+"""Follows log files through growth, rotation, truncation and absence."""
 
 import contextlib
 import errno
@@ -14,35 +14,35 @@ from holdfast.detectors.kernel_log import KernelLine, KernelLog
 from holdfast.detectors.line_trust import record_origin
 
 BLOCK: Final = 256 * 1024
-"""Bytes that are read at once."""
+"""Bytes per read."""
 
 Position = Mapping[str, Any]
-"""How far a log was read, in types that JSON knows; empty while there was nothing to read."""
+"""Read position of a log, in JSON types; empty if nothing could be read yet."""
 
 
 class LogFile:
     """Follows a log file by its name, like ``tail -F``.
 
-    What it cannot see: a file that takes the name and loses it again between two reads or before
-    its first line, and a file that was cut short and has grown past its old length in between.
+    It misses a file that gets the name and loses it again between two reads or before its first
+    line, and a file that was truncated and has grown past its old length in between.
     """
 
     def __init__(
         self, path: Path, keywords: Iterable[str], position: Position | None, *, is_kernel_log: bool
     ) -> None:
-        """Begin to follow ``path``.
+        """Start following ``path``.
 
         Args:
-            path: the log; it may be missing as yet.
-            keywords: only records that hold one of these words are returned.
-            position: where an agent of this boot ended; None if there was none.
+            path: path of the log; the file may not exist yet.
+            keywords: only records that contain one of these keywords are returned.
+            position: position of the previous agent of this boot; None if there was none.
             is_kernel_log: whether the file contains records of ``/dev/kmsg`` of this boot.
                 Without a position it is read from its start, and its records have the facility
                 that they state. Any other file may contain lines of an earlier boot, is read from
                 its end, and its lines may be forged.
 
         Raises:
-            OSError: the file is there and cannot be read.
+            OSError: the file exists and cannot be read.
 
         """
         self._path = path
@@ -58,18 +58,18 @@ class LogFile:
 
     @property
     def position(self) -> Position:
-        """How far it was read: to the start of the first line that is not whole yet."""
+        """Read position: the start of the first incomplete line."""
         if self._fd is None:
             return {}
         return {"inode": os.fstat(self._fd).st_ino, "offset": self._offset - self._log.unread}
 
     def read(self, now: datetime) -> list[LogLine]:
-        """Records that came since the last call; a bounded number, empty once there are none.
+        """Return the records since the last call, a bounded number; empty when there are none.
 
-        They count as seen ``now``, for a syslog time has no zone and may be of another one.
+        Their time is ``now``: a syslog time has no time zone, and the writer's may differ.
 
         Raises:
-            OSError: the device under the file fails.
+            OSError: reading the file failed.
 
         """
         if self._fd is None:
@@ -83,7 +83,7 @@ class LogFile:
                 self._seek(os.SEEK_SET)
             elif self._has_successor():
                 if self._size() > self._offset:
-                    continue  # written before the successor was
+                    continue  # written before its successor was created
                 records = self._log.close(now)
                 if not self._open_again():
                     break
@@ -99,13 +99,13 @@ class LogFile:
         ]
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
 
     def _resume(self, position: Position) -> None:
-        """Find the file that was read, under the name that rotation gave it if need be."""
+        """Open the file of ``position``, also under the name that rotation gave it."""
         for path in (self._path, *self._rotated()) if position else ():
             with contextlib.suppress(FileNotFoundError):
                 if path.stat().st_ino == position["inode"]:
@@ -121,7 +121,7 @@ class LogFile:
                     yield path
 
     def _open(self, path: Path) -> bool:
-        """Go to the start of the file at ``path``; False if there is none."""
+        """Open the file at ``path`` at its start; returns False if it does not exist."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError:
@@ -135,7 +135,7 @@ class LogFile:
         return True
 
     def _open_again(self) -> bool:
-        """As ``_open``, but a file that may not be read is as good as none: it may be soon."""
+        """Like ``_open``, but treats an unreadable file as missing: its mode may change soon."""
         try:
             return self._open(self._path)
         except PermissionError:  # some daemons set the mode after they created the file
@@ -149,9 +149,9 @@ class LogFile:
         return self._size() < self._offset
 
     def _has_successor(self) -> bool:
-        """Whether another file has the name now, and was written to.
+        """Whether another file has the name now and is not empty.
 
-        While it is empty, a syslog daemon that was not told of the rotation yet writes on to ours.
+        While it is empty, a syslog daemon not yet notified of the rotation writes to the old file.
         """
         try:
             theirs = self._path.stat()

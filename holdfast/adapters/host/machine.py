@@ -1,4 +1,4 @@
-"""Where the parts of a machine are found."""
+"""Root directory and command path of a machine."""
 
 import shutil
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """A machine, or a folder with the files of one."""
+    """A machine, or a directory with its files."""
 
     root: Path = Path("/")
-    """What its ``/sys``, ``/proc`` and ``/run`` are below."""
+    """Directory that contains its ``/sys``, ``/proc`` and ``/run``."""
 
     path: str | None = None
-    """Where its commands are, as in ``PATH``; that of this process if None."""
+    """Search path of its commands, like ``PATH``; that of this process if None."""
 
     def find(self, command: str) -> str | None:
-        """The file of a command; None if there is none."""
+        """Return the path of a command; None if it is not found."""
         return shutil.which(command, path=self.path)
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether its root is not that of this process, which is in a container, then."""
+        """Whether the root differs from that of this process, which then runs in a container."""
         return self.root != Path("/")
