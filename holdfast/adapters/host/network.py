@@ -10,7 +10,7 @@ from holdfast.adapters.host.sampler import Reading
 from holdfast.adapters.host.small_files import names_in, read_small
 
 FLAP_DOWN_S: Final = 25
-"""Seconds that a link must be down to count as a flap when it is back, as gpud has it."""
+"""Minimum downtime in seconds of a link that counts as a flap on its return, as in gpud."""
 
 FLAP_WINDOW_S: Final = 3600
 
@@ -38,22 +38,22 @@ _COUNTERS: Final = (
 class _Link:
     down_since: float | None = None
     returns: list[float] = field(default_factory=list)
-    """When it came back, in the window."""
+    """Times within the window at which the link came back."""
 
 
 def is_efa(device: Path) -> bool:
-    """Whether a folder of ``sys/class/infiniband`` is that of an EFA device."""
+    """Return whether a directory of ``sys/class/infiniband`` belongs to an EFA device."""
     return read_small(device / "device/vendor") == _EFA_VENDOR
 
 
 def efa_devices(root: Path) -> list[str]:
-    """The names of the EFA devices of a machine."""
+    """Return the names of the EFA devices of a machine."""
     devices = root / "sys/class/infiniband"
     return [name for name in names_in(devices) if is_efa(devices / name)]
 
 
 class Ports:
-    """Reads the ports of a machine and remembers when their links were down."""
+    """Reads the network ports of a machine and tracks when their links were down."""
 
     def __init__(self, root: Path) -> None:
         """Read ``sys/class/infiniband`` below ``root``."""
@@ -61,13 +61,13 @@ class Ports:
         self._links: dict[str, _Link] = {}
 
     def read(self) -> Reading:
-        """State and counters of all ports.
+        """Return the state and counters of all ports.
 
-        By name: ``DEVICE`` (``efa`` or ``infiniband``), ``DEVICE/PORT/`` and then ``state`` (as in
-        sysfs), ``down_s`` (seconds; only while a link is down that was up before), ``flaps``
-        (how often it came back within ``FLAP_WINDOW_S``), ``active`` (only while it is up), and
-        the counters under their own names. ``/read`` is always there, so that a reading without
-        any device is one.
+        Names are ``DEVICE`` (``efa`` or ``infiniband``) and ``DEVICE/PORT/`` followed by ``state``
+        (as in sysfs), ``down_s`` (seconds; only while a link is down that was up before), ``flaps``
+        (number of flaps within ``FLAP_WINDOW_S``), ``active`` (only while the link is up), or the
+        name of a counter. ``/read`` is always present, so that a reading without devices is not
+        empty.
         """
         return Reading(values={"/read": ""} | dict(self._values(time.monotonic())))
 
@@ -75,7 +75,7 @@ class Ports:
         for device in names_in(self._devices):
             vendor = read_small(self._devices / device / "device/vendor")
             if vendor is None:
-                continue  # made by software: there is no device under it
+                continue  # software device without hardware below it
             yield device, "efa" if vendor == _EFA_VENDOR else "infiniband"
             for port in names_in(self._devices / device / "ports"):
                 yield from self._port(f"{device}/{port}", f"{device}/ports/{port}", now)
@@ -100,7 +100,7 @@ class Ports:
             if link.down_since is not None and now - link.down_since >= FLAP_DOWN_S:
                 link.returns.append(now)
             link.down_since = None
-        elif link is not None:  # it was up before; else nobody may have plugged it in
+        elif link is not None:  # it was up before; otherwise no cable may be connected
             if link.down_since is None:
                 link.down_since = now
             yield f"{name}/down_s", str(int(now - link.down_since))

@@ -1,10 +1,10 @@
-"""Reads all GPUs through NVML, and writes what ``nvidia-smi -q -x`` would write of them.
+"""Reads all GPUs through NVML and writes XML in the format of ``nvidia-smi -q -x``.
 
-``python -m holdfast.adapters.host.nvml_reading`` is a process of its own, because a call into a
-wedged driver never returns and a broken library may end its process. It needs the extra ``nvml``
-(nvidia-ml-py) and ``libnvidia-ml.so.1``, which comes with the driver. It writes the names and
-words of nvidia-smi, so that one set of rules judges both. Status 1 means that NVML gives no answer
-at all.
+``python -m holdfast.adapters.host.nvml_reading`` runs as a separate process, because a call into a
+wedged driver never returns and a faulty library may crash its process. It needs the extra ``nvml``
+(nvidia-ml-py) and ``libnvidia-ml.so.1``, which is part of the driver. It uses the element names and
+values of nvidia-smi, so that one set of rules evaluates both. Exit status 1 means that NVML
+does not respond at all.
 """
 
 import sys
@@ -20,10 +20,10 @@ _RECOVERY_ACTIONS: Final = (
     "None", "Reset", "Reboot", "Drain P2P", "Drain and Reset", "Recover IMEX Domain",
     "Bus Reset", "System Reboot",
 )  # fmt: skip
-"""By ``nvmlDeviceGpuRecoveryAction_t``."""
+"""Names by ``nvmlDeviceGpuRecoveryAction_t``."""
 
 _FABRIC_STATES: Final = ("N/A", "Not Started", "In Progress", "Completed")
-"""By ``nvmlGpuFabricState_t``."""
+"""Names by ``nvmlGpuFabricState_t``."""
 
 _SLOWDOWNS: Final = {
     "hw_slowdown": pynvml.nvmlClocksEventReasonHwSlowdown,
@@ -41,7 +41,7 @@ _ERROR_TEXTS: Final = {
     pynvml.NVML_ERROR_GPU_IS_LOST: "GPU is lost",
     pynvml.NVML_ERROR_RESET_REQUIRED: "GPU requires reset",
 }
-"""What nvidia-smi writes where a value cannot be had; ``Unknown Error`` for all else."""
+"""Text that nvidia-smi writes for an unavailable value; ``Unknown Error`` for other errors."""
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""Running ``fi_pingpong``: a server here or elsewhere, and a client that waits until it listens."""
+"""Runs ``fi_pingpong`` servers and clients; a client retries until its server listens."""
 
 import socket
 import time
@@ -12,11 +12,11 @@ from holdfast.detectors.pingpong import Exchange, is_refused, read_pingpong
 from holdfast.model.errors import BackendError
 
 RUNS: Final = (("-I", "10", "-c"), ("-I", "100"))
-"""First a few messages whose content is compared, which makes it slow; then those that count."""
+"""First a few messages with data verification, which is slow; then the measured ones."""
 
 TIMEOUT: Final = timedelta(seconds=30)
-"""For one run, of which a good one takes a second: at 10 MB/s the 200 messages of 1 MiB take 21 s,
-and what is slower than that is below any threshold."""
+"""Timeout of one run, which normally takes a second: at 10 MB/s the 200 messages of 1 MiB take
+21 s, and a slower rate is below any threshold."""
 
 _STARTS_IN: Final = timedelta(seconds=5)
 _PAUSE_S: Final = 0.1
@@ -24,35 +24,35 @@ _PAUSE_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fabric:
-    """What messages go through."""
+    """``fi_pingpong`` program and the libfabric provider and domain that it uses."""
 
     program: str
-    """The file of ``fi_pingpong``."""
+    """Path of ``fi_pingpong``."""
 
     provider: str
     domain: str = ""
-    """Such as ``rdmap0s29-rdm``; the first that there is if empty."""
+    """Such as ``rdmap0s29-rdm``; the first available domain if empty."""
 
     def server(self, run: Sequence[str], port: int) -> tuple[str, ...]:
-        """The command of the side that waits."""
+        """Return the command of the server."""
         return (*self._argv(run), "-B", str(port))
 
     def client(self, run: Sequence[str], port: int, host: str) -> tuple[str, ...]:
-        """The command of the side that begins and measures."""
+        """Return the command of the client, which measures."""
         return (*self._argv(run), "-P", str(port), host)
 
     def _argv(self, run: Sequence[str]) -> tuple[str, ...]:
         domain = ("-d", self.domain) if self.domain else ()
-        # Or a device that talks to itself would do so through memory, past the device.
+        # Otherwise a device that connects to itself would use shared memory instead of the device.
         environment = ("/usr/bin/env", "FI_EFA_ENABLE_SHM_TRANSFER=0")
         return (*environment, self.program, "-p", self.provider, "-e", "rdm", *domain, *run)
 
 
 def converse(argv: Sequence[str], *, is_over: Callable[[], bool] = lambda: False) -> Exchange:
-    """Run a client, again while its server does not listen yet, if it is not over with it.
+    """Run a client, retrying while its server does not listen yet, unless ``is_over``.
 
     Raises:
-        BackendError: it did not end in time.
+        BackendError: the client exceeded the timeout.
 
     """
     deadline = time.monotonic() + _STARTS_IN.total_seconds()
@@ -68,7 +68,7 @@ def converse(argv: Sequence[str], *, is_over: Callable[[], bool] = lambda: False
 
 
 def free_port() -> int:
-    """A TCP port on which nothing listens now."""
+    """Return a TCP port on which nothing listens at present."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

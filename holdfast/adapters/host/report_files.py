@@ -1,4 +1,4 @@
-"""The word of an agent in two files, for whoever watches the node from the same machine."""
+"""Reports and heartbeats of an agent in two files, for programs on the same machine."""
 
 import fcntl
 import json
@@ -16,15 +16,15 @@ from holdfast.model.errors import ConfigError
 from holdfast.model.report import REPORT_LIMIT, NodeReport
 
 _TIMEOUT_S: Final = 2.0
-"""For so long an agent that is ending may still hold its directory."""
+"""Time to wait for a terminating agent to release its directory."""
 
 
 @contextmanager
 def sole_agent(directory: Path) -> Iterator[None]:
-    """Hold a directory of reports, which is there; the kernel lets go when this process ends.
+    """Lock an existing report directory; the kernel releases the lock when this process exits.
 
     Raises:
-        ConfigError: another agent holds it: each would spoil what the other goes on from.
+        ConfigError: another agent holds the lock; each would overwrite the other's state.
 
     """
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -51,17 +51,18 @@ def _is_free(fd: int) -> bool:
 
 
 class ReportFiles:
-    """A ``ReportSink`` that keeps ``report.json`` and ``heartbeat`` in one directory.
+    """``ReportSink`` that writes ``report.json`` and ``heartbeat`` in one directory.
 
     The report is replaced by renaming, so that a watch for IN_MOVED_TO sees each new one. The
-    heartbeat, ``<boot id> <sequence>`` and a newline, is written in place and wakes no such watch.
+    heartbeat, ``<boot id> <sequence>`` and a newline, is written in place and does not
+    trigger it.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Use ``directory``, which is made if need be.
+        """Use ``directory``, which is created if missing.
 
         Raises:
-            ConfigError: it cannot be made.
+            ConfigError: the directory cannot be created.
 
         """
         self._report = directory / "report.json"
@@ -72,7 +73,7 @@ class ReportFiles:
             raise ConfigError(f"cannot write reports to {directory}: {error.strerror}") from error
 
     def last(self) -> NodeReport | None:
-        """See ``ReportSink.last``; a report that cannot be read is none."""
+        """See ``ReportSink.last``; returns None for an invalid report."""
         try:
             return parse_value(NodeReport, read_bounded(self._report, REPORT_LIMIT))
         except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Reads files with rules for the kernel log."""
+"""Reads rule files for the kernel log."""
 
 import json
 import os
@@ -16,14 +16,14 @@ from holdfast.model.errors import ConfigError
 
 _WRITABLE: Final = stat.S_IWGRP | stat.S_IWOTH
 _TIMEOUT_S: Final = 60
-"""For the test of one rule, which takes some 50 ms of processor time."""
+"""Timeout for testing one rule, which takes about 50 ms of processor time."""
 
 _MESSAGES: Final = 50
-"""So many messages may take ``match_worker.LIMIT_S`` of processor time: 5 ms for each."""
+"""This many messages may take ``match_worker.LIMIT_S`` of processor time: 5 ms each."""
 
 
 def read_rules(paths: Iterable[Path]) -> Mapping[str, CustomRule]:
-    """The rules of all files by name, in the order of the files.
+    """Return the rules of all files by name, in the order of the files.
 
     Raises:
         ConfigError: a file cannot be read or trusted, a rule is invalid or too slow, or a name
@@ -46,7 +46,7 @@ def read_rules(paths: Iterable[Path]) -> Mapping[str, CustomRule]:
 
 
 def _check_owner(path: Path) -> None:
-    """A rule can order a reboot: only those who may change the agent may change it."""
+    """Check the file's owner and mode, as a rule can trigger a reboot."""
     try:
         status = path.stat()
     except OSError as error:
@@ -77,7 +77,7 @@ def _slow(rules: Mapping[str, CustomRule]) -> Iterator[str]:
 
 
 def _tested(rule: CustomRule) -> str:
-    """What is wrong with the pattern; empty if nothing is. Matches in a process of its own."""
+    """Return the problem of a rule's pattern, empty if none. Matches in a separate process."""
     messages = adversarial_messages(rule)
     tested = [{"pattern": rule.pattern, "stop": "", "number": False}]
     requests = [

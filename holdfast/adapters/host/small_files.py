@@ -1,4 +1,4 @@
-"""Files of sysfs and procfs: small, and read anew each time."""
+"""Reads small files of sysfs and procfs, which change between reads."""
 
 import os
 from pathlib import Path
@@ -9,14 +9,14 @@ _BLOCK: Final = 16 * 1024
 
 
 def read_small(path: Path | str) -> str | None:
-    """The text of a file without blanks at its ends; None if it is missing or refuses."""
+    """Return the stripped text of a file; None if it is missing or unreadable."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
         return None
     try:
         data = b""
-        while len(data) < _LARGEST and (block := os.read(fd, _BLOCK)):  # the kernel gives parts
+        while len(data) < _LARGEST and (block := os.read(fd, _BLOCK)):  # reads may be partial
             data += block
         return data.decode("utf-8", errors="replace").strip(" \t\r\n\0")
     except OSError:
@@ -26,7 +26,7 @@ def read_small(path: Path | str) -> str | None:
 
 
 def names_in(directory: Path | str) -> list[str]:
-    """The names in a directory, sorted; none if it is missing."""
+    """Return the sorted names in a directory; empty if it is missing."""
     try:
         return sorted(os.listdir(directory))
     except OSError:

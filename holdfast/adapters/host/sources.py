@@ -1,4 +1,4 @@
-"""Every source of state, one row each: whether a machine has it, and how it is read."""
+"""Registry of state sources: whether a machine has each one, and how to read it."""
 
 import re
 import sys
@@ -22,12 +22,12 @@ _OF_UNITS: Final = ("ActiveState", "SubState", "Result", "NRestarts")
 
 
 def efa_domains(_root: Path, text: str) -> dict[str, str]:
-    """The devices that ``fi_info -p efa`` shows: ``domain/NAME``, each once."""
+    """Return the distinct devices in the output of ``fi_info -p efa`` as ``domain/NAME``."""
     return {f"domain/{name}": "" for name in _DOMAIN.findall(text)}
 
 
 def unit_states(_root: Path, text: str) -> dict[str, str]:
-    """Of each unit that is installed, ``UNIT/PROPERTY``, from what ``systemctl show`` writes."""
+    """Return ``UNIT/PROPERTY`` of each installed unit from the output of ``systemctl show``."""
     values: dict[str, str] = {}
     for part in text.split("\n\n"):
         rows = dict(line.split("=", 1) for line in part.splitlines() if "=" in line)
@@ -41,13 +41,13 @@ _TIMEOUT: Final = timedelta(seconds=30)
 """``nvidia-smi -q -x`` takes about a second on a healthy machine with eight GPUs."""
 
 _GRACE: Final = timedelta(seconds=15)
-"""After its time is over, for a command to be ended."""
+"""Time after the timeout for a command to be killed."""
 
 _DIAGNOSIS: Final = timedelta(minutes=5)
-"""The shortest diagnosis of DCGM takes seconds for each GPU."""
+"""Timeout of the shortest DCGM diagnosis, which takes seconds per GPU."""
 
 _MONITOR_PERIOD: Final = timedelta(seconds=5)
-"""Of ``neuron-monitor``, unless it is configured otherwise."""
+"""Default period of ``neuron-monitor``."""
 
 _UNITS: Final = ("kubelet", "containerd", "crio", "docker", "slurmd")
 _SHOWN: Final = "--property=Id,LoadState,ActiveState,SubState,Result,NRestarts"
@@ -55,21 +55,21 @@ _SHOWN: Final = "--property=Id,LoadState,ActiveState,SubState,Result,NRestarts"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source."""
+    """State source of a machine."""
 
     is_on: Callable[[Machine], bool]
-    """Whether the machine has what is read."""
+    """Whether the machine has the hardware or software that the source reads."""
 
     plan: Callable[[Machine, timedelta], SourceSchedule]
-    """How it is read, every so often."""
+    """Returns the schedule of the source for a period."""
 
 
 def plans(
     wanted: Mapping[str, timedelta], machine: Machine, needed: Collection[str] = ()
 ) -> dict[str, SourceSchedule]:
-    """How to take the samples that are wanted, by name.
+    """Return the schedules of the wanted samples by name.
 
-    Those that ``machine`` can give, and those that are ``needed``, whether or not it can.
+    Includes the samples that ``machine`` supports and those in ``needed``, supported or not.
     """
     return {
         name: SOURCES[name].plan(machine, every)
@@ -79,13 +79,13 @@ def plans(
 
 
 def journalctl(machine: Machine) -> tuple[str, ...]:
-    """The command that reads the journal of ``machine``, with its options."""
+    """Return the command that reads the systemd journal of ``machine``, with its options."""
     command = machine.find("journalctl") or "journalctl"
     return (command, f"--root={machine.root}") if machine.is_elsewhere else (command,)
 
 
 def _has(machine: Machine, command: str, *paths: str) -> bool:
-    """Whether a machine has a command, and what it looks at."""
+    """Return whether a machine has a command and the files that the command reads."""
     is_there = all((machine.root / path).exists() for path in paths)
     return is_there and machine.find(command) is not None
 
@@ -100,12 +100,12 @@ def _command(
     needs: tuple[str, ...] = (),
     timeout: timedelta = _TIMEOUT,
 ) -> Source:
-    """What a command writes, and ``values`` beside it, on a machine that ``needs`` some files."""
+    """Return a source of a command's output and ``values``; the machine ``needs`` some files."""
 
     def read(machine: Machine) -> Reading:
         program = machine.find(argv[0]) or argv[0]
         result = run_command([program, *argv[1:]], timeout=timeout)
-        # Its errors come on either side; what it measured comes on standard output.
+        # Errors appear on either stream, measurements on standard output.
         text = result.stdout if result.stdout.strip() else result.stderr
         return Reading(
             text=text, values={**values(machine.root, text), "status": str(result.status)}
@@ -120,7 +120,7 @@ def _command(
 
 
 def _stream(*argv: str, silence: timedelta | None = None) -> Source:
-    """What a command has written since the last reading; it goes on and on."""
+    """Return a source of the output that a long-running command wrote since the last reading."""
 
     def plan(machine: Machine, every: timedelta) -> SourceSchedule:
         stream = CommandStream(
@@ -139,7 +139,7 @@ def _stream(*argv: str, silence: timedelta | None = None) -> Source:
 
 
 def _either(first: Source, other: Source) -> Source:
-    """The other one where a machine does not have the first."""
+    """Return a source that falls back to ``other`` on a machine without ``first``."""
 
     def plan(machine: Machine, every: timedelta) -> SourceSchedule:
         source = other if other.is_on(machine) and not first.is_on(machine) else first
@@ -149,7 +149,7 @@ def _either(first: Source, other: Source) -> Source:
 
 
 def _if_installed(package: str, source: Source) -> Source:
-    """A source that needs an extra."""
+    """Return ``source``, disabled unless the Python package of an extra is installed."""
     return Source(
         is_on=lambda machine: find_spec(package) is not None and source.is_on(machine),
         plan=source.plan,
@@ -157,7 +157,7 @@ def _if_installed(package: str, source: Source) -> Source:
 
 
 def _files(values: Callable[[Path], Mapping[str, str]], *needed: str) -> Source:
-    """Small files below the root of the machine, which has ``needed``."""
+    """Return a source of small files below the root of a machine that has ``needed``."""
     return Source(
         is_on=lambda machine: all((machine.root / path).exists() for path in needed),
         plan=lambda machine, every: SourceSchedule(

@@ -1,4 +1,4 @@
-"""A command that goes on for as long as the agent does, and is started again when it ends."""
+"""Output of a long-running command that is restarted when it exits."""
 
 import contextlib
 import fcntl
@@ -15,38 +15,38 @@ from typing import Final
 from holdfast.kit.backoff import Backoff
 
 BLOCK: Final = 256 * 1024
-"""Bytes that are taken at once."""
+"""Maximum bytes per read."""
 
 LONGEST: Final = 1024 * 1024
-"""Bytes of a line; what is longer is left out."""
+"""Maximum line length in bytes; longer lines are dropped."""
 
 BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(minutes=1))
-"""Delays before a command is started again."""
+"""Delays before a restart."""
 
 PROVEN: Final = timedelta(seconds=5)
-"""A command that has lived so long, or has written a line, was started well."""
+"""A command that has run this long, or has written a line, has started successfully."""
 
-_PIPE_BYTES: Final = 1024 * 1024  # as much as a user may ask for (pipe(7), pipe-max-size)
+_PIPE_BYTES: Final = 1024 * 1024  # maximum for unprivileged users (pipe(7), pipe-max-size)
 _ERROR_OUTPUT_BYTES: Final = 1024
 _END_S: Final = 1.0
 
 
 class CommandStream:
-    """The lines of a command. What it has written and nobody read yet makes it wait."""
+    """Lines of a command. A full pipe blocks the command until its output is read."""
 
     def __init__(
         self, argv: Callable[[], Sequence[str]], *, silence: timedelta | None = None
     ) -> None:
-        """Run what ``argv`` says at each start; it is first started by ``read``.
+        """Run the command that ``argv`` returns at each start; ``read`` starts it.
 
         Args:
-            argv: gives the argument list.
-            silence: a command that writes nothing for so long hangs and is started again; None
-                for one that may have nothing to say.
+            argv: returns the argument list.
+            silence: a command without output for this long is considered hung and restarted; None
+               for a command that may be silent.
 
         """
         self.error = ""
-        """Why there is nothing to read; empty while the command runs."""
+        """Why no output is available; empty while the command runs."""
 
         self._argv = argv
         self._silence = silence
@@ -61,16 +61,16 @@ class CommandStream:
         self._lock = threading.Lock()  # one thread may close it while another reads
 
     def fileno(self) -> int | None:
-        """Readable when the command has written something; None while it does not run."""
+        """Return the descriptor of the output; None while the command does not run."""
         return None if self._process is None else _descriptor(self._process.stdout)
 
     def read(self) -> list[bytes]:
-        """The lines that came since the last call; a bounded number. Never waits."""
+        """Return the lines since the last call, a bounded number. Never blocks."""
         with self._lock:
             return self._read(time.monotonic())
 
     def close(self) -> None:
-        """End the command, and all that it started in its session, for good."""
+        """Kill the command and all processes in its session; it is not restarted."""
         with self._lock:
             self._start_at = math.inf
             self._end()
@@ -81,9 +81,9 @@ class CommandStream:
         process = self._process
         if process is None:
             return []
-        has_ended = process.poll() is not None  # looked at first: what it wrote is in the pipe
+        has_ended = process.poll() is not None  # checked first: all its output is in the pipe then
         data = _take(process.stdout)
-        # Afterwards: what it said before it closed its output is there.
+        # Read afterwards, so that what it wrote before it closed its output is included.
         self._error_output = (self._error_output + (_take(process.stderr) or b""))[
             -_ERROR_OUTPUT_BYTES:
         ]
@@ -121,7 +121,7 @@ class CommandStream:
             return
         for pipe in (process.stdout, process.stderr):
             os.set_blocking(_descriptor(pipe), False)
-        with contextlib.suppress(OSError):  # users have an allowance for all their pipes together
+        with contextlib.suppress(OSError):  # pipes of one user share a quota
             fcntl.fcntl(_descriptor(process.stdout), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._process = process
 
@@ -151,7 +151,7 @@ def _descriptor(pipe: object) -> int:
 
 
 def _take(pipe: object) -> bytes | None:
-    """What is in a pipe; empty at its end, None if nothing is there as yet."""
+    """Return the content of a pipe; empty at its end, None if no data is available yet."""
     try:
         return os.read(_descriptor(pipe), BLOCK)
     except BlockingIOError:
@@ -159,9 +159,9 @@ def _take(pipe: object) -> bytes | None:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> int | None:
-    """End a process. Returns its exit status; None if it cannot be ended, as it is in the kernel.
+    """Kill a process. Returns its exit status; None if it hangs in the kernel and cannot be killed.
 
-    The pipes are closed.
+    Also closes its pipes.
     """
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):

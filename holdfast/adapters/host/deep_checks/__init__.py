@@ -1,1 +1,1 @@
-"""The parts of a node's deep health check, one file each; ``table`` has a row for each of them."""
+"""Parts of the deep health check of a node, one module each; ``table`` registers them."""

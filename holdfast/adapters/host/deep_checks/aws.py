@@ -1,4 +1,4 @@
-"""Devices of Amazon EC2: Neuron's accelerators, and EFA's network interfaces."""
+"""Checks of Amazon EC2 devices: Neuron accelerators and EFA network interfaces."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -22,11 +22,11 @@ from holdfast.detectors.neuron_state import judge_ls
 _SHORT: Final = timedelta(seconds=30)
 _COLLECTIVE: Final = timedelta(minutes=5)
 LARGE: Final = ("-b", "1GB", "-e", "1GB", "-d", "fp32", "-c")
-"""Messages of 1 GiB whose sums are checked, which takes this type of data."""
+"""Messages of 1 GiB with verified sums, which require this data type."""
 
 
 def neuron(target: Target) -> CheckCommand | Skip:
-    """All Neuron devices that the instance type has are there, each with all its cores."""
+    """Check that all Neuron devices of the instance type are present with all their cores."""
     expected = target.equipment.neuron_devices
     if not expected and not names_in(target.machine.root / "sys/devices/virtual/neuron_device"):
         return Skip(why="no Neuron device is expected or found here")
@@ -42,7 +42,7 @@ def neuron(target: Target) -> CheckCommand | Skip:
 
 
 def collectives(target: Target) -> CheckCommand | Skip:
-    """Neuron's all-reduce between the cores of the node: right, and fast enough."""
+    """Check that Neuron's all-reduce between the cores of the node is correct and fast enough."""
     cores = target.equipment.neuron_cores
     if cores is None:
         return Skip(why="no Neuron device whose cores are known is expected here")
@@ -58,7 +58,7 @@ def collectives(target: Target) -> CheckCommand | Skip:
 
 
 def efa(target: Target) -> CheckCommand | Skip:
-    """All EFA devices that the node was given are there, and libfabric can use them."""
+    """Check that all EFA devices of the node are present and usable by libfabric."""
     expected = target.equipment.efa
     if not expected and not efa_devices(target.machine.root):
         return Skip(why="no EFA device is expected or found here")
@@ -83,7 +83,7 @@ def _judge_collectives(result: Result, now: datetime) -> CommandResult:  # noqa:
 
 
 def nccom_result(result: Result, measure: str) -> CommandResult:
-    """What ``nccom-test`` says; ``measure`` is what its bandwidth is called."""
+    """Return the result of ``nccom-test``; ``measure`` is the name for its bandwidth."""
     text = result.stdout + result.stderr
     judgement = judge_nccom(text)
     if result.status and not judgement.undecided:

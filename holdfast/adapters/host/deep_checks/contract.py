@@ -1,4 +1,4 @@
-"""What a part of a node's deep health check is: a command, and how its output is judged."""
+"""Contract of the parts of a deep health check: a command and the evaluation of its output."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,15 +18,15 @@ STRESS_TIME: Final = {
     Level.STANDARD: timedelta(seconds=60),
     Level.LONG: timedelta(seconds=300),
 }
-"""How long each part of the machine is kept busy. HyperPod's deep health check takes 60 s."""
+"""Time for which each part loads the machine. HyperPod's deep health check takes 60 s."""
 
 PAIR_TIME: Final = timedelta(seconds=1)
-"""Long enough for one TCP connection to reach its speed."""
+"""Long enough for one TCP connection to reach its full rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """The node that is checked, and how."""
+    """Node to check, with the settings of the check."""
 
     machine: Machine
     equipment: Equipment
@@ -34,18 +34,18 @@ class Target:
     level: Level
     stress_time: timedelta
     disk: Path
-    """A directory on the disk that is written to."""
+    """Directory on the disk to test."""
 
     fabric_provider: str
-    """Libfabric's provider for the tests between nodes."""
+    """Libfabric provider of the tests between nodes."""
 
     pair_time: timedelta = PAIR_TIME
-    """How long latency and bandwidth are measured between nodes, each."""
+    """Duration of the latency and bandwidth measurements between nodes, each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """What the output of a part's command means."""
+    """Evaluated output of a part's command."""
 
     judgement: Judgement
     measured: Mapping[str, float] = field(default_factory=dict)
@@ -54,52 +54,52 @@ class CommandResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckCommand:
-    """A command to run."""
+    """Command of a part."""
 
     argv: tuple[str, ...]
     takes: timedelta
-    """About how long, for those who wait."""
+    """Approximate duration, shown to users."""
 
     timeout: timedelta
     judge: Callable[[Result, datetime], CommandResult]
     directory: Path | None = None
-    """Where a folder of its own is made for it to run in; nowhere in particular if None."""
+    """Directory in which a temporary working directory is created; None for no requirement."""
 
     if_hung: str = ""
-    """What it means that it does not end; empty if it means nothing."""
+    """What a hang means; empty if it means nothing."""
 
     is_over: Callable[[], bool] = never
-    """Asked while it runs: whether it is to be broken off."""
+    """Polled while the command runs; True cancels it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """What takes more than one command."""
+    """Part that takes more than one command."""
 
     argv: tuple[str, ...]
-    """The first of them."""
+    """First of the commands."""
 
     takes: timedelta
     make: Callable[[datetime], CommandResult]
-    """Runs them all, bounded in time, and judges what they say. Raises BackendError if they say
-    nothing."""
+    """Runs all of them within a time limit and evaluates their output. Raises BackendError if the
+    output is unusable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Why a part is not begun."""
+    """Reason why a part is not started."""
 
     why: str
 
 
 Work = CheckCommand | Series
-"""What is done for a part that is begun."""
+"""What a started part runs."""
 
 Part = Callable[[Target], Work | Skip]
 
 
 def missing_tool(*names: str) -> Skip:
-    """A tool that is not installed is told, and not held against the node."""
+    """Return a skip for a tool that is not installed; it does not count against the node."""
     found = (
         f"{names[0]} not found: install it"
         if len(names) == 1

@@ -1,4 +1,4 @@
-"""Every EFA device of the node talks to itself: latency, bandwidth, and whether data stay whole."""
+"""Loopback test of every EFA device: latency, bandwidth and data integrity."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -25,13 +25,13 @@ from holdfast.model.names import Condition, Reason
 FAMILY: Final = "efa-loopback"
 
 _TAKES: Final = timedelta(seconds=3)
-"""One device."""
+"""Duration per device."""
 
 _HERE: Final = "127.0.0.1"
 
 
 def efa_loopback(target: Target) -> Series | Skip:
-    """Every EFA device reaches itself, fast enough."""
+    """Check that every EFA device reaches itself, fast enough."""
     devices = efa_devices(target.machine.root)
     if not devices:
         return Skip(why="no EFA device is found here")
@@ -58,7 +58,7 @@ def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> 
         if (why := one.fault or "; ".join(shortfalls(_measured([one]), thresholds)))
     ]
     doubts = [f"{device}: {one.doubt}" for device, one in found.items() if one.doubt]
-    # What keeps all of them silent is a security group, or the driver: nothing that a device has.
+    # If none responds, the cause is a security group or the driver, not a single device.
     if good:
         silent = [(device, one) for device, one in found.items() if one.doubt and not one.is_killed]
         findings += [_finding(device, one.doubt, now) for device, one in silent]
@@ -73,7 +73,7 @@ def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> 
 
 
 def _talk(fabric: Fabric) -> Exchange:
-    """The last run counts, if no run before it says that something is wrong."""
+    """Return the exchange of the last run, unless an earlier run failed."""
     exchange = Exchange(doubt="nothing was run")
     for run in RUNS:
         port = free_port()

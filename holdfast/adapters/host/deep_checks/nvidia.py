@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: how many there are, their links, DCGM's diagnosis, and how fast they talk."""
+"""Checks of NVIDIA GPUs: number, NVLinks, DCGM diagnosis and collective bandwidth."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,8 +25,8 @@ DIAGNOSIS: Final = {
     Level.STANDARD: (3, timedelta(minutes=30), timedelta(minutes=60)),
     Level.LONG: (4, timedelta(minutes=90), timedelta(minutes=150)),
 }
-"""Level of ``dcgmi diag``, how long it takes, and when it is given up. ParallelCluster gives level
-2 ten minutes, HyperPod level 4 45 to 90 minutes; level 3 takes 12 to 30."""
+"""Level of ``dcgmi diag``, its duration and its timeout. ParallelCluster gives level 2 ten
+minutes, HyperPod level 4 45 to 90 minutes; level 3 takes 12 to 30."""
 
 _SHORT: Final = timedelta(seconds=30)
 _COLLECTIVE: Final = timedelta(minutes=5)
@@ -34,7 +34,7 @@ _NO_GPU: Final = Skip(why="no NVIDIA GPU is expected or found here")
 
 
 def gpus(target: Target) -> CheckCommand | Skip:
-    """All GPUs that the instance type has are there and say nothing bad of themselves."""
+    """Check that all GPUs of the instance type are present and report no faults."""
     program = target.machine.find("nvidia-smi")
     if program is None:
         return _without_tool(target, "nvidia-smi")
@@ -47,7 +47,7 @@ def gpus(target: Target) -> CheckCommand | Skip:
 
 
 def nvlinks(target: Target) -> CheckCommand | Skip:
-    """Every GPU has all its NVLinks."""
+    """Check that all NVLinks of every GPU are active."""
     if target.equipment.gpus is not None and target.equipment.gpus < 2:
         return Skip(why="a node with less than two GPUs has no NVLinks")
     program = target.machine.find("nvidia-smi")
@@ -62,7 +62,7 @@ def nvlinks(target: Target) -> CheckCommand | Skip:
 
 
 def diagnosis(target: Target) -> CheckCommand | Skip:
-    """DCGM's own diagnosis, which puts load on the GPUs."""
+    """Run DCGM's diagnosis, which loads the GPUs."""
     program = target.machine.find("dcgmi")
     if program is None:
         return _without_tool(target, "dcgmi")
@@ -76,7 +76,7 @@ def diagnosis(target: Target) -> CheckCommand | Skip:
 
 
 def collectives(target: Target) -> CheckCommand | Skip:
-    """NCCL's all-reduce between the GPUs of the node: right, and fast enough."""
+    """Check that NCCL's all-reduce between the GPUs of the node is correct and fast enough."""
     count = target.equipment.gpus or _present(target)
     if count < 2:
         return Skip(why="there are no two GPUs")
@@ -110,7 +110,7 @@ def _judge_nvlinks(expected: int | None, result: Result, now: datetime) -> Comma
 
 
 def _judge_diagnosis(level: int, result: Result, now: datetime) -> CommandResult:
-    """By its document alone: its exit status is 226 for a remark on the configuration, too."""
+    """Evaluate the document only: the exit status is 226 for a configuration remark, too."""
     text = result.stdout or result.stderr
     reported = diag_facts(text)
     facts = {

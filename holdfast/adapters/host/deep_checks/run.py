@@ -1,4 +1,4 @@
-"""Making the parts of a check, one after the other."""
+"""Runs the parts of a deep health check."""
 
 import tempfile
 import time
@@ -22,13 +22,13 @@ from holdfast.ports.clock import Clock
 
 
 def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> PartResult:
-    """Make one part and judge it; nothing that its tool does is an error."""
+    """Run one part and evaluate it; failures of its tool are results, not exceptions."""
     if isinstance(plan, Skip):
         return PartResult(name=name, outcome=Outcome.SKIPPED, detail=plan.why)
     began = time.monotonic()
     try:
         output = plan.make(clock.now()) if isinstance(plan, Series) else _run_command(plan, clock)
-    except (BackendError, OSError) as error:  # OSError: of the folder that it is run in
+    except (BackendError, OSError) as error:  # OSError: of its working directory
         took_s = time.monotonic() - began
         is_fault_then = (
             isinstance(plan, CheckCommand)
@@ -64,14 +64,14 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
 
 
 def _why(error: BackendError | OSError) -> str:
-    """What kept a tool from saying anything."""
+    """Return why a tool gave no result."""
     if isinstance(error, BackendError):
         return _one_line(str(error))
     return f"no folder can be made in {Path(error.filename or '').parent}: {error.strerror}"
 
 
 def _one_line(text: str) -> str:
-    """What a tool said, and may be anything, as it can be shown, logged and handed on."""
+    """Return arbitrary tool output as one bounded, printable line."""
     words = " ".join(text.split())[:LONGEST_MESSAGE]
     return "".join(char if char.isprintable() else "�" for char in words)
 
@@ -87,7 +87,7 @@ def _run_command(plan: CheckCommand, clock: Clock) -> CommandResult:
 
 
 def _end_of(result: Result) -> str:
-    """How a tool that said nothing of use ended, with its last words."""
+    """Return how a tool without usable output ended, with its last output."""
     if result.status < 0:
         return f"signal {-result.status} ended it"
     words = result.stderr.strip().rpartition("\n")[2]
@@ -95,7 +95,7 @@ def _end_of(result: Result) -> str:
 
 
 def _run(plan: CheckCommand) -> Result:
-    """Run it; what a tool that was killed leaves in its folder goes with the folder."""
+    """Run the command in a temporary directory, so that files of a killed tool are removed."""
     if plan.directory is None:
         return run_command(plan.argv, timeout=plan.timeout, is_over=plan.is_over)
     folder = tempfile.TemporaryDirectory(

@@ -1,4 +1,4 @@
-"""Processors, memory and disk under load: ``stress-ng``, or ``stress`` where only that exists."""
+"""Loads processors, memory and disk with ``stress-ng``, or ``stress`` if only that is installed."""
 
 import os
 import re
@@ -22,24 +22,24 @@ from holdfast.detectors.load_tests import judge_stress
 from holdfast.detectors.thresholds import Thresholds, shortfalls
 
 MEMORY_SHARE: Final = 0.6
-"""Of the memory that is free for us; what else runs on the node must not be killed for the test."""
+"""Share of the available memory; other processes of the node must not be OOM-killed."""
 
 FILE_BYTES: Final = 256 << 20
-"""Written to the disk and read again, past the cache of the kernel; less if there is no time."""
+"""Bytes written to the disk and read back, past the page cache; fewer if time is short."""
 
 BYTES_PER_SECOND: Final = 64 << 20
-"""What one worker writes and verifies in a second, in memory with the slowest of its methods, on a
-disk with half of what gp3 gives, about: given more than it can do in its time, it completes no
-round and has verified nothing."""
+"""Approximate rate at which one worker writes and verifies: in memory with the slowest method of
+stress-ng, on a disk with half of the rate of gp3. A worker with more data than it can process in
+its time completes no round and verifies nothing."""
 
 _GRACE: Final = timedelta(seconds=60)
-"""After its time is over, for memory to be given back and files to be removed."""
+"""Time after the test for releasing memory and removing files."""
 
 Rates = Callable[[str], Mapping[str, float]]
 
 
 def processors(target: Target) -> CheckCommand | Skip:
-    """All processors multiply matrices and compare the results."""
+    """Load all processors with matrix products whose results are verified."""
     count = str(_processors())
     return _plan(
         target,
@@ -50,7 +50,7 @@ def processors(target: Target) -> CheckCommand | Skip:
 
 
 def memory(target: Target) -> CheckCommand | Skip:
-    """As much of the free memory as can be written and read back in the time."""
+    """Write and verify as much of the free memory as the time allows."""
     free = free_memory(target.machine.root)
     if free is None:
         return Skip(why="how much memory is free cannot be read")
@@ -69,7 +69,7 @@ def memory(target: Target) -> CheckCommand | Skip:
 
 
 def disk(target: Target) -> CheckCommand | Skip:
-    """A file is written and read back; a disk on which that does not end is stalled."""
+    """Write a file and read it back; a disk on which that hangs is stalled."""
     try:
         room = os.statvfs(target.disk)
     except OSError as error:
@@ -89,7 +89,7 @@ def disk(target: Target) -> CheckCommand | Skip:
 
 
 def free_memory(root: Path) -> int | None:
-    """Bytes that may be used: of the machine, or of our control group if that is less."""
+    """Return the available bytes: of the machine, or of the control group if that is less."""
     lines = (read_small(root / "proc/meminfo") or "").splitlines()
     fields = [line.split() for line in lines if line.startswith("MemAvailable:")]
     limits = [int(row[1]) * 1024 for row in fields if len(row) > 1 and row[1].isdigit()]
@@ -113,7 +113,7 @@ def _plan(
     directory: Path | None = None,
     if_hung: str = "",
 ) -> CheckCommand | Skip:
-    """A plan with ``stress-ng`` and ``hogs``, or with ``stress`` and ``old_hogs``."""
+    """Return a plan with ``stress-ng`` and ``hogs``, or with ``stress`` and ``old_hogs``."""
     seconds = max(1, round(target.stress_time.total_seconds()))
     program, options = target.machine.find("stress-ng"), (*hogs, "--metrics")
     if program is None:
@@ -139,7 +139,7 @@ def _judge(
         judgement = undecided(f"it ended with {result.status} after it had said that it succeeded")
     every = rates(text)
     measured = {name: rate for name, rate in every.items() if rate}
-    is_slow = bool(shortfalls(measured, thresholds))  # so slow that it had no time for the rest
+    is_slow = bool(shortfalls(measured, thresholds))  # too slow to have had time for the rest
     if len(measured) < len(every) and not judgement.findings and not is_slow:
         judgement = undecided("no round was completed: give it more time with --stress-time")
     return CommandResult(judgement=judgement, measured=measured)
@@ -167,11 +167,11 @@ _DISK: Final = re.compile(
 
 
 def rounds_per_s(text: str, stressor: str) -> float | None:
-    """Rounds by second of real time, of all workers of a stressor; None if it does not say so."""
+    """Return rounds per second of real time of all workers of a stressor; None if missing."""
     rates = {row["name"]: float(row["rate"]) for row in _ROUNDS.finditer(text)}
     return rates.get(stressor)
 
 
 def disk_rates(text: str) -> dict[str, float]:
-    """MB by second: ``read`` and ``write``, the mean of its workers, as far as it says so."""
+    """Return MB per second, ``read`` and ``write`` if present: the mean over its workers."""
     return {row["way"]: float(row["rate"]) for row in _DISK.finditer(text)}

@@ -1,6 +1,6 @@
-"""The parts of a node's deep health check, in the order in which they are made.
+"""Registry of the parts of a deep health check, in the order in which they run.
 
-What takes a moment comes first, so that a node that lacks a GPU is known at once.
+Fast parts come first, so that a missing GPU is reported at once.
 """
 
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from holdfast.model.names import DeepCheck
 
 @dataclass(frozen=True, slots=True)
 class PartRow:
-    """One part."""
+    """One part of the deep health check."""
 
     name: str
     what: str
-    """What it makes sure of."""
+    """Description of what the part verifies."""
 
     part: Part
     kind: DeepCheck = DeepCheck.STRESS

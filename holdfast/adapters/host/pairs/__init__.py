@@ -1,1 +1,1 @@
-"""Tests between two nodes: one side serves, the other asks and measures."""
+"""Network tests between two nodes: one side serves, the other connects and measures."""

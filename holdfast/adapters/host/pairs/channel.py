@@ -1,9 +1,9 @@
-"""A TCP connection between the two ends of a test, each of which has shown that it has the token.
+"""TCP connection between the two ends of a test, which authenticate each other by a token.
 
-The one that listens sends a nonce, the other answers with its own and the HMAC of both, and gets
-another HMAC in return; the token itself never travels, and an answer is of no use a second time.
-After that, messages are lines of JSON, and blocks of bytes where a test asks for them. Nothing is
-encrypted: the bytes are worth nothing, and who may change packets may slow them as well.
+The server sends a nonce, the client replies with its own nonce and the HMAC of both, and receives
+another HMAC in return; the token itself is never transmitted, and a reply cannot be replayed.
+After that, messages are lines of JSON, and blocks of bytes where a test sends them. Nothing is
+encrypted: the bytes are worthless, and an attacker who can modify packets can delay them as well.
 """
 
 import hmac
@@ -19,13 +19,13 @@ from typing import Any, Final
 from holdfast.model.errors import BackendError
 
 PORT: Final = 20259
-"""Where ``holdfast check serve`` listens if nothing else is said."""
+"""Default port of ``holdfast check serve``."""
 
 SHORTEST_TOKEN: Final = 16
-"""Characters. ``openssl rand -hex 32`` gives 64."""
+"""Minimum length in characters. ``openssl rand -hex 32`` gives 64."""
 
 STALL: Final = timedelta(seconds=10)
-"""If nothing moves for so long, the other end is taken for gone."""
+"""The other end counts as disconnected after this long without progress."""
 
 _GREETING: Final = b"holdfast-pair/1"
 _LONGEST_LINE: Final = 256 * 1024
@@ -35,10 +35,10 @@ _LATE: Final = "the other end took too long"
 
 
 class PairConnection:
-    """One connection; whatever goes wrong with it is a BackendError."""
+    """One connection; every failure raises BackendError."""
 
     def __init__(self, connection: socket.socket) -> None:
-        """Take a connection over; it is closed by whoever gave it."""
+        """Wrap an open socket; the caller closes it."""
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connection
         self._unread = bytearray()
@@ -46,7 +46,7 @@ class PairConnection:
         self.allow(STALL)
 
     def allow(self, limit: timedelta, *, stall: timedelta = STALL) -> None:
-        """Give up after ``limit`` from now, and as soon as nothing moves for ``stall``."""
+        """Fail after ``limit`` from now, or after ``stall`` without progress."""
         self._deadline = time.monotonic() + limit.total_seconds()
         self._stall_s = stall.total_seconds()
 
@@ -66,8 +66,8 @@ class PairConnection:
         return message
 
     def await_message(self, is_over: Callable[[], bool]) -> None:
-        """Wait until something comes, or give up as soon as it ``is_over``."""
-        poll = select.poll()  # select.select takes no descriptor above 1,023
+        """Wait until data arrives; fail as soon as ``is_over`` returns True."""
+        poll = select.poll()  # select.select accepts no descriptor above 1,023
         poll.register(self._socket, select.POLLIN)
         while not self._unread and not poll.poll(_POLL_S * 1000):
             if is_over():
@@ -83,7 +83,7 @@ class PairConnection:
             raise self._lost(error) from error
 
     def read(self, count: int) -> bytes:
-        """Wait for so many bytes."""
+        """Wait for ``count`` bytes."""
         while len(self._unread) < count:
             self._more()
         data = bytes(self._unread[:count])
@@ -91,7 +91,7 @@ class PairConnection:
         return data
 
     def read_line(self) -> bytes:
-        """Wait for a line, which is given without its end."""
+        """Wait for a line; returned without its newline."""
         while (end := self._unread.find(b"\n")) < 0:
             if len(self._unread) > _LONGEST_LINE:
                 raise self.give_up("the other end sent a line without an end")
@@ -123,16 +123,16 @@ class PairConnection:
         return self.give_up(f"the connection broke: {error.strerror or error}")
 
     def give_up(self, why: str) -> BackendError:
-        """Use it no more: half a test may be left in it."""
+        """Mark the connection unusable: part of a test may be left in it."""
         self._broken = why
         return BackendError(why)
 
 
 def welcome(connection: socket.socket, token: str) -> PairConnection:
-    """Be the end that listens: let in who has the token.
+    """Authenticate as the server: accept a client that has the token.
 
     Raises:
-        BackendError: the other end does not have it, or says nothing in time.
+        BackendError: the client does not have the token, or does not respond in time.
 
     """
     channel = PairConnection(connection)
@@ -147,10 +147,10 @@ def welcome(connection: socket.socket, token: str) -> PairConnection:
 
 
 def knock(connection: socket.socket, token: str) -> PairConnection:
-    """Be the end that connects.
+    """Authenticate as the client.
 
     Raises:
-        BackendError: the other end is something else, or does not have the token.
+        BackendError: the other end is another service, or does not have the token.
 
     """
     channel = PairConnection(connection)

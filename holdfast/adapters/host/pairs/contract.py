@@ -1,4 +1,4 @@
-"""What a test between two nodes is."""
+"""Contract of network tests between two nodes."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ FAMILY: Final = "pair-test"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """The node at the other end, as seen from the one that asks."""
+    """Remote node, as the client sees it."""
 
     host: str
     channel: PairConnection
@@ -24,21 +24,21 @@ class Peer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPart:
-    """One kind of test; both ends have it under the same name."""
+    """Kind of test; both ends register it under the same name."""
 
     name: str
     what: str
-    """What it makes sure of."""
+    """Description of what the test verifies."""
 
     ask: Callable[[Target, Peer], Series | Skip]
-    """The side that begins and measures."""
+    """Client side, which starts the test and measures."""
 
     serve: Callable[[Target, PairConnection, Mapping[str, Any]], None]
-    """The side that answers; is given the message that began it. Raises BackendError."""
+    """Server side; receives the client's first message. Raises BackendError."""
 
 
 def pair_finding(message: str, now: datetime) -> Finding:
-    """What is wrong between two nodes; which of them is bad, a test does not tell."""
+    """Return the finding for a fault between two nodes; a test cannot tell which one is bad."""
     return Finding(
         family=FAMILY,
         condition=Condition.NETWORK,

@@ -26,11 +26,11 @@ NAME: Final = "fi_pingpong"
 _EFA: Final = "efa"
 _TAKES: Final = timedelta(seconds=3)
 _RUN: Final = TIMEOUT + timedelta(seconds=20)
-"""One run with the waiting for its server."""
+"""Timeout of one run including the wait for its server."""
 
 
 def ask(target: Target, peer: Peer) -> Series | Skip:
-    """Measure from this side, if both sides can."""
+    """Measure from the client side, if both sides support the test."""
     fabrics = _fabrics(target)
     if isinstance(fabrics, Skip):
         return fabrics
@@ -47,7 +47,7 @@ def ask(target: Target, peer: Peer) -> Series | Skip:
 
 
 def serve(target: Target, channel: PairConnection, message: Mapping[str, Any]) -> None:
-    """Start a server for each run that is asked for."""
+    """Start a server for each run that the client requests."""
     fabrics = _fabrics(target)
     why = fabrics.why if isinstance(fabrics, Skip) else _mismatch(target, fabrics, message)
     channel.send({"skip": why})

@@ -1,4 +1,4 @@
-"""Collectives over two nodes: programs that srun or mpirun start, judged by their output."""
+"""Collectives over two nodes, started with srun or mpirun and evaluated by their output."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,24 +17,24 @@ NCCOM: Final = "nccom"
 
 _HUNG: Final = "it does not end, as collectives do over a bad link"
 _ROOT_PORT: Final = 20260
-"""Where the ranks of ``nccom-test`` meet."""
+"""Port of the rendezvous of ``nccom-test``."""
 
 Launcher = Callable[[tuple[str, ...], int], tuple[str, ...]]
-"""Given nodes and how many tasks each, the beginning of a command line that starts them."""
+"""Returns the launcher's command line for nodes and a number of tasks per node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestLaunch:
-    """How and for how long."""
+    """Launcher and limits of a test."""
 
     launcher: Launcher
     timeout: timedelta
     is_over: Callable[[], bool] = never
-    """Asked while it runs: whether it is to be broken off."""
+    """Polled while the test runs; True cancels it."""
 
 
 def nccl(equipment: Equipment, nodes: tuple[str, ...], launch: TestLaunch) -> CheckCommand | Skip:
-    """NCCL's all-reduce between all GPUs of the nodes, one task for each."""
+    """Plan NCCL's all-reduce between all GPUs of the nodes, one task per GPU."""
     if not equipment.gpus:
         return Skip(why="how many GPUs a node has is not known: say it under [expected]")
     test = ("all_reduce_perf", "-b", "1G", "-e", "2G", "-f", "2", "-g", "1", "-c", "1")
@@ -42,7 +42,7 @@ def nccl(equipment: Equipment, nodes: tuple[str, ...], launch: TestLaunch) -> Ch
 
 
 def nccom(equipment: Equipment, nodes: tuple[str, ...], launch: TestLaunch) -> CheckCommand | Skip:
-    """Neuron's all-reduce between all cores of the nodes, begun on the first of them."""
+    """Plan Neuron's all-reduce between all cores of the nodes, started on the first node."""
     cores = equipment.neuron_cores
     if cores is None:
         return Skip(why="how many Neuron cores a node has is not known: say its instance_type")

@@ -1,4 +1,4 @@
-"""The tests between two nodes that need nothing but this program at both ends."""
+"""Registry of network tests that need only this program at both ends."""
 
 from typing import Final
 

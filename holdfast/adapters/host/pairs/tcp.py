@@ -1,7 +1,7 @@
-"""Latency and bandwidth of one TCP connection, with nothing but this program at both ends.
+"""Latency and bandwidth of one TCP connection between two instances of this program.
 
-It says whether the network between two nodes works, not how fast a job can be on it: one connection
-carries less than the network can, and what EFA, InfiniBand or NVLink carry is not seen at all.
+It shows whether the network between two nodes works, not how fast a job can use it: one connection
+has less bandwidth than the network, and EFA, InfiniBand and NVLink are not measured at all.
 """
 
 import statistics
@@ -21,10 +21,10 @@ NAME: Final = "tcp"
 
 _ROUNDS: Final = 200
 _LIMIT: Final = timedelta(seconds=70)
-"""For all of it, with what is still under way in the buffers of a slow link."""
+"""Timeout of the whole test, including data still in the buffers of a slow link."""
 
 _LONGEST_S: Final = 20.0
-"""For which this end sends, whatever the other asks for."""
+"""Maximum time this end sends, whatever the other end requests."""
 
 _PING: Final = 64
 _BLOCK: Final = 64 * 1024
@@ -33,7 +33,7 @@ _ENDS: Final = b"."
 
 
 def ask(target: Target, peer: Peer) -> Series:
-    """Measure from this side."""
+    """Measure from the client side."""
     return Series(
         argv=("tcp", peer.host),
         takes=3 * target.pair_time,
@@ -42,7 +42,7 @@ def ask(target: Target, peer: Peer) -> Series:
 
 
 def serve(target: Target, channel: PairConnection, message: Mapping[str, Any]) -> None:
-    """Give back what comes, count what comes, and send."""
+    """Echo messages, count received data, then send."""
     channel.allow(_LIMIT)
     while (ping := channel.read(_PING))[:1] == _GOES_ON:
         channel.write(ping)
@@ -83,7 +83,7 @@ def _round_trips(channel: PairConnection, seconds: float) -> list[float]:
 
 
 def _rate_there(channel: PairConnection, seconds: float) -> float:
-    """Bytes by second, until the other end says that all have come."""
+    """Return bytes per second until the other end confirms that it received all of them."""
     began = time.perf_counter()
     sent = _fill(channel, seconds)
     if channel.receive().get("bytes") != sent:
@@ -98,7 +98,7 @@ def _rate_back(channel: PairConnection) -> float:
 
 
 def _fill(channel: PairConnection, seconds: float) -> int:
-    """Send blocks for so long. Returns how many bytes."""
+    """Send blocks for ``seconds``. Returns the number of bytes."""
     block, sent = _GOES_ON * _BLOCK, 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -109,7 +109,7 @@ def _fill(channel: PairConnection, seconds: float) -> int:
 
 
 def _drain(channel: PairConnection) -> int:
-    """Take blocks up to the last one. Returns how many bytes."""
+    """Receive blocks up to the last one. Returns the number of bytes."""
     received = _BLOCK
     while channel.read(_BLOCK)[:1] == _GOES_ON:
         received += _BLOCK
