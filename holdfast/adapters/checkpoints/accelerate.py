@@ -1,7 +1,7 @@
-"""Accelerate with automatic names: ``checkpoints/checkpoint_<n>``, n counting saves.
+"""Accelerate with automatic names: ``checkpoints/checkpoint_<n>``, where n counts saves.
 
-``load_state()`` takes the entry with the highest first number in its name, whatever else it says,
-and fails over an entry without a number: nothing else may be put there.
+``load_state()`` loads the entry with the highest first number in its name, whatever else the name
+contains, and fails on an entry without a number: nothing else may be put into the directory.
 """
 
 import re
@@ -27,7 +27,7 @@ _RANDOM: Final = re.compile(r"random_states_(\d{1,9})\.pkl")
 
 
 def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
-    """See ``Find``. DIRECTORY may be the project's, or ``checkpoints`` within."""
+    """See ``Find``. DIRECTORY may be the project's, or ``checkpoints`` in it."""
     found = _found(names, "")
     if found is None and _INSIDE in names and names[_INSIDE].is_dir:
         found = _found(listed(names[_INSIDE].path), f"{_INSIDE}/")

@@ -1,4 +1,4 @@
-"""Notes which attempt of a job works with a directory of checkpoints: no earlier one may."""
+"""Records which attempt of a job uses a checkpoint directory, and rejects earlier attempts."""
 
 from pathlib import Path
 from typing import Final
@@ -8,24 +8,24 @@ from holdfast.kit.files import write_atomically
 from holdfast.model.errors import BackendError
 
 ATTEMPT_FILE: Final = ".holdfast-attempt"
-"""The number of the last attempt that looked here, and its job."""
+"""Name of the file with the number of the last attempt and its job."""
 
 
 class ZombieAttempt(BackendError):
-    """A later attempt of the job is at work already."""
+    """A later attempt of the job is already running."""
 
 
 def claim(path: Path, attempt: int, job: str = "") -> None:
-    """Note which attempt of the job begins.
+    """Record that an attempt of the job starts.
 
     Args:
-        path: the file for it.
-        attempt: its number.
-        job: names the job; another job begins anew. Empty if nothing does: then it is the same.
+        path: path of the file.
+        attempt: number of the attempt.
+        job: name of the job; another job starts over. If empty, the job counts as unchanged.
 
     Raises:
-        ZombieAttempt: a later one has begun before; this one must not go on.
-        BackendError: it cannot be noted.
+        ZombieAttempt: a later attempt has started before; this one must not continue.
+        BackendError: the file cannot be written.
 
     """
     try:

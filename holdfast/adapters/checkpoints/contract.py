@@ -1,4 +1,4 @@
-"""What a checkpoint format is."""
+"""Contract of checkpoint formats."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ Names = Mapping[str, Entry]
 
 
 class CannotVerify(Exception):
-    """A checkpoint is of a form that cannot be verified; the text says why."""
+    """The checkpoint has a form that cannot be verified; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,47 +21,47 @@ class Found:
     """Checkpoints of one format in a directory."""
 
     checkpoints: tuple[Checkpoint, ...]
-    """In the order in which the framework prefers them."""
+    """In the framework's order of preference."""
 
     pointer: Pointer = field(default_factory=Pointer)
 
 
 Find = Callable[[Path, Names], Found | None]
-"""Checkpoints of the format in a directory with these entries; None if it holds none of it.
+"""Returns the checkpoints in a directory with these entries; None if it has none of the format.
 
-Cheap: names, and heads of small files. Raises OSError.
+Cheap: reads names and the start of small files. Raises OSError.
 """
 
 Check = Callable[[Path, Depth, Path | None], Iterator[Problem]]
-"""What is wrong with one checkpoint; the third argument is the next older one.
+"""Yields the problems of a checkpoint; the third argument is the next older checkpoint.
 
-Raises OSError, and ``CannotVerify``.
+Raises OSError and ``CannotVerify``.
 """
 
 Repoint = Callable[[Path, str], None]
-"""Make the tracker or link of a directory name a checkpoint; it can be repeated. Raises OSError."""
+"""Points the tracker or link of a directory to a checkpoint; idempotent. Raises OSError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFormat:
-    """A checkpoint format: recognised by content, verified, and rolled back."""
+    """Checkpoint format, with its detection, verification and rollback."""
 
     name: str
-    """For ``--format``."""
+    """Value of ``--format``."""
 
     title: str
-    """What writes it."""
+    """Framework that writes it."""
 
     find: Find
     check: Check
     repoint: Repoint | None = None
-    """None if the framework has neither tracker nor link."""
+    """None if the framework has neither a tracker nor a link."""
 
     is_strict: bool = False
-    """Whether the framework fails over foreign entries in the directory: nothing is put there."""
+    """Whether the framework fails on foreign directory entries; then nothing is put there."""
 
     script_chooses: bool = False
-    """Whether the user's script chooses what it loads, and no framework does."""
+    """Whether the user's script, not a framework, chooses the checkpoint to load."""
 
     recognised_by: str
     complete_when: str
@@ -69,13 +69,13 @@ class CheckpointFormat:
     """Which checkpoint the framework loads."""
 
     not_detected: str
-    """Damage that leaves no trace in the files."""
+    """Damage that is not visible in the files."""
 
 
 def candidate(
     entry: Entry, step: int | None, *, is_ended: bool, name: str = "", group: str = ""
 ) -> Checkpoint:
-    """A checkpoint that was found and not verified."""
+    """Return a found checkpoint that is not verified yet."""
     return Checkpoint(
         name=name or entry.name,
         step=step,
@@ -86,17 +86,17 @@ def candidate(
 
 
 def incomplete(text: str) -> Problem:
-    """A problem that says that the save did not end."""
+    """Return the problem of a save that did not complete."""
     return Problem(text=text, state=CheckpointState.INCOMPLETE)
 
 
 def damaged(text: str) -> Problem:
-    """A problem that says that the checkpoint cannot be what was saved."""
+    """Return the problem of a checkpoint whose content differs from what was saved."""
     return Problem(text=text, state=CheckpointState.DAMAGED)
 
 
 def within(name: str, problem: Problem) -> Problem:
-    """The same problem, with the name of the file or directory before it."""
+    """Return the problem with the name of its file or directory prepended."""
     return replace(problem, text=f"{name}{problem.text}")
 
 

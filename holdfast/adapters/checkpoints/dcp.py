@@ -1,8 +1,8 @@
 """PyTorch Distributed Checkpoint (DCP).
 
-A directory holds ``__{rank}_{n}.distcp`` files, each a row of small ``torch.save`` archives, and
-the index ``.metadata``, which is written last and names the file, offset and length of every item.
-With ``use_collectives=False`` each rank has an index of its own, ``__{rank}.metadata``.
+A directory contains ``__{rank}_{n}.distcp`` files, each a sequence of small ``torch.save``
+archives, and the index ``.metadata``, which is written last and gives the file, offset and length
+of every item. With ``use_collectives=False`` each rank has its own index, ``__{rank}.metadata``.
 """
 
 import re
@@ -48,10 +48,10 @@ _SHARD_NAME: Final = re.compile(r"__(\d{1,9})_\d{1,9}\.distcp")
 _STEP: Final = re.compile(r"(\d{1,15})(?!.*\d)")
 
 _FIRST: Final = frozenset((".metadata.tmp",))
-"""What a directory may hold in which a save has only begun."""
+"""Names that may be in a directory whose save has only started."""
 
 CLOCK_SKEW: Final = timedelta(seconds=60)
-"""How much later than the index a file may seem to be written: its node has another clock."""
+"""Tolerance for a file with a later time than the index, as the clocks of nodes differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +62,34 @@ class Slice:
     offset: int
     length: int
     is_transformed: bool
-    """Compressed or encrypted, so that its bytes say nothing by themselves."""
+    """Compressed or encrypted, so that its bytes cannot be verified by themselves."""
 
 
 @dataclass(slots=True)
 class Index:
-    """What the index of a checkpoint says."""
+    """Content of the index of a checkpoint."""
 
     files: dict[str, list[Slice]] = field(default_factory=dict)
 
     def has_key(self, prefix: str) -> bool:
-        """Whether an item has a name that begins so."""
+        """Return whether the name of any item starts with ``prefix``."""
         return any(one.key.startswith(prefix) for row in self.files.values() for one in row)
 
 
 def is_dcp(names: Collection[str]) -> bool:
-    """Whether a directory with these names is a DCP checkpoint, or a part of one."""
+    """Return whether a directory with these names is a DCP checkpoint or a part of one."""
     return INDEX in names or any(
         name.endswith(SHARD) or _OWN_INDEX.fullmatch(name) for name in names
     )
 
 
 def has_index(names: Collection[str]) -> bool:
-    """Whether the save of a checkpoint with these names ended."""
+    """Return whether the save of a checkpoint with these names is complete."""
     return INDEX in names or any(_OWN_INDEX.fullmatch(name) for name in names)
 
 
 def directory_problems(folder: Path, names: Names, depth: Depth) -> Iterator[Problem]:
-    """What is wrong with a directory of DCP files; see ``Check``."""
+    """Yield the problems of a directory of DCP files; see ``Check``."""
     indexes = _indexes(names)
     if not indexes:
         yield incomplete(f"{INDEX}, which is written last, is missing")
@@ -108,11 +108,11 @@ def directory_problems(folder: Path, names: Names, depth: Depth) -> Iterator[Pro
 
 
 def read_index(folder: Path, names: Names) -> Index | Problem:
-    """The index of a checkpoint, or why there is none.
+    """Return the index of a checkpoint, or the problem that prevents reading it.
 
     Raises:
-        OSError: it cannot be read.
-        CannotJudge: it is too large.
+        OSError: the index cannot be read.
+        CannotVerify: the index is too large.
 
     """
     index = Index()
@@ -139,7 +139,7 @@ def _indexes(names: Names) -> list[Entry]:
 
 
 def _filled(index: Index, rows: Pairs) -> bool:
-    """Add the rows of ``storage_data``; whether all of them could be read."""
+    """Add the rows of ``storage_data``; returns whether all of them are valid."""
     for key, value in rows:
         state = value.state if isinstance(value, Built) else None
         own = key.state if isinstance(key, Built) else None
@@ -167,9 +167,10 @@ def _size_problems(names: Names, index: Index) -> Iterator[Problem]:
 
 
 def _mixed_steps(names: Names, index: Index, written_at: float) -> Iterator[Problem]:
-    """A save into the directory of an earlier one, cut off, leaves files of both with right sizes.
+    """Detect a save into the directory of an earlier one that was interrupted.
 
-    Where all files are newer than the index, they were copied: then times say nothing.
+    It leaves files of both saves with correct sizes. If all files are newer than the index, they
+    were copied and their times prove nothing.
     """
     limit = written_at + CLOCK_SKEW.total_seconds()
     times = {name: names[name].changed_at for name in index.files if name in names}
@@ -182,7 +183,7 @@ def _mixed_steps(names: Names, index: Index, written_at: float) -> Iterator[Prob
 
 
 def _missing_ranks(names: Names, indexes: list[Entry]) -> Iterator[Problem]:
-    """Where each rank has an index: ranks count from 0, and one with a file has an index."""
+    """Check per-rank indexes: ranks count from 0, and each rank with a file has an index."""
     ranks = {int(found[1]) for one in indexes if (found := _OWN_INDEX.fullmatch(one.name))}
     if ranks:
         wrote = {int(found[1]) for name in names if (found := _SHARD_NAME.fullmatch(name))}
@@ -212,7 +213,7 @@ def _bytes_problems(part: Window, one: Slice) -> Iterator[Problem]:
 
 
 def find_dcp(folder: Path, names: Names) -> Found | None:
-    """Directories of a run, each a checkpoint; or the directory itself."""
+    """Return the checkpoint directories of a run, or the directory itself."""
     if is_dcp(names):
         own = Entry(
             name=".", path=folder, is_dir=True, is_file=False, is_link=False, size=0,
@@ -237,7 +238,7 @@ def find_dcp(folder: Path, names: Names) -> Found | None:
 
 
 def step_in(name: str) -> int | None:
-    """The last number in a name."""
+    """Return the last number in a name."""
     found = _STEP.search(name)
     return int(found[1]) if found else None
 

@@ -1,6 +1,6 @@
-"""DeepSpeed: directories of files of all ranks, and ``latest``, which names the one that is loaded.
+"""DeepSpeed: directories with files of all ranks, and ``latest``, which names the loaded one.
 
-No file is written last, and ``latest`` is written before other ranks have ended their files.
+No file is written last, and ``latest`` is written before other ranks have completed their files.
 """
 
 import re
@@ -27,7 +27,7 @@ from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, 
 
 _LATEST: Final = "latest"
 _MOST: Final = 1 << 20
-"""Ranks that a job may have; a larger number is no number of ranks."""
+"""Maximum plausible number of ranks of a job."""
 
 _UNIVERSAL: Final = "_universal"
 _RANKS: Final = re.compile(
@@ -72,7 +72,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
 
 
 def problems_within(names: Names, depth: Depth) -> Iterator[Problem]:
-    """What is wrong with DeepSpeed's directories in a checkpoint of another framework."""
+    """Yield the problems of DeepSpeed directories in a checkpoint of another framework."""
     for entry in names.values():
         if entry.is_dir and any(_STATES.fullmatch(name) for name in names_in(entry.path)):
             for problem in check(entry.path, depth, None):
@@ -88,7 +88,7 @@ def repoint(folder: Path, name: str) -> None:
 
 
 def _missing_ranks(path: Path, names: Names) -> Iterator[Problem]:
-    """The ranks of each kind of file are a full rectangle: data parallel by model parallel."""
+    """Check that each kind of file exists for all data parallel by model parallel ranks."""
     kinds: dict[str, set[tuple[int, int]]] = {}
     for name in names:
         found = _RANKS.fullmatch(name)
@@ -111,7 +111,7 @@ def _missing_ranks(path: Path, names: Names) -> Iterator[Problem]:
 
 
 def _world(path: Path, names: Names) -> tuple[int, int, bool]:
-    """What a file of the model says: data and model parallel ranks, and whether ZeRO is used."""
+    """Return the data and model parallel ranks in a model file, and whether ZeRO is used."""
     for name in names:
         if _RANKS.fullmatch(name) and name.endswith("_model_states.pt"):
             with suppress(OSError, InvalidTorchFile):

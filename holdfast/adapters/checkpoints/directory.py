@@ -1,4 +1,4 @@
-"""A directory of checkpoints of any known format, as a ``CheckpointStore``."""
+"""``CheckpointStore`` of a directory of checkpoints in any known format."""
 
 import errno
 import os
@@ -25,13 +25,13 @@ from holdfast.model.checkpoints import (
 from holdfast.model.errors import BackendError
 
 ASIDE: Final = ".set-aside"
-"""End of the name of the directory beside a directory of checkpoints, to which they are moved."""
+"""Suffix of the sibling directory to which checkpoints are moved."""
 
 INSIDE: Final = ".holdfast-set-aside"
-"""The same within it, where nothing can be put beside it: it is where a volume is mounted."""
+"""Subdirectory used instead if a sibling is impossible, as at the mount point of a volume."""
 
 _PROBLEMS: Final = 20
-"""Of one checkpoint that are kept."""
+"""Maximum number of problems kept per checkpoint."""
 
 _NOT_HERE: Final = frozenset((errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS))
 
@@ -44,15 +44,15 @@ _SIDE_SUFFIXES: Final = frozenset(
 
 
 class CheckpointDirectory:
-    """One directory. ``survey`` comes first: the other calls are about what it has found.
+    """One checkpoint directory. Call ``survey`` first: the other calls refer to its result.
 
     Args:
         folder: the directory; it need not exist.
-        format_name: a format of ``table`` or of an installed package; None to recognise one of
-            ``table`` by content.
+           format_name: name of a format in ``table`` or in an installed package; None to detect a
+               format of ``table`` by content.
 
     Raises:
-        ConfigError: there is no such format, or its package is broken.
+        ConfigError: the format does not exist, or its package is broken.
 
     """
 
@@ -116,7 +116,7 @@ class CheckpointDirectory:
             if resume is not None and row.repoint is not None:
                 row.repoint(self._folder, resume)
             for name in aside:
-                with suppress(FileNotFoundError):  # somebody else did it
+                with suppress(FileNotFoundError):  # done by a concurrent call
                     moved[name] = str(self._moved(name, row))
         except OSError as error:
             raise BackendError(f"{self._folder} cannot be repaired: {error}") from error
@@ -124,7 +124,7 @@ class CheckpointDirectory:
 
     @property
     def attempt_file(self) -> Path:
-        """Where the attempt that works with the directory is noted; see ``attempt_claim``."""
+        """Return the file that records the attempt using the directory; see ``attempt_claim``."""
         if self._row is not None and self._row.is_strict:
             return self._folder.with_name(f".{self._folder.name}{ATTEMPT_FILE}")
         return self._folder / ATTEMPT_FILE
@@ -163,9 +163,9 @@ class CheckpointDirectory:
 
 
 def latest_step(folder: Path) -> int | None:
-    """The step of the checkpoint that the framework will load; None if none is known.
+    """Return the step of the checkpoint that the framework will load; None if unknown.
 
-    Cheap, and nothing is verified. The directory may be anybody's: nothing but plain files is read.
+    Cheap: nothing is verified. The directory may be untrusted: only regular files are read.
     """
     try:
         survey = CheckpointDirectory(folder).survey()
@@ -185,7 +185,7 @@ def _state(problems: Sequence[Problem]) -> CheckpointState:
 
 
 def _is_side(entry: Entry) -> bool:
-    """Whether an entry is one of those that lie beside checkpoints, such as logs."""
+    """Return whether an entry, such as logs, is not a checkpoint but usual beside checkpoints."""
     return (
         entry.name.startswith(".")
         or entry.name in _SIDE_NAMES

@@ -1,6 +1,6 @@
 """Hugging Face Trainer: ``checkpoint-<step>`` directories; the highest number is loaded.
 
-``trainer_state.json`` of rank 0 is written last, yet files of other ranks may come after it.
+``trainer_state.json`` of rank 0 is written last, but files of other ranks may follow it.
 """
 
 import re
@@ -24,7 +24,7 @@ from holdfast.model.checkpoints import Depth, Problem
 _NAME: Final = re.compile(r"checkpoint-(\d{1,15})")
 _STATE: Final = "trainer_state.json"
 _SENTINEL: Final = "checkpoint-is-incomplete.txt"
-"""Written by transformers 5 while it saves at SIGTERM; its own search does not look for it."""
+"""Written by transformers 5 during a save at SIGTERM; its own search ignores the file."""
 
 _SIGNS: Final = (_STATE, "training_args.bin", "optimizer.pt", "scheduler.pt", "config.json")
 

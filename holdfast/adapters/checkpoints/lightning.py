@@ -1,6 +1,6 @@
-"""PyTorch Lightning: ``.ckpt`` files of ``torch.save``, or directories of DCP with ``meta.pt``.
+"""PyTorch Lightning: ``.ckpt`` files of ``torch.save``, or DCP directories with ``meta.pt``.
 
-``hpc_ckpt_N.ckpt`` outranks all others on Slurm; ``ckpt_path="last"`` takes the newest of
+On Slurm ``hpc_ckpt_N.ckpt`` takes precedence over all others; ``ckpt_path="last"`` loads the newest
 ``last*.ckpt``, and without one Lightning starts from the beginning.
 """
 
@@ -79,7 +79,7 @@ def _candidate(entry: Entry) -> Checkpoint:
 
 
 def _rank(one: Checkpoint) -> tuple[float, str]:
-    """Files ``hpc_ckpt_N`` count by N, ``last`` by time, others by step."""
+    """Sort key: ``hpc_ckpt_N`` by N, ``last`` by time, others by step."""
     if one.group == "hpc":
         number = _HPC.fullmatch(one.name)
         return float(number[1] if number is not None else 0), one.name

@@ -13,11 +13,11 @@ from holdfast.kit.files import sync_directory
 from holdfast.model.checkpoints import Pointer, PointerKind
 
 FIXED_NAME: Final = re.compile(r"(last|latest|current|resume|checkpoint|ckpt|snapshot)\b", re.I)
-"""Begin of a name under which a script looks for its newest checkpoint."""
+"""Prefix of the names under which a script looks for its newest checkpoint."""
 
 
 def link_pointer(names: Names, candidates: Collection[str]) -> Pointer:
-    """The link that names one of the candidates, or one that is gone."""
+    """Return the link to one of the candidates, or a broken one."""
     for entry in names.values():
         target = _target(entry)
         if target is not None and (target in candidates or not (entry.is_dir or entry.is_file)):
@@ -28,7 +28,7 @@ def link_pointer(names: Names, candidates: Collection[str]) -> Pointer:
 
 
 def repoint_links(folder: Path, name: str) -> None:
-    """Let all such links name another checkpoint; see ``Repoint``."""
+    """Point all such links to another checkpoint; see ``Repoint``."""
     for file in os.scandir(folder):
         if file.is_symlink() and FIXED_NAME.match(file.name):
             temporary = folder / f".{file.name}.{os.getpid()}"
@@ -39,7 +39,7 @@ def repoint_links(folder: Path, name: str) -> None:
 
 
 def _target(entry: Entry) -> str | None:
-    """Name within the same directory that a link names."""
+    """Return the name that a link points to in its own directory."""
     if not entry.is_link or not FIXED_NAME.match(entry.name):
         return None
     target = os.readlink(entry.path)

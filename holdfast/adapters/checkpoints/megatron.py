@@ -1,9 +1,9 @@
 """Megatron-LM, Megatron-core and Megatron-Bridge.
 
-``latest_checkpointed_iteration.txt`` names the iteration that is loaded; ``iter_0000100`` and so on
-hold one each, of a kind that its content shows, in this order: ``metadata.json`` is torch_dist,
-``mp_rank_*`` the legacy format, ``.metadata`` torch_dcp or fsdp_dtensor. The tracker is written
-last. Megatron-Bridge obeys ``latest_train_state.pt`` first.
+``latest_checkpointed_iteration.txt`` names the iteration to load. Directories such as
+``iter_0000100`` contain one checkpoint each, whose format follows from its content, in this order:
+``metadata.json`` is torch_dist, ``mp_rank_*`` the legacy format, ``.metadata`` torch_dcp or
+fsdp_dtensor. The tracker is written last. Megatron-Bridge reads ``latest_train_state.pt`` first.
 """
 
 import hashlib
@@ -115,7 +115,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
 
 
 def repoint(folder: Path, name: str) -> None:
-    """See ``Repoint``. Megatron-Bridge reads its own tracker first: that one is written first."""
+    """See ``Repoint``. Writes the tracker of Megatron-Bridge first, as Bridge reads it first."""
     number = _ITERATION.fullmatch(name)
     if number is None:
         raise OSError(f"{name} is not a checkpoint of Megatron")
@@ -162,7 +162,7 @@ def _torch_dist_problems(path: Path, names: Names, depth: Depth) -> Iterator[Pro
 
 
 def _is_torch_dist(path: Path, names: Names, older: Path | None) -> bool:
-    """Whether a checkpoint without ``metadata.json`` should have it: torch_dcp never has."""
+    """Return whether a checkpoint lacks a required ``metadata.json``: torch_dcp never has one."""
     if _COMMON in names:
         return True
     if older is not None and (older / _CONFIG).exists():
@@ -172,7 +172,7 @@ def _is_torch_dist(path: Path, names: Names, older: Path | None) -> bool:
 
 
 def _sum_problems(path: Path, names: Names) -> Iterator[Problem]:
-    """SHA-256 of every file, written with ``--verify-integrity``."""
+    """Check the SHA-256 of every file, written with ``--verify-integrity``."""
     try:
         sums = read_object(path / _SUMS)
     except ValueError as error:
@@ -202,7 +202,7 @@ def _sum(path: Path) -> str:
 
 
 def _missing_ranks(names: list[str]) -> Iterator[Problem]:
-    """Tensor, pipeline and expert ranks are counted from 0, each beside each."""
+    """Check that tensor, pipeline and expert ranks count from 0 and form a full grid."""
     found = {
         tuple(int(one) for one in match.groups() if one)
         for name in names
@@ -232,7 +232,7 @@ def _rank_problems(path: Path, ranks: list[str], depth: Depth) -> Iterator[Probl
 
 
 def _fewer_files(path: Path, ranks: list[str], older: Path | None) -> Iterator[Problem]:
-    """No file is written last, but the ranks and their files are the same at each save."""
+    """Compare with the older checkpoint: no file is written last, but all saves write the same."""
     if older is None:
         return
     for rank, entry in listed(older).items():

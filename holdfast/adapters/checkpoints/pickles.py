@@ -1,8 +1,8 @@
-"""Reads pickles as data: nothing is imported and nothing is called.
+"""Reads pickles as data: imports nothing and calls nothing.
 
-What a pickle would import is a ``Global``, what it would call or construct is a ``Built``. A dict
-is ``Pairs``, since keys may be anything. Only the binary opcodes of protocols 2 to 5 are known, as
-torch writes no others. https://docs.python.org/3/library/pickletools.html has the list.
+An import is represented as ``Global``, a call or construction as ``Built``. A dict is ``Pairs``,
+since keys may be of any type. Only the binary opcodes of protocols 2 to 5 are supported, as torch
+writes no others. https://docs.python.org/3/library/pickletools.html lists them.
 """
 
 import struct
@@ -11,25 +11,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 SIZE_LIMIT: Final = 1 << 26
-"""Bytes of a pickle that is read: the index of a checkpoint of a trillion parameters has 25 MB."""
+"""Maximum bytes of a pickle; the index of a checkpoint with a trillion parameters has 25 MB."""
 
 _STEP_LIMIT: Final = 24_000_000
-"""Opcodes, each of which may make an object of some 60 bytes. An index has one for three bytes."""
+"""Maximum opcodes, each of which may create an object of about 60 bytes. An index has one per
+three bytes."""
 
 _LONG_LIMIT: Final = 64
 
 
 class InvalidPickle(Exception):
-    """The bytes are no pickle, are cut off, or use what torch does not write."""
+    """The bytes are not a pickle, are truncated, or use features that torch does not write."""
 
 
 class PickleTooLarge(InvalidPickle):
-    """The pickle has more opcodes than are read."""
+    """The pickle has more than ``_STEP_LIMIT`` opcodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """A class or function by name."""
+    """Name of a class or function."""
 
     module: str
     name: str
@@ -37,46 +38,46 @@ class Global:
 
 @dataclass(slots=True)
 class Built:
-    """What a call would have returned."""
+    """Stands for the result of a call."""
 
     kind: object
-    """What would have been called, mostly a ``Global``."""
+    """What would have been called, usually a ``Global``."""
 
     args: object
     state: object = None
     pairs: "Pairs | None" = None
-    """What was set on it by key, as on an ``OrderedDict``."""
+    """Items that were set on it by key, as on an ``OrderedDict``."""
 
     @property
     def name(self) -> str:
-        """Name of the class, without its module."""
+        """Name of the class without its module."""
         return self.kind.name if isinstance(self.kind, Global) else ""
 
 
 class Pairs(list[tuple[object, object]]):
-    """A dict, as pairs in the order in which they were set."""
+    """Dict as pairs in the order in which they were set."""
 
     __slots__ = ()
 
     def get(self, key: str) -> object:
-        """The last value of that key; None if there is none."""
+        """Return the last value of a key; None if it is missing."""
         return next((value for one, value in reversed(self) if one == key), None)
 
 
 @dataclass(slots=True)
 class Loaded:
-    """A pickle that was read."""
+    """Result of reading a pickle."""
 
     value: object
     end: int
-    """Offset of the byte after it."""
+    """Offset of the byte after the pickle."""
 
     ids: list[object]
-    """Its persistent IDs."""
+    """Persistent IDs of the pickle."""
 
 
 class _Machine:
-    """The stack machine of a pickle."""
+    """Stack machine of a pickle."""
 
     __slots__ = ("at", "data", "ids", "marks", "memo", "stack")
 
@@ -113,10 +114,10 @@ _Handler = Callable[[_Machine], None]
 
 
 def load(data: bytes, start: int = 0) -> Loaded:
-    """Read the pickle that begins at ``start``.
+    """Read the pickle that starts at ``start``.
 
     Raises:
-        InvalidPickle: it is none, or is cut off; ``PickleTooLarge`` if it has too many opcodes.
+        InvalidPickle: invalid or truncated; ``PickleTooLarge`` if it has too many opcodes.
 
     """
     machine = _Machine(data, start)
@@ -208,7 +209,7 @@ def _pairs(items: list[Any]) -> Pairs:
 
 def _extend(machine: _Machine, items: list[Any]) -> None:
     target = machine.stack[-1]
-    if not isinstance(target, Built):  # the items of other things are of no interest
+    if not isinstance(target, Built):  # items of other objects are not needed
         target.extend(items)
 
 

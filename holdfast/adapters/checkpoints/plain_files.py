@@ -1,7 +1,7 @@
-"""Reads plain files in directories that may be anybody's, within bounds.
+"""Reads regular files in untrusted directories, with limits.
 
-Nothing but a plain file is opened: a FIFO would block, a device would never end. A link may lead to
-one: model hubs store checkpoints as links into a cache.
+Only regular files are opened: a FIFO would block, and a device has no end. A link may point to a
+regular file: model hubs store checkpoints as links into a cache.
 """
 
 import os
@@ -16,24 +16,24 @@ from typing import Final
 from holdfast.kit.bounded_files import open_regular, parse_json
 
 CHUNK: Final = 1 << 20
-"""Bytes read at once."""
+"""Bytes per read."""
 
 _TEXT_LIMIT: Final = 256
 
 JSON_LIMIT: Final = 1 << 24
-"""Bytes of JSON that are read; parsed, they may take 50 times as much memory."""
+"""Maximum bytes of JSON; parsed, they may take 50 times as much memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A range of bytes of an open file."""
+    """Range of bytes of an open file."""
 
     handle: int
     start: int
     size: int
 
     def read(self, offset: int, count: int) -> bytes:
-        """Up to ``count`` bytes from ``offset`` of the range; fewer at its end."""
+        """Return up to ``count`` bytes at ``offset`` in the range; fewer at its end."""
         count = min(count, self.size - offset)
         if offset < 0 or count <= 0:
             return b""
@@ -44,17 +44,17 @@ class Window:
         return b"".join(parts)
 
     def part(self, offset: int, size: int) -> "Window":
-        """A range within this one, cut to it."""
+        """Return a range within this one, clipped to it."""
         begin = max(0, min(offset, self.size))
         return Window(self.handle, self.start + begin, max(0, min(size, self.size - begin)))
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Window]:
-    """Open a plain file.
+    """Open a regular file.
 
     Raises:
-        OSError: it cannot be opened, or is no plain file.
+        OSError: the file cannot be opened, or is not a regular file.
 
     """
     with open_regular(path, follow_links=True) as (handle, status):
@@ -62,10 +62,10 @@ def opened(path: Path) -> Iterator[Window]:
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """The content of a plain file, cut to ``limit`` bytes.
+    """Return the content of a regular file, truncated to ``limit`` bytes.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
+        OSError: the file cannot be read, or is not a regular file.
 
     """
     with opened(path) as window:
@@ -73,21 +73,21 @@ def read_bytes(path: Path, limit: int) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The first line or two of a short plain file, without blanks at the ends.
+    """Return the first line or two of a short regular file, stripped.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
+        OSError: the file cannot be read, or is not a regular file.
 
     """
     return read_bytes(path, _TEXT_LIMIT).decode("utf-8", errors="replace").strip()
 
 
 def read_object(path: Path) -> dict[str, object]:
-    """The JSON object in a plain file.
+    """Return the JSON object in a regular file.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
-        ValueError: it is no JSON object, nested too deeply, or larger than ``JSON_LIMIT``.
+        OSError: the file cannot be read, or is not a regular file.
+        ValueError: not a JSON object, nested too deeply, or larger than ``JSON_LIMIT``.
 
     """
     data = read_bytes(path, JSON_LIMIT + 1)
@@ -99,28 +99,28 @@ def read_object(path: Path) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One name in a directory."""
+    """Entry of a directory."""
 
     name: str
     path: Path
     is_dir: bool
-    """Of the target, if it is a link."""
+    """Whether it, or the target of the link, is a directory."""
 
     is_file: bool
     is_link: bool
     size: int
     changed_at: float
-    """Modification time, seconds since the epoch."""
+    """Modification time in seconds since the epoch."""
 
 
 def listed(folder: Path) -> dict[str, Entry]:
-    """Entries of a directory by name, in alphabetical order; a link is what it points to.
+    """Return the entries of a directory by name, in alphabetical order; links are followed.
 
-    A link that points nowhere is neither a file nor a directory. A directory that does not exist
-    has no entries.
+    A broken link is neither a file nor a directory. A directory that does not exist has no
+    entries.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the directory cannot be read.
 
     """
     found = {}
@@ -152,10 +152,10 @@ def listed(folder: Path) -> dict[str, Entry]:
 
 
 def names_in(folder: Path) -> frozenset[str]:
-    """Names in a directory, without a look at what they are: a checkpoint may have thousands.
+    """Return the names in a directory without ``stat`` calls: there may be thousands.
 
     Raises:
-        OSError: it cannot be read; one that has just gone is empty.
+        OSError: the directory cannot be read; one that was just removed is empty.
 
     """
     try:
@@ -167,12 +167,12 @@ def names_in(folder: Path) -> frozenset[str]:
 def _target(path: Path) -> os.stat_result | None:
     try:
         return os.stat(path)
-    except OSError:  # a stale link, or a circle of links
+    except OSError:  # a broken link, or a loop of links
         return None
 
 
 def tree_size(path: Path, depth: int = 4) -> tuple[int, datetime]:
-    """Bytes and newest modification time of a file, or of a directory down to ``depth`` levels."""
+    """Return bytes and newest modification time of a file, or of ``depth`` directory levels."""
     size, newest = 0, 0.0
     pending = [(path, depth)]
     while pending:
@@ -184,7 +184,7 @@ def tree_size(path: Path, depth: int = 4) -> tuple[int, datetime]:
                 size += status.st_size
             elif stat.S_ISDIR(status.st_mode) and left > 0:
                 pending += [(Path(entry.path), left - 1) for entry in os.scandir(one)]
-        except OSError:  # it went away, or may not be read, which verification reports
+        except OSError:  # removed, or unreadable, which verification reports
             continue
     try:
         return size, datetime.fromtimestamp(newest, UTC)

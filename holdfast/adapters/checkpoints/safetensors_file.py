@@ -1,7 +1,7 @@
-"""Verifies safetensors files: a header in JSON, and a length that follows from it.
+"""Verifies safetensors files by their JSON header and the file length that follows from it.
 
-The format has no checksum: a flipped bit or a block of zeros in a tensor cannot be seen.
-https://github.com/huggingface/safetensors has the description.
+The format has no checksum: a flipped bit or a block of zeros in a tensor cannot be detected.
+https://github.com/huggingface/safetensors describes the format.
 """
 
 import json
@@ -16,7 +16,7 @@ from holdfast.kit.bounded_files import parse_json
 from holdfast.model.checkpoints import Problem
 
 _HEADER_LIMIT: Final = 100_000_000
-"""Bytes of a header that the library accepts; 1 MB describes some 10,000 tensors."""
+"""Maximum header size that the library accepts, in bytes; 1 MB describes some 10,000 tensors."""
 
 _BITS: Final = {
     "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
@@ -27,22 +27,22 @@ _BITS: Final = {
     **dict.fromkeys(("I64", "U64", "F64", "C64"), 64),
     "C128": 128,
 }  # fmt: skip
-"""Bits of an item."""
+"""Bits per item by type."""
 
 
 class BadHeader(Exception):
-    """The header does not describe the file; the text says why."""
+    """The header does not match the file; the message gives the reason."""
 
 
 class TooShort(BadHeader):
-    """The file is shorter than its header says."""
+    """The file is shorter than its header specifies."""
 
 
 def file_problems(path: Path) -> Iterator[Problem]:
-    """What is wrong with a safetensors file; nothing if its header and length agree.
+    """Yield the problems of a safetensors file; none if its header and length match.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
+        OSError: the file cannot be read, or is not a regular file.
 
     """
     with opened(path) as window:
@@ -50,7 +50,7 @@ def file_problems(path: Path) -> Iterator[Problem]:
 
 
 def window_problems(window: Window) -> Iterator[Problem]:
-    """What is wrong with a range of bytes that is a safetensors file."""
+    """Yield the problems of a range of bytes that is a safetensors file."""
     try:
         _check(window)
     except TooShort as error:
@@ -60,11 +60,11 @@ def window_problems(window: Window) -> Iterator[Problem]:
 
 
 def tensor_names(path: Path) -> set[str]:
-    """Names of the tensors of a file.
+    """Return the names of the tensors in a file.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
-        BadHeader: it is no safetensors file.
+        OSError: the file cannot be read, or is not a regular file.
+        BadHeader: the file is not a safetensors file.
 
     """
     with opened(path) as window:
@@ -86,7 +86,7 @@ def _check(window: Window) -> None:
 
 
 def _header(window: Window) -> tuple[dict[str, Any], int]:
-    """Tensors by name, and the offset of the first byte after the header."""
+    """Return the tensors by name, and the offset of the first byte after the header."""
     if window.size == 0:
         raise TooShort("is empty")
     size = int.from_bytes(window.read(0, 8), "little")
@@ -109,7 +109,7 @@ def _header(window: Window) -> tuple[dict[str, Any], int]:
 
 
 def _short_header(window: Window) -> BadHeader:
-    """Why a header is longer than the file: a whole one with a wrong length is no cut-off save."""
+    """Return why a header is longer than the file: cut off, or complete with a wrong length."""
     text = window.read(8, JSON_LIMIT).decode("latin-1")
     try:
         json.JSONDecoder().raw_decode(text)
@@ -121,7 +121,7 @@ def _short_header(window: Window) -> BadHeader:
 
 
 def _range(name: str, one: object) -> tuple[int, int]:
-    """Begin and end of a tensor, relative to the end of the header."""
+    """Return the start and end of a tensor, relative to the end of the header."""
     try:
         bits, shape, (begin, end) = _BITS.get(one["dtype"]), one["shape"], one["data_offsets"]  # type: ignore[index]
         items = 1

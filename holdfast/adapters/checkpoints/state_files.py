@@ -1,4 +1,4 @@
-"""Verifies the files of a checkpoint that is a directory: each by what its name says it is."""
+"""Verifies the files of a checkpoint directory by the format that each file name implies."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +18,14 @@ _INDEX_END: Final = ".index.json"
 
 
 def is_state(entry: Entry) -> bool:
-    """Whether a file holds state of the training, by its suffix."""
+    """Return whether a file contains training state, by its suffix."""
     return not entry.is_dir and entry.name.endswith((*TORCH_SUFFIXES, _SAFETENSORS, _INDEX_END))
 
 
 def files_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
-    """What is wrong with the state files of a directory, and with DCP directories within.
+    """Yield the problems of the state files of a directory, and of DCP directories in it.
 
-    A file that is cut off is a sign that the save did not end: these formats write none last.
+    A truncated file shows that the save did not complete: these formats write no file last.
     """
     for entry in names.values():
         if is_state(entry) and not entry.name.endswith(_INDEX_END):
@@ -38,7 +38,7 @@ def files_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
 
 
 def fewer_files(names: Names, older: Path | None) -> Iterator[Problem]:
-    """State files that the older checkpoint has: each save writes the same ones."""
+    """Compare with the older checkpoint: each save writes the same state files."""
     if older is None:
         return
     for entry in listed(older).values():
@@ -48,7 +48,7 @@ def fewer_files(names: Names, older: Path | None) -> Iterator[Problem]:
 
 
 def weights_in(names: Names) -> list[str]:
-    """Names of files and directories that hold the weights of a model."""
+    """Return the names of files and directories that contain model weights."""
     starts = ("model", "pytorch_model", "adapter_model", "global_step", "diffusion_pytorch_model")
     ends = (_SAFETENSORS, ".bin")
     return [
@@ -67,7 +67,7 @@ def _file_problems(entry: Entry, depth: Depth) -> Iterator[Problem]:
 
 
 def _index_problems(path: Path, entry: Entry) -> Iterator[Problem]:
-    """The index names the file of each tensor; it is written after the files."""
+    """Check that the files of all tensors in the index exist; it is written after them."""
     try:
         files = read_object(entry.path).get("weight_map")
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""All checkpoint formats, in the order in which they are recognised."""
+"""Registry of all checkpoint formats, in the order of detection."""
 
 from typing import Final
 
@@ -26,16 +26,16 @@ ROWS: Final[tuple[CheckpointFormat, ...]] = (
     dcp.FORMAT,
     torch_save.FORMAT,
 )
-"""The particular before the general: a step of torchtitan is a DCP checkpoint as well."""
+"""Specific formats come before general ones: a torchtitan step is a DCP checkpoint as well."""
 
 FORMATS: Final = {row.name: row for row in ROWS}
 
 
 def format_named(name: str) -> CheckpointFormat:
-    """The format of that name: one of ``ROWS``, or that of an installed package.
+    """Return the format called ``name``, one of ``ROWS`` or of an installed package.
 
     Raises:
-        ConfigError: there is none, or the package that registers it is broken.
+        ConfigError: the format does not exist, or the package that registers it is broken.
 
     """
     if name in FORMATS:

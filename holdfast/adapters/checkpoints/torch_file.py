@@ -1,8 +1,8 @@
-"""Verifies what ``torch.save`` wrote, without torch and without unpickling.
+"""Verifies ``torch.save`` files, without torch and without unpickling.
 
-Since PyTorch 1.6 that is a zip archive whose members are stored uncompressed, ``data.pkl`` and one
-``data/<key>`` for each storage among them. ``torch.load`` does not compare the CRC32 of a member
-with its bytes. The older form is five pickles, followed by the storages, without any checksum.
+Since PyTorch 1.6 such a file is a zip archive with uncompressed members, among them ``data.pkl``
+and one ``data/<key>`` per storage. ``torch.load`` does not verify the CRC32 of members. The legacy
+format is five pickles followed by the storages, without any checksum.
 """
 
 import struct
@@ -32,10 +32,10 @@ _LOCATOR: Final = struct.Struct("<4sLQL")
 _CENTRAL: Final = struct.Struct("<4s6H3L5H2L")
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
 _FULL: Final = 0xFFFFFFFF
-"""In a field of 32 bits: the value is in the extra field, with 64 bits."""
+"""Value of a 32-bit field whose real value is in the 64-bit extra field."""
 
 _DIRECTORY_LIMIT: Final = 1 << 26
-"""Bytes of a zip directory: a member takes some 80, and a large model has some thousand."""
+"""Maximum bytes of a zip directory: an entry takes about 80, a large model has some thousand."""
 
 _LEGACY_START: Final = bytes.fromhex("80028a0a6cfc9c46f920")
 """Protocol 2 and the first bytes of the magic number 0x1950a86a20f9469cfc6c."""
@@ -49,34 +49,34 @@ _ITEM_SIZES: Final = {
     **dict.fromkeys(("Long", "Double", "ComplexFloat"), 8),
     "ComplexDouble": 16,
 }
-"""Bytes of an item, by the class of a storage without the word Storage."""
+"""Bytes per item, by the class of a storage without the suffix Storage."""
 
 
 class InvalidTorchFile(Exception):
-    """The file is not what ``torch.save`` writes; the text says why."""
+    """The file is not a valid ``torch.save`` file; the message gives the reason."""
 
 
 class CutOff(InvalidTorchFile):
-    """The file is shorter than what ``torch.save`` writes."""
+    """The file is truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A member of the archive."""
+    """Member of the archive."""
 
     name: str
     offset: int
-    """Of its bytes, from the begin of the archive."""
+    """Offset of its bytes from the start of the archive."""
 
     size: int
     crc: int
 
 
 def file_problems(path: Path, depth: Depth) -> Iterator[Problem]:
-    """What is wrong with a file of ``torch.save``; nothing if it is whole.
+    """Yield the problems of a ``torch.save`` file; none if it is valid.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
+        OSError: the file cannot be read, or is not a regular file.
 
     """
     with opened(path) as window:
@@ -84,7 +84,7 @@ def file_problems(path: Path, depth: Depth) -> Iterator[Problem]:
 
 
 def window_problems(window: Window, depth: Depth) -> Iterator[Problem]:
-    """What is wrong with the bytes of ``torch.save``: incomplete if they end too early."""
+    """Yield the problems of the bytes of ``torch.save``: incomplete if they are truncated."""
     try:
         if window.size == 0:
             raise CutOff("is empty")
@@ -102,10 +102,10 @@ def window_problems(window: Window, depth: Depth) -> Iterator[Problem]:
 
 
 def is_torch_file(path: Path) -> bool:
-    """Whether a file begins as ``torch.save`` lets it begin.
+    """Return whether a file starts with a signature of ``torch.save``.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
+        OSError: the file cannot be read, or is not a regular file.
 
     """
     with opened(path) as window:
@@ -114,11 +114,11 @@ def is_torch_file(path: Path) -> bool:
 
 
 def saved_object(path: Path) -> object:
-    """The object that was saved, as ``pickles`` shows it, its tensors left out.
+    """Return the saved object as represented by ``pickles``, without tensor data.
 
     Raises:
-        OSError: it cannot be read, or is no plain file.
-        InvalidTorchFile: it is not what ``torch.save`` writes.
+        OSError: the file cannot be read, or is not a regular file.
+        InvalidTorchFile: the file is not a valid ``torch.save`` file.
 
     """
     with opened(path) as window:
@@ -126,7 +126,7 @@ def saved_object(path: Path) -> object:
 
 
 def saved_number(path: Path, key: str) -> int | None:
-    """The integer of a key of the dict that was saved, also as a tensor; None if there is none."""
+    """Return the integer, or integer tensor, at a key of the saved dict; None if there is none."""
     value = saved_value(path, key)
     if isinstance(value, Built) and isinstance(value.args, tuple) and value.args:
         storage = value.args[0]
@@ -144,7 +144,7 @@ def saved_number(path: Path, key: str) -> int | None:
 
 
 def saved_value(path: Path, key: str) -> object:
-    """The value of a key of the dict that was saved; None if it cannot be read."""
+    """Return the value at a key of the saved dict; None if it cannot be read."""
     try:
         saved = saved_object(path)
     except (OSError, InvalidTorchFile):
@@ -155,10 +155,10 @@ def saved_value(path: Path, key: str) -> object:
 
 
 def records(window: Window) -> dict[str, Record]:
-    """The members of an archive, by their names without the first folder.
+    """Return the members of an archive by name, without the top-level folder.
 
     Raises:
-        InvalidTorchFile: it has no directory, which comes last, or one that does not fit.
+        InvalidTorchFile: the zip directory, which is written last, is missing or invalid.
 
     """
     start, size, count = _directory(window)
@@ -176,7 +176,7 @@ def records(window: Window) -> dict[str, Record]:
 
 
 def _directory(window: Window) -> tuple[int, int, int]:
-    """Offset, size and number of entries of the directory."""
+    """Return offset, size and number of entries of the zip directory."""
     tail = window.read(window.size - _END.size, _END.size)
     if len(tail) < _END.size or not tail.startswith(b"PK\x05\x06"):
         raise _without_end(window, tail)
@@ -208,9 +208,9 @@ def _directory(window: Window) -> tuple[int, int, int]:
 
 
 def _without_end(window: Window, tail: bytes) -> InvalidTorchFile:
-    """Why a file does not end as an archive does."""
+    """Return why a file has no zip directory at its end."""
     matches = sum(one == other for one, other in zip(tail, b"PK\x05\x06", strict=False))
-    if len(tail) == _END.size and matches > 2:  # a cut-off file has other bytes there
+    if len(tail) == _END.size and matches > 2:  # a truncated file has other bytes there
         return InvalidTorchFile("its zip directory is garbled")
     head = window.read(0, len(_LEGACY_START))
     is_begin = len(head) < len(_LEGACY_START) and _LEGACY_START.startswith(head)
@@ -220,7 +220,7 @@ def _without_end(window: Window, tail: bytes) -> InvalidTorchFile:
 
 
 def _member(window: Window, data: bytes, at: int, limit: int) -> tuple[Record, int]:
-    """The entry of the directory at ``at``, and where the next one begins."""
+    """Return the directory entry at ``at``, and the offset of the next entry."""
     fields = _CENTRAL.unpack_from(data, at)
     method, crc, packed, size = fields[4], fields[7], fields[8], fields[9]
     name_size, extra_size, comment_size, header = fields[10], fields[11], fields[12], fields[16]
@@ -244,7 +244,7 @@ def _member(window: Window, data: bytes, at: int, limit: int) -> tuple[Record, i
 
 
 def _widened(extra: bytes, *values: int) -> tuple[int, ...]:
-    """Fields of 32 bits, replaced by those of 64 bits where they are full."""
+    """Return 32-bit fields, with the full ones replaced by their 64-bit values."""
     wide: list[int] = []
     at = 0
     while at + 4 <= len(extra):
@@ -269,7 +269,7 @@ def _content(window: Window, found: dict[str, Record]) -> Loaded:
 
 
 def _check_storages(window: Window, found: dict[str, Record]) -> None:
-    """Every storage that ``data.pkl`` names has a record of its length."""
+    """Check that every storage in ``data.pkl`` has a record of the correct length."""
     for one in _content(window, found).ids:
         key, count, width = _storage(one)
         size = count * width if count is not None and width is not None else None
@@ -283,7 +283,7 @@ def _check_storages(window: Window, found: dict[str, Record]) -> None:
 
 
 def _storage(one: object) -> tuple[str, int | None, int | None]:
-    """Key, items, and bytes of an item of the storage that a persistent ID names; None: unknown."""
+    """Return key, items and bytes per item of the storage of a persistent ID; None: unknown."""
     if not isinstance(one, tuple) or len(one) < 5 or one[0] != "storage":
         raise InvalidTorchFile("its record data.pkl refers to something that is not a storage")
     _, kind, key, _, count = one[:5]
@@ -294,7 +294,7 @@ def _storage(one: object) -> tuple[str, int | None, int | None]:
 
 
 def _check_sums(window: Window, found: dict[str, Record]) -> None:
-    """The bytes of every record have its CRC32; torch writes 0 for all where it computes none."""
+    """Check the CRC32 of every record; torch writes 0 for all records if checksums are off."""
     if not any(record.crc for record in found.values()):
         return
     for record in found.values():
@@ -310,7 +310,7 @@ def _check_sums(window: Window, found: dict[str, Record]) -> None:
 
 
 def _check_legacy(window: Window) -> None:
-    """After five pickles, an 8-byte number of items and the items for each storage."""
+    """Check the legacy format: five pickles, then per storage an 8-byte count and its items."""
     data = window.read(0, SIZE_LIMIT)
     try:
         at, pickles = 0, []

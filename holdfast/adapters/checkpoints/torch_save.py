@@ -1,7 +1,7 @@
-"""Files of ``torch.save``, one for each checkpoint, such as the full state of FSDP.
+"""``torch.save`` files, one for each checkpoint, such as the full state of FSDP.
 
-The script names them. A number in the name is taken for the step. A name without one, such as
-``latest.pt``, is loaded as it is, so nothing can take its place.
+The script names them. A number in the name is taken as the step. A file without a number, such as
+``latest.pt``, is loaded by its name, so no other file can replace it.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _SUFFIXES: Final = (".pt", ".pth", ".ckpt", ".tar")
 
 
 def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
-    """See ``Find``. Several files of one step are parts of something that is not known."""
+    """See ``Find``. Several files of one step are parts of an unknown format."""
     files = [one for one in names.values() if one.name.endswith(_SUFFIXES) and not one.is_dir]
     own = [one for one in files if not one.is_link]
     if not any(one.is_file and is_torch_file(one.path) for one in own):

@@ -1,7 +1,7 @@
 """torchtitan: ``step-N`` directories of DCP or of a sharded safetensors model.
 
-The highest N in any name that contains ``step-N`` is loaded, suffixes ignored, if the directory has
-its index. Directories without one count among those that are kept.
+torchtitan loads the highest N in any name that contains ``step-N``, ignoring suffixes, if the
+directory has its index. Directories without an index count towards the number of kept checkpoints.
 """
 
 import re
