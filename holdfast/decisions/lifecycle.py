@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
+from holdfast.decisions.replacement_limit import recent_replacements
 from holdfast.model.actions import (
     Drain,
     NodeAction,
@@ -259,6 +260,7 @@ def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
         phase_since=now,
         remediation=replace(record.remediation, replacements=0, is_machine_gone=False),
         history=record.history if is_same else (),
+        replaced_at=record.replaced_at if is_same else recent_replacements(record, now),
         checks=record.checks if is_same else (),
         kinds=(),
         pairing=None,

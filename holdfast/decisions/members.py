@@ -1,6 +1,7 @@
 """Nodes that a round has to evaluate, and nodes that are not members of the cluster yet."""
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from holdfast.decisions.policy import RemediationPolicy
@@ -60,3 +61,22 @@ def waiting_successors(nodes: Iterable[NodeView]) -> dict[str, str]:
             or node.record.remediation.incident_id == leaving[node.replaces]
         )
     }
+
+
+def shared_machines(
+    members: Sequence[NodeView], nodes: Iterable[NodeView], *, without: Collection[str]
+) -> Mapping[str, Sequence[str]]:
+    """Return the nodes of each provider ID that several nodes have: one of them is wrong.
+
+    Args:
+        members: the nodes to evaluate; the result is complete for their provider IDs.
+        nodes: all nodes.
+        without: nodes that are no members yet, such as waiting successors.
+
+    """
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    wanted = {node.provider_id for node in members} - {""}
+    for node in nodes if wanted else ():
+        if node.provider_id in wanted and node.name not in without:
+            found[node.provider_id].append(node.name)
+    return {machine: sorted(names) for machine, names in found.items() if len(names) > 1}

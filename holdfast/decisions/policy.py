@@ -44,6 +44,16 @@ class RemediationPolicy:
     faster, lower it to keep more nodes for jobs. The default of 20 % is the share at which
     Karpenter and EKS node repair stop, too."""
 
+    replacements_per_hour: Quota | None = None
+    """Maximum number of automatic replacements in an hour: a count, or a percentage of the cluster.
+    A person approves each further one by requesting it (``holdfast nodes replace``). If left out,
+    far more than hardware fails: the number expected from 6.5 failures per 1,000 node-days (Meta's
+    RSC-1; Llama 3 had 3.8), 6 standard deviations and 10; for 2,048 nodes 16."""
+
+    replacements_per_day: Quota | None = None
+    """Maximum number of automatic replacements in 24 hours, as ``replacements_per_hour``. If left
+    out, 46 for 2,048 nodes, of which 13 are expected. Lower it where a replacement costs much."""
+
     drain_timeout: timedelta = timedelta(minutes=15)
     """Time for jobs to leave a node that is being drained. When it has elapsed, the repair starts
     even if jobs still run. On a lost node, ``heartbeat_timeout`` applies instead if that is

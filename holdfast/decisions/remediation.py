@@ -1,6 +1,6 @@
 """Nodes: what to do with each, and what the cluster as a whole allows."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -19,7 +19,7 @@ from holdfast.decisions.faults import (
 )
 from holdfast.decisions.ladder import remedy_for
 from holdfast.decisions.lifecycle import is_borrowed
-from holdfast.decisions.members import unsettled_nodes, waiting_successors
+from holdfast.decisions.members import shared_machines, unsettled_nodes, waiting_successors
 from holdfast.decisions.orders import (
     DEFERRED_BY_MODE,
     decide_rebooting,
@@ -36,6 +36,7 @@ from holdfast.decisions.pair_schedule import (
     release_borrowed,
 )
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
+from holdfast.decisions.replacement_limit import within_replacement_limit
 from holdfast.decisions.requested_checks import POLL, is_requested_check, requested_checks
 from holdfast.decisions.silent_agents import (
     agent_condition_change,
@@ -67,12 +68,13 @@ from holdfast.model.requests import Verb
 _DEFERRED_BY_BREAKER: Final = "circuit breaker open"
 _NOTHING: Final = Wait(until=None)
 
+_Actions = list[NodeAction]
+_Drains = list[tuple[NodeView, Drain]]
+_Deferrals = list[Deferred]
+
 
 def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Plan:
-    """Return the actions for all nodes now.
-
-    The order of ``cluster.nodes`` does not matter. Each node gets at most one action.
-    """
+    """Return at most one action for each node; the order of ``cluster.nodes`` does not matter."""
     unsettled, wake_at = unsettled_nodes(cluster.nodes, policy, now)
     waiting = waiting_successors(unsettled)
     successors = {old: new for new, old in sorted(waiting.items(), reverse=True)}
@@ -80,16 +82,15 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     tripped = trip(cluster, unsettled, policy, now)
     is_open = tripped is not None or cluster.breaker.tripped_at is not None
     closed, closes_at = close(cluster, policy, now)
-    actions: list[NodeAction] = []
-    drains: list[tuple[NodeView, Drain]] = []
-    deferred: list[Deferred] = []
+    twins = shared_machines(members, cluster.nodes, without=waiting)
+    actions, drains, deferred = _Actions([]), _Drains([]), _Deferrals([])
     for node in members:
         wake_at = _earliest(wake_at, _falls_silent_at(node, policy, now))
         if node.name in successors:
             actions.append(Retire(node=node.name, successor=successors[node.name]))
             continue
         choice = _decide_member(node, cluster.offenders, unsettled, policy, now)
-        if why := _deferred(node, choice, is_open=is_open):
+        if why := _deferred(node, choice, twins, is_open=is_open):
             deferred.append(Deferred(node=node.name, why=why))
         if isinstance(choice, Wait):
             wake_at = _earliest(wake_at, choice.until)
@@ -103,16 +104,24 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     actions += pairs.actions
     busy = {action.node for action in (*actions, *(drain for _, drain in drains))}
     checks, unbegun = _planned_checks(members, busy, policy, now, size, is_open=is_open)
-    poll_at, check_at = now + POLL if unbegun else None, next_check_at(cluster.nodes, policy, now)
-    taken, refused = within_limits([*actions, *checks], drains, members, size, policy)
+    check_at = _next_check(cluster, unbegun, policy, now)
+    rated = within_replacement_limit(actions, drains, cluster.nodes, size, policy, now)
+    taken, refused = within_limits([*rated.actions, *checks], rated.drains, members, size, policy)
     return Plan(
         actions=tuple(taken),
         trip=tripped,
         close=closed,
-        deferred=_by_node(*deferred, *uncordoned, *unbegun, *refused),
+        deferred=_by_node(*deferred, *uncordoned, *unbegun, *rated.deferred, *refused),
         peer_pools=pools_short_of_peers(unsettled),
-        wake_at=_earliest(wake_at, closes_at, poll_at, pairs.wake_at, check_at),
+        wake_at=_earliest(wake_at, closes_at, pairs.wake_at, check_at, rated.ends_at),
     )
+
+
+def _next_check(
+    cluster: ClusterView, unbegun: Sequence[Deferred], policy: RemediationPolicy, now: datetime
+) -> datetime | None:
+    """Return when to look again for checks that are due, or that wait."""
+    return _earliest(now + POLL if unbegun else None, next_check_at(cluster.nodes, policy, now))
 
 
 def _by_node(*deferred: Deferred) -> tuple[Deferred, ...]:
@@ -136,7 +145,9 @@ def _planned_checks(
     return taken, waiting
 
 
-def _deferred(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> str:
+def _deferred(
+    node: NodeView, choice: NodeAction | Wait, twins: Mapping[str, Sequence[str]], *, is_open: bool
+) -> str:
     """Return why the chosen action is deferred; empty if it is taken, or if there is none."""
     if isinstance(choice, Wait):
         return choice.why
@@ -144,6 +155,11 @@ def _deferred(node: NodeView, choice: NodeAction | Wait, *, is_open: bool) -> st
         return ""
     if node.held:
         return f"held by an operator: {node.held}"
+    if others := [one for one in twins.get(node.provider_id, ()) if one != node.name]:
+        return (
+            f"{', '.join(others)} has the same provider ID {node.provider_id}, so a repair could"
+            " hit the wrong machine; correct the provider ID or delete the wrong node"
+        )
     return _DEFERRED_BY_BREAKER if is_open else ""
 
 

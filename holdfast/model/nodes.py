@@ -112,6 +112,10 @@ class NodeRecord:
     """Its tests with other nodes; after a check has ended, its tests remain, as they are evidence
     about the other nodes as well."""
 
+    replaced_at: tuple[datetime, ...] = ()
+    """Times at which replacements of the machine behind this node were ordered in the last day,
+    oldest first, without those that a person requested."""
+
     agent_silent_since: datetime | None = None
     """Time since which the agent counts as silent although the scheduler's daemon responds; None
     while the agent reports."""

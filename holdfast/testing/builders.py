@@ -1,6 +1,7 @@
 """Builders of views and records for tests, which set only the relevant values."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -100,8 +101,30 @@ def healthy_nodes(count: int, *, first: int = 1) -> tuple[NodeView, ...]:
 def a_cluster(
     *nodes: NodeView, breaker: Breaker | None = None, offenders: Iterable[str] = ()
 ) -> ClusterView:
-    """Return a cluster of these nodes."""
-    return ClusterView(nodes=nodes, breaker=breaker or Breaker(), offenders=frozenset(offenders))
+    """Return a cluster of these nodes; nodes that share a machine, except the first, get others."""
+    return ClusterView(
+        nodes=on_own_machines(nodes), breaker=breaker or Breaker(), offenders=frozenset(offenders)
+    )
+
+
+def on_own_machines(nodes: Iterable[NodeView]) -> tuple[NodeView, ...]:
+    """Return the nodes, each with a machine of its own."""
+    taken: set[str] = set()
+    found = []
+    for node in nodes:
+        own = f"i-{node.name}" if node.provider_id in taken else node.provider_id
+        taken.add(own)
+        found.append(as_machine(node, own) if own != node.provider_id else node)
+    return tuple(found)
+
+
+def as_machine(node: NodeView, provider_id: str) -> NodeView:
+    """Return the node on another machine, also in its record."""
+    record = node.record
+    if record.remediation is not None:
+        machine = record.remediation.machine.replace(node.provider_id, provider_id)
+        record = replace(record, remediation=replace(record.remediation, machine=machine))
+    return replace(node, provider_id=provider_id, record=record)
 
 
 def a_request(verb: Verb, **changes: Any) -> Request:

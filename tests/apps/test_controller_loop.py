@@ -15,6 +15,7 @@ from holdfast.apps.controller.metrics import (
     WatchedCluster,
     WatchedProvider,
     pages,
+    replacement_families,
 )
 from holdfast.apps.controller.platform import Platform
 from holdfast.apps.controller.progress import DEADLINE, Progress, Watchdog
@@ -32,7 +33,7 @@ from holdfast.model.events import (
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
 from holdfast.ports.leadership import Alone
-from holdfast.testing.builders import a_fault, a_node, a_remediation, healthy_nodes
+from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_remediation, healthy_nodes
 from holdfast.testing.fakes import (
     Calls,
     FakeClock,
@@ -374,3 +375,15 @@ class TestEventLog:
 
         assert sum("reading" in line for line in reported) == 3
         assert sum("writing" in line for line in reported) == 3
+
+
+def test_replacements_are_shown_with_their_limits_by_the_leader() -> None:
+    node = a_node(record={"replaced_at": (NOW - timedelta(hours=2), NOW - timedelta(minutes=2))})
+    view = a_cluster(node)
+
+    text = "".join(replacement_families(view, POLICY, NOW))
+
+    assert 'holdfast_replacements{window="1h"} 1\n' in text
+    assert 'holdfast_replacements{window="24h"} 2\n' in text
+    assert 'holdfast_replacements_limit{window="24h"} 11\n' in text
+    assert "window=" not in "".join(replacement_families(None, POLICY, NOW))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
 from holdfast.decisions.remediation import decide
+from holdfast.decisions.replacement_limit import replacement_rate
 from holdfast.kit.quota import Quota
 from holdfast.model.actions import Drain, Quarantine, Reboot, Release, Replace
 from holdfast.model.health import Remedy, Urgency
@@ -25,6 +26,7 @@ from holdfast.testing.builders import (
     a_past_fault,
     a_remediation,
     a_request,
+    as_machine,
     healthy_nodes,
 )
 from tests.simulation.truth import bad_faults, is_bad, is_lost, is_out, waiting_successors
@@ -81,6 +83,13 @@ remediations = st.builds(
 )
 
 
+replacement_times = st.builds(
+    lambda window, shift: NOW - window + shift,
+    st.sampled_from([timedelta(0), timedelta(hours=1), timedelta(days=1)]),
+    st.sampled_from([-TICK, timedelta(0), TICK]),
+)
+
+
 @st.composite
 def nodes(draw):
     phase = draw(st.sampled_from(list(Phase)))
@@ -104,6 +113,7 @@ def nodes(draw):
             "cleared_at": draw(st.none() | moments),
             "checked_machine": draw(st.sampled_from(["", "i-1#boot-1"])),
             "agent_silent_since": draw(st.none() | moments),
+            "replaced_at": tuple(draw(st.lists(replacement_times, max_size=2))),
         },
         faults=tuple(draw(st.lists(faults, max_size=2))),
         heartbeat_at=draw(st.none() | moments),
@@ -126,21 +136,27 @@ breakers = st.builds(
 @st.composite
 def clusters(draw):
     drawn = draw(st.lists(nodes(), max_size=5))
+    has_twins = draw(st.sampled_from([False, False, True]))
     return ClusterView(
-        nodes=tuple(replace(node, name=f"node-{n}") for n, node in enumerate(drawn)),
+        nodes=tuple(
+            replace(node if has_twins else as_machine(node, f"i-{n + 1}"), name=f"node-{n}")
+            for n, node in enumerate(drawn)
+        ),
         breaker=draw(st.just(Breaker()) | breakers),
         offenders=frozenset(draw(st.sampled_from([(), ("i-1",)]))),
     )
 
 
 policies = st.builds(
-    lambda mode, quota, on_start, silent, quiet: replace(
+    lambda mode, quota, on_start, silent, quiet, hour, day: replace(
         POLICY,
         node_recovery=mode,
         max_unavailable=quota,
         deep_check_on_start=on_start,
         silent_agent_action=silent,
         breaker_close_after=quiet,
+        replacements_per_hour=hour,
+        replacements_per_day=day,
     ),
     st.sampled_from(list(RecoveryMode)),
     st.builds(Quota, count=st.integers(0, 3))
@@ -148,6 +164,8 @@ policies = st.builds(
     st.booleans(),
     st.sampled_from(list(SilentAgentAction)),
     st.sampled_from([timedelta(0), timedelta(microseconds=1), timedelta(minutes=30)]),
+    st.none() | st.builds(Quota, count=st.integers(0, 4)),
+    st.none() | st.builds(Quota, count=st.integers(0, 4)),
 )
 
 
@@ -178,6 +196,46 @@ def test_the_budget_is_never_exceeded(cluster, policy) -> None:
     out = sum(is_out(node.record) for node in members)
     drains = sum(isinstance(action, Drain) for action in plan.actions)
     assert drains == 0 or out + drains <= policy.max_unavailable.of(len(members))
+
+
+@given(clusters(), policies)
+def test_no_more_machines_are_replaced_than_the_limits_allow_without_a_person(
+    cluster, policy
+) -> None:
+    by_name = {node.name: node for node in cluster.nodes}
+    plan = decide(cluster, policy, NOW)
+
+    def begins(action):
+        record = by_name[action.node].record
+        remediation = record.remediation
+        replaces = remediation is not None and remediation.remedy is Remedy.REPLACE
+        if remediation is not None and remediation.request_id:
+            return False
+        if isinstance(action, Drain):
+            return replaces
+        is_known = replaces and record.phase in (Phase.DRAINING, Phase.REPLACING)
+        return isinstance(action, Replace) and not is_known
+
+    rate = replacement_rate(
+        cluster.nodes, len(cluster.nodes) - len(waiting_successors(cluster)), policy, NOW
+    )
+    assert sum(map(begins, plan.actions)) <= rate.room
+    refused = [one for one in plan.deferred if "replacement limit" in one.why]
+    assert not refused or rate.room <= sum(map(begins, plan.actions))
+    for one in refused:
+        assert not by_name[one.node].record.remediation.request_id
+        assert one.why.endswith(f"holdfast nodes replace {one.node}")
+
+
+@given(clusters(), policies)
+def test_nothing_is_done_with_a_machine_that_two_nodes_claim(cluster, policy) -> None:
+    waiting = waiting_successors(cluster)
+    claims = Counter(one.provider_id for one in cluster.nodes if one.name not in waiting)
+    by_name = {node.name: node for node in cluster.nodes}
+
+    for action in decide(cluster, policy, NOW).actions:
+        if isinstance(action, Drain | Reboot | Replace):
+            assert claims[by_name[action.node].provider_id] == 1
 
 
 @given(clusters(), policies)

@@ -16,7 +16,15 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, ClusterView, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_fault, a_node, a_remediation, a_request, healthy_nodes
+from holdfast.testing.builders import (
+    NOW,
+    a_fault,
+    a_node,
+    a_remediation,
+    a_request,
+    healthy_nodes,
+    on_own_machines,
+)
 
 ONE = RemediationPolicy(max_unavailable=Quota(count=1))
 WAITS = a_request(Verb.DEEP_CHECK, urgency=Urgency.DEFERRED)
@@ -32,7 +40,7 @@ def idle(name: str, request=WAITS, **changes):
 
 
 def planned(*nodes, policy=ONE, **cluster):
-    return decide(ClusterView(nodes=nodes, **cluster), policy, NOW)
+    return decide(ClusterView(nodes=on_own_machines(nodes), **cluster), policy, NOW)
 
 
 def taken(plan) -> list[str]:

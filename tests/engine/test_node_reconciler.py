@@ -419,6 +419,7 @@ def waiting_for_order(number):
     return a_node(
         Phase.DRAINING,
         name=f"node-{number}",
+        provider_id=f"i-{number}",
         faults=(a_fault(Remedy.REPLACE),),
         record={"remediation": remediation},
     )

@@ -76,6 +76,8 @@ policies = st.builds(
     RemediationPolicy,
     node_recovery=st.sampled_from(list(RecoveryMode)),
     max_unavailable=st.sampled_from([Quota(count=1), Quota(count=2), Quota(percent=34.0)]),
+    replacements_per_hour=st.sampled_from([None, Quota(count=40)]),
+    replacements_per_day=st.sampled_from([None, Quota(count=200)]),
     drain_timeout=delays,
     silent_remedy=st.sampled_from([Remedy.REBOOT, Remedy.REPLACE]),
     silent_agent_action=st.sampled_from(list(SilentAgentAction)),

@@ -141,6 +141,7 @@ def _job_policy(random: Random) -> JobPolicy:
 
 def random_policy(random: Random) -> RemediationPolicy:
     """A policy with short deadlines, so that a simulation stays short."""
+    later = Random(random.getstate()[1][0])  # for fields added later: the seeds keep their meaning
     return RemediationPolicy(
         node_recovery=_rarely(random, RecoveryMode.NONE) or RecoveryMode.AUTOMATIC,
         max_unavailable=random.choice(
@@ -154,6 +155,8 @@ def random_policy(random: Random) -> RemediationPolicy:
                 Quota(percent=100.0),
             ]
         ),
+        replacements_per_hour=later.choice([None, Quota(count=40)]),
+        replacements_per_day=later.choice([None, Quota(count=200), Quota(percent=100.0)]),
         drain_timeout=random.choice([timedelta(0), timedelta(minutes=1)]),
         heartbeat_timeout=timedelta(seconds=40),
         silent_remedy=random.choice([Remedy.REPLACE, Remedy.REPLACE, Remedy.REBOOT]),

@@ -76,6 +76,7 @@ VIOLATIONS: list[tuple[str, ClusterFacts]] = [
     ("prolog-at-launch", with_settings(PrologFlags="(null)")),
     ("prolog-at-launch", with_settings(PrologFlags="Serial", Prolog="/etc/prolog")),
     ("controller-down", replace(SOUND, is_controlled=False)),
+    ("reports-writable", replace(SOUND, open_reports="/fsx/holdfast: mode 1777")),
     ("agents-missing", replace(SOUND, agents={})),
     ("agents-silent", replace(SOUND, agents={
         "n1": AgentFacts(age=timedelta(minutes=1, microseconds=1), skew=timedelta())})),

@@ -3,7 +3,7 @@
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast import __version__
@@ -19,6 +19,8 @@ from holdfast.adapters.telemetry.http_server import HttpResponse
 from holdfast.apps.controller.platform import Platform
 from holdfast.apps.controller.progress import Progress
 from holdfast.decisions.lifecycle import health_status
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.replacement_limit import replacement_rate
 from holdfast.model.events import (
     Event,
     RepairDeferred,
@@ -92,6 +94,10 @@ class ControllerMetrics:
         """Store the current view of the cluster."""
         self._view = view
 
+    def led_view(self) -> ClusterView | None:
+        """Return the last snapshot; None if there is none, or while another process leads."""
+        return self._view if self._leadership.is_held() else None
+
     def is_busy(self) -> bool:
         """Whether a node is out of service, so that the loop should poll sooner."""
         nodes = () if self._view is None else self._view.nodes
@@ -101,7 +107,7 @@ class ControllerMetrics:
         """Return all metrics with their current values, and ``more`` families."""
         with self._lock:
             # The view of a controller that has lost the leadership is stale.
-            view = self._view if self._leadership.is_held() else None
+            view = self.led_view()
             own = [*self._counted(view), *_nodes(view, self._cluster)]
         return "".join((*own, *more, *process_families()))
 
@@ -217,6 +223,22 @@ def _nodes(view: ClusterView | None, cluster: str) -> Iterator[str]:
         yield family(
             _HYPERPOD + value, "gauge", f"1 while the node's health label is {status}.", samples
         )
+
+
+def replacement_families(
+    view: ClusterView | None, policy: RemediationPolicy, now: datetime
+) -> Iterator[str]:
+    """Return the metrics of automatic replacements; without samples while nothing is known."""
+    counts: dict[LabelSet, float] = {}
+    limits: dict[LabelSet, float] = {}
+    if view is not None:
+        rate = replacement_rate(view.nodes, len(view.nodes), policy, now)
+        counts = {labels(window="1h"): rate.last_hour, labels(window="24h"): rate.last_day}
+        limits = {labels(window="1h"): rate.per_hour, labels(window="24h"): rate.per_day}
+    about = "Automatic replacements within the window, with those about to be ordered."
+    yield family("holdfast_replacements", "gauge", about, counts)
+    about = "Automatic replacements allowed within the window without approval."
+    yield family("holdfast_replacements_limit", "gauge", about, limits)
 
 
 def _measured(nodes: Sequence[NodeView]) -> Samples:

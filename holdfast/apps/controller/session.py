@@ -21,6 +21,7 @@ from holdfast.apps.controller.metrics import (
     WatchedCluster,
     WatchedProvider,
     pages,
+    replacement_families,
 )
 from holdfast.apps.controller.platform import Connect, Platform
 from holdfast.apps.controller.progress import Progress, Watchdog
@@ -77,7 +78,7 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
             leadership=platform.leadership,
         )
         troubles = _Troubles(platform, warn)
-        served.update(pages(metrics, progress, platform, job_metrics.families))
+        served.update(pages(metrics, progress, platform, _more(metrics, job_metrics, config)))
         if address is not None:
             warn(f"serving {', '.join(served)} on http://{address}")
         loop = ControllerLoop(
@@ -90,10 +91,19 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
             wake=wake,
             clock=clock,
         )
-        watchdog = Watchdog(progress, warn)
-        opened.callback(watchdog.stop)
+        opened.callback(Watchdog(progress, warn).stop)
         with _signals(loop.stop):
             loop.run()
+
+
+def _more(
+    metrics: ControllerMetrics, job_metrics: JobMetrics, config: ControllerConfig
+) -> Callable[[], Iterator[str]]:
+    def families() -> Iterator[str]:
+        yield from job_metrics.families()
+        yield from replacement_families(metrics.led_view(), config.nodes, SystemClock().now())
+
+    return families
 
 
 def _notices(config: ControllerConfig, cluster: str, log: EventLog, opened: ExitStack) -> Notices:

@@ -106,6 +106,9 @@ class NodeStatus:
     drill_until: datetime | None = None
     """End of the drill that is active on it; None without one."""
 
+    replaced_at: tuple[datetime, ...] = ()
+    """Times of the automatic replacements of its machine in the last day, oldest first."""
+
 
 def node_status(
     view: NodeView, *, run: str, notices: tuple[Finding, ...], incidents: tuple[str, ...]
@@ -146,6 +149,7 @@ def node_status(
         instance_type=view.instance_type,
         pairing=record.pairing,
         drill_until=view.drill_until,
+        replaced_at=record.replaced_at,
     )
 
 

@@ -97,6 +97,7 @@ def _status(
         incidents=incidents,
         group=view.group,
         pairing=record.pairing,
+        replaced_at=record.replaced_at,
         drill_until=report.drill_until if report is not None else None,
     )
 

@@ -1,7 +1,7 @@
 """``holdfast nodes``: lists and describes nodes."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -38,6 +38,7 @@ from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus, check_waits, find_node
+from holdfast.decisions.replacement_limit import DAY, HOUR
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Finding
 from holdfast.model.nodes import Breaker, PastFault, Phase, Remediation
@@ -157,6 +158,8 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
     ]
     empty = _nothing() if where.place is TargetPlatform.LOCAL else _NO_AGENT
     print_rows(listing.nodes, columns, output=output, empty=empty)
+    for line in _replacements(listing.nodes, now):
+        click.echo(line, err=True)
     for run, breaker in listing.breakers.items():
         click.echo(
             f"Circuit breaker open, all repairs of {run} paused for "
@@ -164,6 +167,16 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
             f"Inspect the nodes, then run: {RESET_BREAKER}{_options_of(where, run)}",
             err=True,
         )
+
+
+def _replacements(nodes: Sequence[NodeStatus], now: datetime) -> Iterator[str]:
+    """Yield the number of recent automatic replacements of each run that had some."""
+    for run in dict.fromkeys(node.run for node in nodes):
+        times = [at for node in nodes if node.run == run for at in node.replaced_at]
+        ages = [now - at for at in times if now - at < DAY]
+        if ages:
+            hour = sum(one < HOUR for one in ages)
+            yield f"Automatic replacements of {run}: {hour} in the last hour, {len(ages)} in 24h."
 
 
 def _nothing() -> str:

@@ -1,0 +1,131 @@
+"""Slow forgery and slow false positives: beyond what hardware does, a person approves."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from holdfast.decisions.lifecycle import accepted, after
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.remediation import decide
+from holdfast.decisions.replacement_limit import (
+    DAY,
+    HOUR,
+    expected_limit,
+    replacement_rate,
+)
+from holdfast.kit.quota import Quota
+from holdfast.model.actions import Drain, Rejoin, Release, Replace
+from holdfast.model.health import Remedy
+from holdfast.model.nodes import ClusterView, Phase
+from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_remediation, healthy_nodes
+
+POLICY = RemediationPolicy(replacements_per_day=Quota(count=3), max_unavailable=Quota(percent=100))
+
+
+def broken(name: str, **changes):
+    remediation = a_remediation(Remedy.REPLACE, **changes)
+    return a_node(
+        Phase.QUARANTINED,
+        name=name,
+        provider_id=f"i-{name}",
+        faults=(a_fault(Remedy.REPLACE),),
+        record={"remediation": remediation},
+    )
+
+
+def replaced(node, now):
+    """The node after a replacement that began at ``now``, as the core records it."""
+    for action in (Drain(node=node.name), Replace(node=node.name, reason="x")):
+        node = replace(node, record=after(node, action, now))
+    node = replace(node, record=accepted(node.record, now), provider_id=f"{node.provider_id}-new")
+    for action in (Rejoin(node=node.name), Release(node=node.name)):
+        node = replace(node, record=after(node, action, now))
+    return replace(node, faults=())
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hour", "day"), [(1, 11, 11), (8, 11, 12), (1000, 14, 32), (2048, 16, 46)]
+)
+def test_the_default_is_far_beyond_published_failure_rates(nodes, hour, day) -> None:
+    assert (expected_limit(nodes, HOUR), expected_limit(nodes, DAY)) == (hour, day)
+    llama_3 = 419 / 54 / 2048  # per node and day
+    assert day > 4 * llama_3 * nodes
+
+
+def test_one_node_after_another_is_replaced_until_the_limit_and_again_a_day_later() -> None:
+    nodes = list(healthy_nodes(5))
+    then = NOW
+    for number in range(3):
+        nodes[number] = replaced(broken(nodes[number].name), then)
+        then += timedelta(hours=2)
+    fourth = broken("node-9")
+
+    plan = decide(a_cluster(*nodes, fourth), POLICY, then)
+
+    assert [one for one in plan.actions if one.node == "node-9"] == []
+    [deferred] = plan.deferred
+    assert deferred.why == (
+        "replacement limit reached (3 of 3 in 24h); a person must approve each further one:"
+        " holdfast nodes replace node-9"
+    )
+    assert plan.wake_at is not None
+    later = decide(a_cluster(*nodes, fourth), POLICY, NOW + DAY)
+    assert Drain(node="node-9") in later.actions
+
+
+def test_a_request_of_a_person_is_an_approval_and_is_not_counted() -> None:
+    nodes = [replaced(broken(f"node-{n}"), NOW) for n in range(3)]
+    approved = broken("node-9", request_id="request-1")
+
+    assert Drain(node="node-9") in decide(a_cluster(*nodes, approved), POLICY, NOW).actions
+
+    nodes[0] = replaced(broken("node-0", request_id="request-2"), NOW)
+    assert replacement_rate(nodes, 4, POLICY, NOW).last_day == 2
+
+
+def test_a_reboot_that_becomes_a_replacement_counts_too() -> None:
+    nodes = [replaced(broken(f"node-{n}"), NOW) for n in range(3)]
+    rebooting = a_node(
+        Phase.REBOOTING,
+        name="node-9",
+        provider_id="i-9",
+        record={
+            "remediation": a_remediation(
+                Remedy.REBOOT, ordered_at=NOW - POLICY.reboot_timeout, machine="i-9#boot-1"
+            ),
+            "phase_since": NOW - POLICY.reboot_timeout,
+        },
+        heartbeat_at=None,
+    )
+    alone = decide(a_cluster(*healthy_nodes(3), rebooting), POLICY, NOW)
+    assert [type(one) for one in alone.actions] == [Replace]
+
+    plan = decide(a_cluster(*nodes, rebooting), POLICY, NOW)
+
+    assert [one for one in plan.actions if isinstance(one, Replace)] == []
+    assert "replacement limit" in plan.deferred[0].why
+
+
+def test_a_replacement_that_was_ordered_goes_on_whatever_the_limit() -> None:
+    policy = replace(POLICY, replacements_per_day=Quota(count=0))
+    remediation = a_remediation(Remedy.REPLACE)
+    draining = a_node(
+        Phase.DRAINING,
+        faults=(a_fault(Remedy.REPLACE),),
+        record={"remediation": remediation, "phase_since": NOW - policy.drain_timeout},
+    )
+
+    plan = decide(a_cluster(draining, *healthy_nodes(3, first=2)), policy, NOW)
+
+    assert [type(one) for one in plan.actions] == [Replace]
+
+
+def test_a_machine_that_two_nodes_claim_is_left_alone_and_both_are_named() -> None:
+    one = broken("node-1")
+    other = a_node(name="node-2", provider_id=one.provider_id)
+
+    plan = decide(ClusterView(nodes=(one, other, *healthy_nodes(3, first=3))), POLICY, NOW)
+
+    assert [action for action in plan.actions if action.node == "node-1"] == []
+    assert plan.deferred[0].why.startswith("node-2 has the same provider ID i-node-1, so a repair")
