@@ -72,6 +72,6 @@ def _why(text: str, status: int) -> str:
     if status == _NO_DATA:
         return "libfabric finds no such provider or device"
     if status < 0:
-        return f"signal {-status} ended it"
+        return f"terminated by signal {-status}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"it ended with {status}: {lines[-1][:200] if lines else 'no output'}"
+    return f"exited with {status}: {lines[-1][:200] if lines else 'no output'}"

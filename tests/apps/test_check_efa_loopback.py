@@ -64,7 +64,7 @@ def test_a_tool_that_is_killed_blames_no_device(node) -> None:
     code, outcome, detail = node.part("efa-loopback")
 
     assert (code, outcome) == (0, "unknown")
-    assert "rdmap0s30: signal 9 ended it" in detail
+    assert "rdmap0s30: terminated by signal 9" in detail
 
 
 def test_silence_of_all_devices_is_no_fault_of_the_node(node) -> None:
@@ -102,10 +102,10 @@ def test_the_threshold_is_that_of_the_configuration(node) -> None:
 
 def test_without_a_device_or_the_tool_it_is_skipped(tmp_path, capfd, node) -> None:
     assert node.part("efa-loopback")[1:] == (
-        "skipped", "fi_pingpong not found: install it to have this checked",
+        "skipped", "fi_pingpong not found: install it to run this check",
     )  # fmt: skip
     bare = CheckedNode(tmp_path / "bare", capfd.readouterr)
-    assert bare.part("efa-loopback")[1:] == ("skipped", "no EFA device is found here")
+    assert bare.part("efa-loopback")[1:] == ("skipped", "no EFA device found")
 
 
 def test_the_log_has_a_line_for_each_device(node) -> None:

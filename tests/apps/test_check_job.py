@@ -109,7 +109,7 @@ def test_what_is_broken_fails_and_is_told_to_the_controller(node) -> None:
     ("code", "said"),
     [
         ("time.sleep(600)", "did not end within"),
-        ("os.kill(os.getpid(), 9)", "signal 9 ended it"),
+        ("os.kill(os.getpid(), 9)", "terminated by signal 9"),
         ("print('{')", "dcgm: unknown"),
         (None, "dcgmi not found: install it"),
     ],

@@ -117,5 +117,5 @@ def test_a_disk_that_is_slow_or_stalls_is_found_and_the_check_ends(disk) -> None
     assert "disk_write_mb_per_s is " in slow.detail
     assert (stalled.outcome, stalled.detail) == (
         Outcome.FAILED,
-        f"writing to {disk.mount} does not end: the disk stalls",
+        f"writing to {disk.mount} hung: the disk stalls",
     )

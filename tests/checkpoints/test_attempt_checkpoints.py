@@ -37,7 +37,7 @@ def test_a_step_of_slurm_compares_checksums_where_its_environment_says_so(flippe
     assert step == 2
     assert broken.startswith(f"{flipped}: step_3 is damaged: __1_0.distcp: tensor ")
     assert " at offset " in broken
-    assert ": checksum of record " in broken
+    assert ": has a wrong checksum in record " in broken
     assert chosen.endswith("step_2 is complete (sizes and checksums); the script should load it")
 
 
@@ -74,6 +74,6 @@ def test_a_damaged_first_checkpoint_is_reported_before_an_attempt(tmp_path: Path
 
     (broken, result), _ = prepare(folder, Depth.HASHES)
 
-    assert f"{path.name} is damaged: checksum of record" in broken
+    assert f"{path.name} is damaged: has a wrong checksum in record" in broken
     assert "no checkpoint is complete; nothing was changed" in result
     assert path.exists()

@@ -263,7 +263,7 @@ def test_a_shard_of_another_step_is_seen_by_its_time(tmp_path: Path) -> None:
         one = verified(folder, newest, Depth.HASHES)
 
         assert one.state is CheckpointState.DAMAGED
-        assert "a later save into this directory was cut off" in one.problems[0]
+        assert "a later save here was interrupted" in one.problems[0]
 
 
 def test_a_copy_whose_files_are_all_newer_than_the_index_is_complete(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_storage_that_the_archive_lacks_is_seen(tmp_path: Path) -> None:
             if not name.endswith("data/1"):
                 archive.writestr(name, data)
 
-    assert verified(folder, path.name).problems == ("its record data/1 is missing",)
+    assert verified(folder, path.name).problems == ("has no record data/1",)
 
 
 def test_files_without_checksums_are_no_false_alarm(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_a_tensor_that_the_index_names_has_to_be_there(tmp_path: Path) -> None:
 
     one = verified(folder, "checkpoint-6")
 
-    assert one.problems == ("model-00001-of-00002.safetensors lacks missing.weight",)
+    assert one.problems == ("model-00001-of-00002.safetensors has no tensor missing.weight",)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_check_that_could_not_be_run_or_was_killed_is_no_fault_of_the_node(
 
     assert view.check is None
     assert reported(one) == [
-        f"it ended with {exit_code}: no such option; it is made again in a minute"
+        f"exited with {exit_code}: no such option; it is made again in a minute"
     ]
 
 

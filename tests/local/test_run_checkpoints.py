@@ -57,7 +57,7 @@ def test_checksums_are_compared_before_an_attempt_where_the_configuration_says_s
     ended = run.run(*command, "-c", "")
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert f"{newest.name} is damaged: checksum of record" in ended.stdout
+    assert f"{newest.name} is damaged: has a wrong checksum in record" in ended.stdout
     assert "is complete (sizes and checksums); the script should load it" in ended.stdout
     assert not newest.exists()
 

@@ -113,12 +113,12 @@ def test_a_check_that_cannot_be_run_is_told_and_is_not_the_nodes_fault(
     controller = fleet.control(provider=checked(fleet, "/no/such/check"))
     ask(fleet, capsys, "node1")
 
-    fleet.until(lambda: "it ended with 127" in controller.log)
+    fleet.until(lambda: "exited with 127" in controller.log)
 
     assert "deep health check of node1" in controller.log
     fleet.until(lambda: {"IDLE", "FAIL"} <= fleet.slurm.state("node1"))
     stays(lambda: fleet.phase("node1") == "checking" and not fleet.orders, 1.0)
-    assert controller.log.count("it ended with 127") == 1
+    assert controller.log.count("exited with 127") == 1
 
 
 def test_a_requested_check_waits_for_the_job_on_its_node_and_idle_nodes_go_first(

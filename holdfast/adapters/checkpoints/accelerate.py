@@ -57,7 +57,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         missing = next(rank for rank in range(max(ranks)) if rank not in ranks)
         yield incomplete(f"random_states_{missing}.pkl is missing")
     if not weights_in(names):
-        yield incomplete("it has no weights of a model")
+        yield incomplete("model weights are missing")
     yield from files_problems(path, names, depth)
     yield from problems_within(names, depth)
     yield from fewer_files(names, older)

@@ -128,7 +128,7 @@ def read_index(folder: Path, names: Names) -> Index | Problem:
         state = value.state if isinstance(value, Built) else None
         rows = state.get("storage_data") if isinstance(state, Pairs) else None
         if not isinstance(rows, Pairs) or not _filled(index, rows):
-            return damaged(f"{entry.name} is not an index of PyTorch DCP")
+            return damaged(f"{entry.name} is not a PyTorch DCP index")
     return index
 
 
@@ -177,8 +177,8 @@ def _mixed_steps(names: Names, index: Index, written_at: float) -> Iterator[Prob
     late = sorted(name for name, changed_at in times.items() if changed_at > limit)
     if late and len(late) < len(times):
         yield damaged(
-            f"{late[0]} was written after {INDEX}: a later save into this directory was cut off, or"
-            " files were copied without their times"
+            f"{late[0]} was written after {INDEX}: a later save here was interrupted,"
+            " or files were copied without their timestamps"
         )
 
 

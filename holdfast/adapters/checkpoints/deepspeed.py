@@ -105,9 +105,9 @@ def _missing_ranks(path: Path, names: Names) -> Iterator[Problem]:
         if len(present) < wanted:
             yield incomplete(f"{wanted - len(present)} of {wanted} files {kind} are missing")
     if not any("model_states" in name for name in names):
-        yield incomplete("the files of the model are missing")
+        yield incomplete("model files are missing")
     elif has_optimizer and not any("optim_states" in name for name in names):
-        yield incomplete("the files of the optimizer are missing")
+        yield incomplete("optimizer files are missing")
 
 
 def _world(path: Path, names: Names) -> tuple[int, int, bool]:

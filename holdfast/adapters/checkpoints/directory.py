@@ -83,7 +83,7 @@ class CheckpointDirectory:
         """See ``CheckpointStore.verify``."""
         row, one = self._row, self._found[name]
         if row is None:
-            raise BackendError(f"{self._folder} has no checkpoint of a known format")
+            raise BackendError(f"{self._folder} contains no checkpoint of a known format")
         path = self._folder / name
         size, changed_at = tree_size(path)
         one = replace(one, size=size, changed_at=changed_at, depth=depth)
@@ -97,7 +97,7 @@ class CheckpointDirectory:
         except CannotVerify as error:
             return replace(one, state=CheckpointState.UNKNOWN, problems=(str(error),))
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError) as error:
-            problems.append(Problem(text=f"{error.filename or path} is missing or is no file"))
+            problems.append(Problem(text=f"{error.filename or path} is missing or not a file"))
         except NotRegular as error:
             problems.append(Problem(text=f"{error.filename} {error.strerror}"))
         except OSError as error:
@@ -110,7 +110,7 @@ class CheckpointDirectory:
         """See ``CheckpointStore.apply``."""
         row = self._row
         if row is None:
-            raise BackendError(f"{self._folder} has no checkpoint of a known format")
+            raise BackendError(f"{self._folder} contains no checkpoint of a known format")
         moved: dict[str, str] = {}
         try:
             if resume is not None and row.repoint is not None:
@@ -159,7 +159,7 @@ class CheckpointDirectory:
                     raise
                 continue
             return target
-        raise OSError(errno.EXDEV, f"nothing can be moved beside {folder}")
+        raise OSError(errno.EXDEV, f"cannot move checkpoints out of {folder} on its file system")
 
 
 def latest_step(folder: Path) -> int | None:

@@ -48,10 +48,10 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
     names = listed(path)
     if _SENTINEL in names:
-        yield incomplete(f"{_SENTINEL} is there: its save did not end")
+        yield incomplete(f"{_SENTINEL} exists: the save did not complete")
     yield from _state_problems(path, names)
     if not weights_in(names):
-        yield incomplete("it has no weights of a model")
+        yield incomplete("model weights are missing")
     yield from files_problems(path, names, depth)
     yield from problems_within(names, depth)
     yield from fewer_files(names, older)

@@ -102,9 +102,9 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         if _is_torch_dist(path, names, older):
             yield incomplete(f"{_CONFIG}, which is written last, is missing")
     elif not any(entry.is_dir or entry.size for entry in names.values()):
-        yield incomplete("it is empty")
+        yield incomplete("the directory is empty")
     else:
-        raise CannotVerify("it is of no format of Megatron that is known")
+        raise CannotVerify("unknown Megatron checkpoint format")
     if _BRIDGE_STATE in names:
         yield from (
             damaged(f"{_BRIDGE_STATE} {one.text}")
@@ -118,12 +118,12 @@ def repoint(folder: Path, name: str) -> None:
     """See ``Repoint``. Writes the tracker of Megatron-Bridge first, as Bridge reads it first."""
     number = _ITERATION.fullmatch(name)
     if number is None:
-        raise OSError(f"{name} is not a checkpoint of Megatron")
+        raise OSError(f"{name} is not a Megatron checkpoint")
     state = folder / name / _BRIDGE_STATE
     if state.exists():
         write_durably(folder / BRIDGE_TRACKER, read_bytes(state, _STATE_LIMIT))
     elif (folder / BRIDGE_TRACKER).exists():
-        raise OSError(f"{name} has no {_BRIDGE_STATE}, by which Megatron-Bridge would load it")
+        raise OSError(f"{name} has no {_BRIDGE_STATE}, which Megatron-Bridge needs to load it")
     write_durably(folder / TRACKER, str(int(number[1])).encode())
 
 
@@ -212,7 +212,7 @@ def _missing_ranks(names: list[str]) -> Iterator[Problem]:
     for axis in zip(*found, strict=False):
         wanted *= max(axis) + 1
     if len(found) < wanted:
-        yield incomplete(f"{wanted - len(found)} of {wanted} ranks did not write")
+        yield incomplete(f"{wanted - len(found)} of {wanted} ranks are missing")
 
 
 def _rank_problems(path: Path, ranks: list[str], depth: Depth) -> Iterator[Problem]:
@@ -228,7 +228,7 @@ def _rank_problems(path: Path, ranks: list[str], depth: Depth) -> Iterator[Probl
     every = set().union(*kinds.values())
     for rank, own in kinds.items():
         if own and own != every:
-            yield incomplete(f"{rank}/{min(every - own)} is missing, and other ranks have it")
+            yield incomplete(f"{rank}/{min(every - own)} is missing, but other ranks have it")
 
 
 def _fewer_files(path: Path, ranks: list[str], older: Path | None) -> Iterator[Problem]:
@@ -241,7 +241,7 @@ def _fewer_files(path: Path, ranks: list[str], older: Path | None) -> Iterator[P
             names = {name for name in listed(entry.path) if name.endswith(".pt")}
             if rank not in ranks or names - own:
                 name = rank if rank not in ranks else f"{rank}/{min(names - own)}"
-                yield incomplete(f"{name} is missing, and {older.name} has it")
+                yield incomplete(f"{name} is missing, but {older.name} has it")
 
 
 FORMAT: Final = CheckpointFormat(

@@ -91,7 +91,7 @@ class _Machine:
     def take(self, count: int) -> bytes:
         begin, self.at = self.at, self.at + count
         if self.at > len(self.data):
-            raise InvalidPickle("it is cut off")
+            raise InvalidPickle("truncated")
         return self.data[begin : self.at]
 
     def size(self, width: int) -> int:
@@ -106,7 +106,7 @@ class _Machine:
     def line(self) -> str:
         end = self.data.find(b"\n", self.at, self.at + 1024)
         if end < 0:
-            raise InvalidPickle("it is cut off")
+            raise InvalidPickle("truncated")
         return str(self.take(end + 1 - self.at)[:-1], "utf-8", "replace")
 
 
@@ -128,10 +128,10 @@ def load(data: bytes, start: int = 0) -> Loaded:
             handlers[code](machine)
             steps += 1
             if steps > _STEP_LIMIT:
-                raise PickleTooLarge("it has too many parts to be read")
+                raise PickleTooLarge("too many opcodes")
         return Loaded(machine.stack.pop(), machine.at + 1, machine.ids)
     except (IndexError, KeyError, struct.error, AttributeError, TypeError, ValueError) as error:
-        raise InvalidPickle("it is cut off or garbled") from error
+        raise InvalidPickle("truncated or corrupt") from error
 
 
 def _constant(value: object) -> _Handler:
@@ -149,7 +149,7 @@ def _long(width: int) -> _Handler:
     def handle(machine: _Machine) -> None:
         count = machine.size(width)
         if count > _LONG_LIMIT:
-            raise InvalidPickle("it has a number that is too long")
+            raise InvalidPickle("an integer is too long")
         machine.stack.append(int.from_bytes(machine.take(count), "little", signed=True))
 
     return handle
@@ -189,7 +189,7 @@ def _tuple(count: int) -> _Handler:
     def handle(machine: _Machine) -> None:
         items = tuple(machine.stack[-count:])
         if len(items) < count:
-            raise InvalidPickle("it is garbled")
+            raise InvalidPickle("corrupt")
         machine.stack[-count:] = [items]
 
     return handle

@@ -93,7 +93,7 @@ def read_object(path: Path) -> dict[str, object]:
     data = read_bytes(path, JSON_LIMIT + 1)
     value = parse_json(data) if len(data) <= JSON_LIMIT else None
     if not isinstance(value, dict):
-        raise ValueError("it is no JSON object")
+        raise ValueError("not a JSON object")
     return value
 
 

@@ -91,19 +91,19 @@ def _header(window: Window) -> tuple[dict[str, Any], int]:
         raise TooShort("is empty")
     size = int.from_bytes(window.read(0, 8), "little")
     if window.size < 8:
-        raise TooShort("is cut off in its header")
+        raise TooShort("is truncated in its header")
     if size > _HEADER_LIMIT:
-        raise BadHeader("is no safetensors file")
+        raise BadHeader("is not a safetensors file")
     if 8 + size > window.size:
         raise _short_header(window)
     if size > JSON_LIMIT:
-        raise CannotVerify(f"its header is larger than {JSON_LIMIT >> 20} MiB")
+        raise CannotVerify(f"safetensors header is larger than {JSON_LIMIT >> 20} MiB")
     try:
         header = parse_json(window.read(8, size))
     except ValueError as error:
         raise BadHeader("has a header that is not valid JSON") from error
     if not isinstance(header, dict):
-        raise BadHeader("has a header that is no JSON object")
+        raise BadHeader("has a header that is not a JSON object")
     header.pop("__metadata__", None)
     return header, 8 + size
 
@@ -115,8 +115,8 @@ def _short_header(window: Window) -> BadHeader:
         json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         if not text or text.startswith("{"):
-            return TooShort("is cut off in its header")
-        return BadHeader("is no safetensors file")
+            return TooShort("is truncated in its header")
+        return BadHeader("is not a safetensors file")
     return BadHeader("has a header with a wrong length")
 
 

@@ -44,7 +44,7 @@ def fewer_files(names: Names, older: Path | None) -> Iterator[Problem]:
     for entry in listed(older).values():
         is_dir = entry.is_dir and is_dcp(listed(entry.path))
         if (is_state(entry) or is_dir) and entry.name not in names:
-            yield incomplete(f"{entry.name} is missing, and {older.name} has it")
+            yield incomplete(f"{entry.name} is missing, but {older.name} has it")
 
 
 def weights_in(names: Names) -> list[str]:
@@ -93,4 +93,4 @@ def _tensor_problems(path: Path, tensors: set[str]) -> Iterator[Problem]:
     except BadHeader:
         return  # was reported with the file
     if missing:
-        yield damaged(f"{path.name} lacks {min(missing)[:80]}")
+        yield damaged(f"{path.name} has no tensor {min(missing)[:80]}")

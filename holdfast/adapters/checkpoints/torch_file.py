@@ -167,11 +167,11 @@ def records(window: Window) -> dict[str, Record]:
     at = 0
     for _ in range(count):
         if at + _CENTRAL.size > len(data):
-            raise InvalidTorchFile("its zip directory is garbled")
+            raise InvalidTorchFile("has a corrupt zip directory")
         record, at = _member(window, data, at, start)
         found[record.name.partition("/")[2]] = record
     if at != size or len(found) != count:
-        raise InvalidTorchFile("its zip directory is garbled")
+        raise InvalidTorchFile("has a corrupt zip directory")
     return found
 
 
@@ -189,7 +189,7 @@ def _directory(window: Window) -> tuple[int, int, int]:
         _, own_disk, end, disks = _LOCATOR.unpack(locator)
         found = window.read(end, _END_64.size)
         if len(found) < _END_64.size or not found.startswith(b"PK\x06\x06"):
-            raise InvalidTorchFile("its zip directory is garbled")
+            raise InvalidTorchFile("has a corrupt zip directory")
         _, length, _, _, *wide = _END_64.unpack(found)
         pairs = zip(short, wide, (0xFFFF,) * 4 + (_FULL,) * 2, strict=True)
         if (
@@ -198,12 +198,12 @@ def _directory(window: Window) -> tuple[int, int, int]:
             or length != 44
             or any(a not in (b, full) for a, b, full in pairs)
         ):
-            raise InvalidTorchFile("its zip directory is garbled")
+            raise InvalidTorchFile("has a corrupt zip directory")
         disk, first_disk, own_count, count, size, start = wide
     if disk or first_disk or own_count != count or comment or start + size != end:
-        raise InvalidTorchFile("its zip directory is garbled")
+        raise InvalidTorchFile("has a corrupt zip directory")
     if size > _DIRECTORY_LIMIT or count * _CENTRAL.size > size:
-        raise InvalidTorchFile("its zip directory is garbled")
+        raise InvalidTorchFile("has a corrupt zip directory")
     return start, size, count
 
 
@@ -211,12 +211,12 @@ def _without_end(window: Window, tail: bytes) -> InvalidTorchFile:
     """Return why a file has no zip directory at its end."""
     matches = sum(one == other for one, other in zip(tail, b"PK\x05\x06", strict=False))
     if len(tail) == _END.size and matches > 2:  # a truncated file has other bytes there
-        return InvalidTorchFile("its zip directory is garbled")
+        return InvalidTorchFile("has a corrupt zip directory")
     head = window.read(0, len(_LEGACY_START))
     is_begin = len(head) < len(_LEGACY_START) and _LEGACY_START.startswith(head)
     if is_begin or head.startswith(ZIP_START) or ZIP_START.startswith(head):
-        return CutOff("is cut off: its zip directory, which comes last, is missing")
-    return InvalidTorchFile("is not a file of torch.save")
+        return CutOff("is truncated: its zip directory, which is written last, is missing")
+    return InvalidTorchFile("is not a torch.save file")
 
 
 def _member(window: Window, data: bytes, at: int, limit: int) -> tuple[Record, int]:
@@ -230,16 +230,16 @@ def _member(window: Window, data: bytes, at: int, limit: int) -> tuple[Record, i
     size, packed, header = _widened(extra, size, packed, header)
     name = raw.decode("utf-8", "replace")
     if fields[0] != b"PK\x01\x02" or method != 0 or packed != size:
-        raise InvalidTorchFile("its zip directory is garbled")
+        raise InvalidTorchFile("has a corrupt zip directory")
     local = window.read(header, _LOCAL.size)
     if len(local) < _LOCAL.size or not local.startswith(ZIP_START):
-        raise InvalidTorchFile(f"its record {name} has no header")
+        raise InvalidTorchFile(f"has no header for record {name}")
     own_size, own_extra = _LOCAL.unpack(local)[9:]
     if window.read(header + _LOCAL.size, own_size) != raw:
-        raise InvalidTorchFile(f"its record {name} has another name in its header")
+        raise InvalidTorchFile(f"has a header with another name for record {name}")
     offset = header + _LOCAL.size + own_size + own_extra
     if offset + size > limit:
-        raise InvalidTorchFile(f"its record {name} does not end within the file")
+        raise InvalidTorchFile(f"has a record {name} that exceeds the file")
     return Record(name, offset, size, crc), begin + name_size + extra_size + comment_size
 
 
@@ -259,13 +259,13 @@ def _widened(extra: bytes, *values: int) -> tuple[int, ...]:
 def _content(window: Window, found: dict[str, Record]) -> Loaded:
     record = found.get("data.pkl")
     if record is None:
-        raise InvalidTorchFile("its record data.pkl is missing")
+        raise InvalidTorchFile("has no record data.pkl")
     if record.size > SIZE_LIMIT:
-        raise CannotVerify("its record data.pkl is too large to be read")
+        raise CannotVerify("record data.pkl is too large to verify")
     try:
         return load(window.read(record.offset, record.size))
     except InvalidPickle as error:
-        raise InvalidTorchFile(f"its record data.pkl cannot be read: {error}") from error
+        raise InvalidTorchFile(f"has an invalid record data.pkl: {error}") from error
 
 
 def _check_storages(window: Window, found: dict[str, Record]) -> None:
@@ -275,17 +275,17 @@ def _check_storages(window: Window, found: dict[str, Record]) -> None:
         size = count * width if count is not None and width is not None else None
         record = found.get(f"data/{key}")
         if record is None:
-            raise InvalidTorchFile(f"its record data/{key} is missing")
+            raise InvalidTorchFile(f"has no record data/{key}")
         if size is not None and record.size != size:
             raise InvalidTorchFile(
-                f"its record data/{key} has {record.size} bytes instead of {size}"
+                f"has {record.size} bytes in record data/{key} instead of {size}"
             )
 
 
 def _storage(one: object) -> tuple[str, int | None, int | None]:
     """Return key, items and bytes per item of the storage of a persistent ID; None: unknown."""
     if not isinstance(one, tuple) or len(one) < 5 or one[0] != "storage":
-        raise InvalidTorchFile("its record data.pkl refers to something that is not a storage")
+        raise InvalidTorchFile("has a reference in record data.pkl that is not a storage")
     _, kind, key, _, count = one[:5]
     width = None
     if isinstance(kind, Global):
@@ -302,11 +302,11 @@ def _check_sums(window: Window, found: dict[str, Record]) -> None:
         while at < record.size:
             part = window.read(record.offset + at, min(CHUNK, record.size - at))
             if not part:
-                raise InvalidTorchFile(f"its record {record.name} does not end within the file")
+                raise InvalidTorchFile(f"has a record {record.name} that exceeds the file")
             crc = zlib.crc32(part, crc)
             at += len(part)
         if crc != record.crc:
-            raise InvalidTorchFile(f"checksum of record {record.name} does not match")
+            raise InvalidTorchFile(f"has a wrong checksum in record {record.name}")
 
 
 def _check_legacy(window: Window) -> None:
@@ -319,18 +319,20 @@ def _check_legacy(window: Window) -> None:
             pickles.append(one)
             at = one.end
     except InvalidPickle as error:
-        raise InvalidTorchFile(f"is cut off or garbled: {error}") from error
+        raise InvalidTorchFile(f"is truncated or corrupt: {error}") from error
     stored = {key: (count, width) for key, count, width in map(_storage, pickles[3].ids)}
     keys = pickles[4].value
     if not isinstance(keys, list) or {str(key) for key in keys} != stored.keys():
-        raise InvalidTorchFile("its list of storages does not match")
+        raise InvalidTorchFile("has a list of storages that does not match its pickle")
     for key in map(str, keys):
         count, width = stored[key]
         if count is None or width is None:
             return
         head = window.read(at, 8)
         if len(head) == 8 and int.from_bytes(head, "little") != count:
-            raise InvalidTorchFile(f"its storage {key} does not have {count} items")
+            raise InvalidTorchFile(
+                f"has a wrong number of items in storage {key}, expected {count}"
+            )
         at += 8 + count * width
     if window.size != at:
         kind = CutOff if window.size < at else InvalidTorchFile

@@ -128,7 +128,7 @@ def processes(root: Path) -> dict[str, str]:
     limits = [read_small(root / f"proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
     known = [int(limit) for limit in limits if limit is not None and limit.isdigit()]
     if len(fields) < 4 or not known:
-        raise BackendError("proc/loadavg or proc/sys/kernel/pid_max says nothing")
+        raise BackendError("cannot read proc/loadavg or proc/sys/kernel/pid_max")
     return {
         "threads": fields[3].rpartition("/")[2],
         "limit": str(min(known)),

@@ -26,8 +26,8 @@ TIMEOUT: Final = timedelta(seconds=30)
 """Timeout for reading the entries that the journal already contains."""
 
 _EMPTY: Final = (
-    "the journal holds no message of the kernel of this boot: journald may not read or not keep "
-    "them, or it is not the journal of this machine"
+    "the journal contains no kernel message of this boot: journald may not read or keep them, "
+    "or it is not the journal of this machine"
 )
 """Every kernel logs messages at boot, so an empty journal means that they are not readable."""
 

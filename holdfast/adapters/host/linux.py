@@ -172,7 +172,7 @@ class LinuxHost:
                 )
         except OSError as error:
             is_forbidden = path == logs.kmsg and isinstance(error, PermissionError)
-            hint = "; reading it takes root or the capability CAP_SYSLOG" if is_forbidden else ""
+            hint = "; reading it requires root or the capability CAP_SYSLOG" if is_forbidden else ""
             raise ConfigError(f"cannot use {path}: {error.strerror}{hint}") from error
         if logs.journalctl:
             self._sources[NAME] = Journal(logs.journalctl, keywords, known.get(NAME))

@@ -33,8 +33,8 @@ def sole_agent(directory: Path) -> Iterator[None]:
         while not _is_free(fd):
             if time.monotonic() > deadline:
                 raise ConfigError(
-                    f"report_dir: another agent reports to {directory}; end it first, or have this "
-                    "one report elsewhere with --report-dir"
+                    f"report_dir: another agent reports to {directory}; stop it, or "
+                    "choose another directory with --report-dir"
                 )
             time.sleep(0.05)
         yield

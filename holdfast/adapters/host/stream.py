@@ -92,7 +92,7 @@ class CommandStream:
         elif data == b"" or has_ended:
             self._fail(f"ended with {_ended(process)}{self._why()}", now)
         elif self._silence is not None and now - self._output_at > self._silence.total_seconds():
-            self._fail(f"has said nothing for {self._silence.total_seconds():g} s", now)
+            self._fail(f"wrote no output for {self._silence.total_seconds():g} s", now)
         lines = self._lines(data or b"")
         if lines or (self._process and now - self._output_at > PROVEN.total_seconds()):
             self.error, self._failures = "", 0

@@ -83,7 +83,7 @@ class LocalChecks:
             partner=pairing.partner,
             passed=has_passed,
             ended_at=task.ended_at or self._clock.now(),
-            detail="" if has_passed else "".join(output) or f"it ended with {task.exit_code}",
+            detail="" if has_passed else "".join(output) or f"exited with {task.exit_code}",
             measured=json.loads(output[0]) if has_passed else {},
         )
 

@@ -119,7 +119,7 @@ def _found(remote: Remote, node: str) -> UnfitNode | str | None:
         done = run(argv, timeout=remote.limit)
     except BackendError as error:
         return f"{node}: {error}"
-    message = " ".join((done.errors or done.output).split()) or f"it ended with {done.status}"
+    message = " ".join((done.errors or done.output).split()) or f"exited with {done.status}"
     if done.status == _BROKEN:
         return UnfitNode(node=node, reason=Reason.CHECK_FAILED, why=message)
     return f"{node}: {message}" if done.status else None

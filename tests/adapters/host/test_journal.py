@@ -251,7 +251,7 @@ def test_a_journal_without_the_kernel_is_told_until_the_kernel_says_something(
     [seeing] = machine.read().samples.values()
     machine.close()
 
-    assert blind.error.startswith("the journal holds no message of the kernel of this boot")
+    assert blind.error.startswith("the journal contains no kernel message of this boot")
     assert seeing.error == ""
 
 

@@ -107,7 +107,7 @@ def test_a_command_that_falls_silent_is_ended(tmp_path: Path) -> None:
 
     [pid] = read_until(stream, lambda _: stream.error)
 
-    assert stream.error == "tool has said nothing for 0.3 s"
+    assert stream.error == "tool wrote no output for 0.3 s"
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
     stream.close()

@@ -29,7 +29,7 @@ def neuron(target: Target) -> CheckCommand | Skip:
     """Check that all Neuron devices of the instance type are present with all their cores."""
     expected = target.equipment.neuron_devices
     if not expected and not names_in(target.machine.root / "sys/devices/virtual/neuron_device"):
-        return Skip(why="no Neuron device is expected or found here")
+        return Skip(why="no Neuron device expected or found")
     program = target.machine.find("neuron-ls")
     if program is None:
         return missing_tool("neuron-ls")
@@ -45,7 +45,7 @@ def collectives(target: Target) -> CheckCommand | Skip:
     """Check that Neuron's all-reduce between the cores of the node is correct and fast enough."""
     cores = target.equipment.neuron_cores
     if cores is None:
-        return Skip(why="no Neuron device whose cores are known is expected here")
+        return Skip(why="no Neuron device with a known number of cores expected")
     program = target.machine.find("nccom-test")
     if program is None:
         return missing_tool("nccom-test")
@@ -61,7 +61,7 @@ def efa(target: Target) -> CheckCommand | Skip:
     """Check that all EFA devices of the node are present and usable by libfabric."""
     expected = target.equipment.efa
     if not expected and not efa_devices(target.machine.root):
-        return Skip(why="no EFA device is expected or found here")
+        return Skip(why="no EFA device expected or found")
     program = target.machine.find("fi_info")
     if program is None:
         return missing_tool("fi_info")
@@ -87,7 +87,7 @@ def nccom_result(result: Result, measure: str) -> CommandResult:
     text = result.stdout + result.stderr
     judgement = judge_nccom(text)
     if result.status and not judgement.undecided:
-        judgement = undecided(f"nccom-test ended with {result.status}")
+        judgement = undecided(f"nccom-test exited with {result.status}")
     bandwidth = nccom_bandwidth(text)
     return CommandResult(
         judgement=judgement, measured={} if bandwidth is None else {measure: bandwidth}

@@ -105,4 +105,4 @@ def missing_tool(*names: str) -> Skip:
         if len(names) == 1
         else (f"neither {' nor '.join(names)} found: install one")
     )
-    return Skip(why=f"{found} to have this checked")
+    return Skip(why=f"{found} to run this check")

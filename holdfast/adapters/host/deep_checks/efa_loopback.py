@@ -34,7 +34,7 @@ def efa_loopback(target: Target) -> Series | Skip:
     """Check that every EFA device reaches itself, fast enough."""
     devices = efa_devices(target.machine.root)
     if not devices:
-        return Skip(why="no EFA device is found here")
+        return Skip(why="no EFA device found")
     program = target.machine.find("fi_pingpong")
     if program is None:
         return missing_tool("fi_pingpong")
@@ -74,7 +74,7 @@ def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> 
 
 def _talk(fabric: Fabric) -> Exchange:
     """Return the exchange of the last run, unless an earlier run failed."""
-    exchange = Exchange(doubt="nothing was run")
+    exchange = Exchange(doubt="no run was made")
     for run in RUNS:
         port = free_port()
         with beside(fabric.server(run, port)) as server:
@@ -82,10 +82,11 @@ def _talk(fabric: Fabric) -> Exchange:
                 client = fabric.client(run, port, _HERE)
                 exchange = converse(client, is_over=lambda: server.has_ended)
             except BackendError as error:
-                exchange = Exchange(doubt=f"{error}: messages do not arrive")
+                exchange = Exchange(doubt=f"{error}: messages were not delivered")
             if exchange.doubt and (server_output := server.output()):
                 exchange = replace(
-                    exchange, doubt=f"{exchange.doubt}; its server says: {server_output[-200:]}"
+                    exchange,
+                    doubt=f"{exchange.doubt}; output of its server: {server_output[-200:]}",
                 )
         if exchange.fault or exchange.doubt:
             break

@@ -30,7 +30,7 @@ minutes, HyperPod level 4 45 to 90 minutes; level 3 takes 12 to 30."""
 
 _SHORT: Final = timedelta(seconds=30)
 _COLLECTIVE: Final = timedelta(minutes=5)
-_NO_GPU: Final = Skip(why="no NVIDIA GPU is expected or found here")
+_NO_GPU: Final = Skip(why="no NVIDIA GPU expected or found")
 
 
 def gpus(target: Target) -> CheckCommand | Skip:
@@ -49,7 +49,7 @@ def gpus(target: Target) -> CheckCommand | Skip:
 def nvlinks(target: Target) -> CheckCommand | Skip:
     """Check that all NVLinks of every GPU are active."""
     if target.equipment.gpus is not None and target.equipment.gpus < 2:
-        return Skip(why="a node with less than two GPUs has no NVLinks")
+        return Skip(why="fewer than two GPUs: no NVLinks")
     program = target.machine.find("nvidia-smi")
     if program is None:
         return _without_tool(target, "nvidia-smi")
@@ -79,7 +79,7 @@ def collectives(target: Target) -> CheckCommand | Skip:
     """Check that NCCL's all-reduce between the GPUs of the node is correct and fast enough."""
     count = target.equipment.gpus or _present(target)
     if count < 2:
-        return Skip(why="there are no two GPUs")
+        return Skip(why="fewer than two GPUs")
     program = target.machine.find("all_reduce_perf")
     if program is None:
         return missing_tool("all_reduce_perf")
@@ -105,7 +105,7 @@ def _judge_gpus(expected: int | None, result: Result, now: datetime) -> CommandR
 
 def _judge_nvlinks(expected: int | None, result: Result, now: datetime) -> CommandResult:
     if result.status:
-        return CommandResult(judgement=undecided(f"nvidia-smi ended with {result.status}"))
+        return CommandResult(judgement=undecided(f"nvidia-smi exited with {result.status}"))
     return CommandResult(judgement=judge_nvlink(result.stdout, now, expected=expected))
 
 
@@ -126,7 +126,7 @@ def _judge_collectives(result: Result, now: datetime) -> CommandResult:
     text = result.stdout + result.stderr
     judgement = judge_nccl(text, now)
     if result.status and not judgement.findings and not judgement.undecided:
-        judgement = undecided(f"all_reduce_perf ended with {result.status}")
+        judgement = undecided(f"all_reduce_perf exited with {result.status}")
     bandwidth = largest_bandwidth(text)
     return CommandResult(
         judgement=judgement,

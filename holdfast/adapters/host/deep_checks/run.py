@@ -67,7 +67,7 @@ def _why(error: BackendError | OSError) -> str:
     """Return why a tool gave no result."""
     if isinstance(error, BackendError):
         return _one_line(str(error))
-    return f"no folder can be made in {Path(error.filename or '').parent}: {error.strerror}"
+    return f"cannot create a directory in {Path(error.filename or '').parent}: {error.strerror}"
 
 
 def _one_line(text: str) -> str:
@@ -89,9 +89,9 @@ def _run_command(plan: CheckCommand, clock: Clock) -> CommandResult:
 def _end_of(result: Result) -> str:
     """Return how a tool without usable output ended, with its last output."""
     if result.status < 0:
-        return f"signal {-result.status} ended it"
+        return f"terminated by signal {-result.status}"
     words = result.stderr.strip().rpartition("\n")[2]
-    return f"it ended with {result.status}" + (f": {words}" if words else "")
+    return f"exited with {result.status}" + (f": {words}" if words else "")
 
 
 def _run(plan: CheckCommand) -> Result:

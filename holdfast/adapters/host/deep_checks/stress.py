@@ -53,7 +53,7 @@ def memory(target: Target) -> CheckCommand | Skip:
     """Write and verify as much of the free memory as the time allows."""
     free = free_memory(target.machine.root)
     if free is None:
-        return Skip(why="how much memory is free cannot be read")
+        return Skip(why="available memory cannot be read")
     workers = _processors()
     each = min(
         int(free * MEMORY_SHARE / workers),
@@ -84,7 +84,7 @@ def disk(target: Target) -> CheckCommand | Skip:
         hogs,
         rates=_disk_rates,
         directory=target.disk,
-        if_hung=f"writing to {target.disk} does not end: the disk stalls",
+        if_hung=f"writing to {target.disk} hung: the disk stalls",
     )
 
 
@@ -136,12 +136,12 @@ def _judge(
     text = result.stdout + result.stderr
     judgement = judge_stress(text, now, seconds=seconds)
     if result.status and not judgement.findings and not judgement.undecided:
-        judgement = undecided(f"it ended with {result.status} after it had said that it succeeded")
+        judgement = undecided(f"exited with {result.status} after it had reported success")
     every = rates(text)
     measured = {name: rate for name, rate in every.items() if rate}
     is_slow = bool(shortfalls(measured, thresholds))  # too slow to have had time for the rest
     if len(measured) < len(every) and not judgement.findings and not is_slow:
-        judgement = undecided("no round was completed: give it more time with --stress-time")
+        judgement = undecided("no round completed; increase the time with --stress-time")
     return CommandResult(judgement=judgement, measured=measured)
 
 

@@ -60,9 +60,9 @@ class PairConnection:
         try:
             message = json.loads(line)
         except ValueError as error:
-            raise self.give_up("the other end sent something that is no message") from error
+            raise self.give_up("the other end sent an invalid message") from error
         if not isinstance(message, dict):
-            raise self.give_up("the other end sent something that is no message")
+            raise self.give_up("the other end sent an invalid message")
         return message
 
     def await_message(self, is_over: Callable[[], bool]) -> None:
@@ -71,7 +71,7 @@ class PairConnection:
         poll.register(self._socket, select.POLLIN)
         while not self._unread and not poll.poll(_POLL_S * 1000):
             if is_over():
-                raise self.give_up("it was broken off")
+                raise self.give_up("the test was canceled")
             self._bound()
 
     def write(self, data: bytes) -> None:
@@ -94,7 +94,7 @@ class PairConnection:
         """Wait for a line; returned without its newline."""
         while (end := self._unread.find(b"\n")) < 0:
             if len(self._unread) > _LONGEST_LINE:
-                raise self.give_up("the other end sent a line without an end")
+                raise self.give_up("the other end sent a line that is too long")
             self._more()
         return self.read(end + 1)[:-1]
 
@@ -110,7 +110,7 @@ class PairConnection:
 
     def _bound(self) -> None:
         if self._broken:
-            raise BackendError(f"the connection is of no use any more: {self._broken}")
+            raise BackendError(f"the connection is unusable: {self._broken}")
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise self.give_up(_LATE)
@@ -119,7 +119,7 @@ class PairConnection:
     def _lost(self, error: OSError) -> BackendError:
         if isinstance(error, TimeoutError):
             is_late = time.monotonic() >= self._deadline
-            return self.give_up(_LATE if is_late else f"nothing moved for {self._stall_s:g} s")
+            return self.give_up(_LATE if is_late else f"no progress for {self._stall_s:g} s")
         return self.give_up(f"the connection broke: {error.strerror or error}")
 
     def give_up(self, why: str) -> BackendError:
@@ -141,7 +141,7 @@ def welcome(connection: socket.socket, token: str) -> PairConnection:
     theirs, _, proof = channel.read_line().partition(b" ")
     if not hmac.compare_digest(proof, _proof(token, b"asks", nonce, theirs)):
         channel.write(b"refused\n")
-        raise BackendError("it does not have our token")
+        raise BackendError("the client has another token")
     channel.write(_proof(token, b"serves", nonce, theirs) + b"\n")
     return channel
 
@@ -156,14 +156,14 @@ def knock(connection: socket.socket, token: str) -> PairConnection:
     channel = PairConnection(connection)
     greeting, _, theirs = channel.read_line().partition(b" ")
     if greeting != _GREETING:
-        raise BackendError("what listens there is not holdfast check serve, or another version")
+        raise BackendError("the server is not holdfast check serve, or has another version")
     nonce = secrets.token_hex(_NONCE_BYTES).encode()
     channel.write(nonce + b" " + _proof(token, b"asks", theirs, nonce) + b"\n")
     answer = channel.read_line()
     if answer == b"refused":
-        raise BackendError("it refuses our token: both ends must be given the same")
+        raise BackendError("the server refused the token; use the same token at both ends")
     if not hmac.compare_digest(answer, _proof(token, b"serves", theirs, nonce)):
-        raise BackendError("it cannot show that it has our token")
+        raise BackendError("the server has another token; use the same token at both ends")
     return channel
 
 

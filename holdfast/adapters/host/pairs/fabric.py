@@ -71,7 +71,7 @@ def _fabrics(target: Target) -> list[Fabric] | Skip:
     if provider == _EFA:
         domains = [f"{device}-rdm" for device in efa_devices(target.machine.root)]
         if not domains:
-            return Skip(why="no EFA device is found")
+            return Skip(why="no EFA device found")
     program = target.machine.find("fi_pingpong")
     if program is None:
         return missing_tool("fi_pingpong")
@@ -80,9 +80,9 @@ def _fabrics(target: Target) -> list[Fabric] | Skip:
 
 def _mismatch(target: Target, fabrics: list[Fabric], message: Mapping[str, Any]) -> str:
     if message.get("provider") != target.fabric_provider:
-        return f"it is configured for the provider {target.fabric_provider}"
+        return f"configured for provider {target.fabric_provider}"
     if message.get("devices") != len(fabrics):
-        return f"it has {len(fabrics)} devices, and the other end {message.get('devices')}"
+        return f"has {len(fabrics)} devices, the other end {message.get('devices')}"
     return ""
 
 
@@ -109,19 +109,19 @@ def _make(fabrics: list[Fabric], peer: Peer, now: datetime) -> CommandResult:
 
 
 def _talk(fabric: Fabric, peer: Peer) -> Exchange:
-    exchange = Exchange(doubt="nothing was run")
+    exchange = Exchange(doubt="no run was made")
     for run in RUNS:
         peer.channel.allow(_RUN)
         port = int(peer.channel.receive().get("port", 0))
         try:
             exchange = converse(fabric.client(run, port, peer.host))
         except BackendError as error:
-            exchange = Exchange(fault=f"{error}: messages do not arrive")
+            exchange = Exchange(fault=f"{error}: messages were not delivered")
         goes_on = not (exchange.fault or exchange.doubt)
         peer.channel.send({"goes_on": goes_on})
         server_output = str(peer.channel.receive().get("said", ""))
         if exchange.doubt and server_output:
-            exchange = Exchange(doubt=f"{exchange.doubt}; the other end says: {server_output}")
+            exchange = Exchange(doubt=f"{exchange.doubt}; output of the other end: {server_output}")
         if not goes_on:
             break
     return exchange

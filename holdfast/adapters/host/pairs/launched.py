@@ -15,7 +15,7 @@ from holdfast.detectors.load_tests import hosts_of, judge_nccl, largest_bandwidt
 NCCL: Final = "nccl"
 NCCOM: Final = "nccom"
 
-_HUNG: Final = "it does not end, as collectives do over a bad link"
+_HUNG: Final = "the collective hung, as over a bad link"
 _ROOT_PORT: Final = 20260
 """Port of the rendezvous of ``nccom-test``."""
 
@@ -36,7 +36,7 @@ class TestLaunch:
 def nccl(equipment: Equipment, nodes: tuple[str, ...], launch: TestLaunch) -> CheckCommand | Skip:
     """Plan NCCL's all-reduce between all GPUs of the nodes, one task per GPU."""
     if not equipment.gpus:
-        return Skip(why="how many GPUs a node has is not known: say it under [expected]")
+        return Skip(why="number of GPUs of a node unknown; set it under [expected]")
     test = ("all_reduce_perf", "-b", "1G", "-e", "2G", "-f", "2", "-g", "1", "-c", "1")
     return _plan((*launch.launcher(nodes, equipment.gpus), *test), launch, _judge_nccl)
 
@@ -45,7 +45,7 @@ def nccom(equipment: Equipment, nodes: tuple[str, ...], launch: TestLaunch) -> C
     """Plan Neuron's all-reduce between all cores of the nodes, started on the first node."""
     cores = equipment.neuron_cores
     if cores is None:
-        return Skip(why="how many Neuron cores a node has is not known: say its instance_type")
+        return Skip(why="number of Neuron cores of a node unknown; set its instance_type")
     test = (
         "/usr/bin/env", f"NEURON_RT_ROOT_COMM_ID={nodes[0]}:{_ROOT_PORT}",
         "nccom-test", "-r", str(cores * len(nodes)), "-N", str(len(nodes)), *LARGE, "allr",
@@ -76,10 +76,10 @@ def _judge_nccl(result: Result, now: datetime) -> CommandResult:
     hosts = hosts_of(text)
     if not judgement.findings and not judgement.undecided:
         if result.status:
-            judgement = undecided(f"all_reduce_perf ended with {result.status}")
+            judgement = undecided(f"all_reduce_perf exited with {result.status}")
         elif len(hosts) < 2:
             judgement = undecided(
-                "it ran on one node only: all_reduce_perf must be built with MPI=1, and srun needs "
+                "all_reduce_perf ran on one node only: it must be built with MPI=1, and srun needs "
                 "--mpi for that MPI"
             )
     bandwidth = largest_bandwidth(text)

@@ -121,7 +121,7 @@ class Slurm:
 
 
 def _complaint(argv: Sequence[str], done: CompletedCommand) -> str:
-    message = " ".join(done.errors.split()) or f"it ended with {done.status}"
+    message = " ".join(done.errors.split()) or f"exited with {done.status}"
     what = " ".join(argv)
     what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."
     if any(one in message for one in _DENIED):

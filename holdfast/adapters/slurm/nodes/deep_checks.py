@@ -275,7 +275,7 @@ class DeepChecks:
             is_lost = status not in (0, 1) or result.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED)
             is_lost = is_lost or (not written and _ran_nothing(output))
         elif is_lost:
-            self._report(wanted, " ".join((f"it ended with {status}:", *last)))
+            self._report(wanted, " ".join((f"exited with {status}:", *last)))
             return None
         return _Ended(status=status, at=self._clock.now(), result=result, is_lost=is_lost)
 
