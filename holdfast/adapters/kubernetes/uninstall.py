@@ -1,7 +1,7 @@
-"""What Holdfast leaves in a cluster when its release is removed, and how to remove that.
+"""Removal of Holdfast's objects and fields that remain after its release is uninstalled.
 
-Nothing that a person or another program has set is touched: ownership follows from Holdfast's own
-records and, where others use the same names, from ``metadata.managedFields``.
+Nothing that a person or another program has set is changed: ownership follows from Holdfast's own
+records and, for names that others also use, from ``metadata.managedFields``.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,34 +34,34 @@ _DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 _OURS: Final = {"labelSelector": "app.kubernetes.io/managed-by=holdfast"}
 _TRIES: Final = 5
-"""Of a patch of an object that others change at the same time."""
+"""Attempts of a patch that conflicts with concurrent changes."""
 
 _DEFAULT_LEASE_S: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """One object, and what of it is Holdfast's."""
+    """Object that Holdfast created or wrote fields of."""
 
     kind: str
     name: str
     namespace: str = ""
     removes: tuple[str, ...] = ()
-    """Parts of the object that go; the whole object if there are none and nothing is kept."""
+    """Parts of the object to remove; the whole object if both this and ``keeps`` are empty."""
 
     keeps: tuple[str, ...] = ()
-    """Parts that look like Holdfast's and stay, each with the reason."""
+    """Parts that Holdfast uses but another writer owns, each with the reason."""
 
     remove: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
-    """Removes it; what is gone already is no error. Raises ``BackendError``."""
+    """Removes it, also if it no longer exists. Raises ``BackendError``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Where to look, and what to spare."""
+    """Namespaces to search, and options of what to keep."""
 
     namespaces: tuple[str, ...]
-    """Those of the controller and of the agents."""
+    """Namespaces of the controller and of the agents."""
 
     conventions: Conventions
     now: datetime
@@ -70,7 +70,7 @@ class Scope:
 
 
 def active(api: Api, scope: Scope) -> list[str]:
-    """Name the controllers and agents that renewed their Leases not long ago.
+    """Return the names of controllers and agents whose Leases have not expired.
 
     Raises:
         BackendError: the Leases could not be read.
@@ -91,10 +91,10 @@ def active(api: Api, scope: Scope) -> list[str]:
 
 
 def leftovers(api: Api, scope: Scope) -> Iterator[Leftover]:
-    """Find everything, in the order in which it is to be removed.
+    """Yield all leftovers, in the order of their removal.
 
     Raises:
-        BackendError: something could not be read.
+        BackendError: an object could not be read.
 
     """
     yield from _held_jobs(api, scope)
@@ -115,7 +115,7 @@ def leftovers(api: Api, scope: Scope) -> Iterator[Leftover]:
 
 
 def _held_jobs(api: Api, scope: Scope) -> Iterator[Leftover]:
-    """Jobs of people with a record of ours; one that we have suspended would stay so for ever."""
+    """Yield jobs that have a record; a job that Holdfast suspended would stay suspended forever."""
     for kind in KINDS:
         try:
             for job in api.list(f"/apis/{kind.api_version}/{kind.plural}"):
@@ -201,7 +201,7 @@ def _definition(api: Api) -> Iterator[Leftover]:
 
 
 def _object(api: Api, kind: str, collection: str, found: Json) -> Leftover:
-    """An object that goes as a whole, as long as it is this very one."""
+    """Return the removal of a whole object; its UID protects another object of its name."""
     about = found["metadata"]
     delete = partial(
         api.delete,

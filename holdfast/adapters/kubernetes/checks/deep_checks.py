@@ -1,4 +1,4 @@
-"""Deep health checks: Jobs that are pinned to their node."""
+"""Deep health checks: Kubernetes Jobs that are pinned to their node."""
 
 import secrets
 import time
@@ -29,24 +29,24 @@ from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, PairOutcome, 
 from holdfast.ports.events import EventSink
 
 KEPT: Final = timedelta(days=1)
-"""How long a Job that has ended remains, with the log of its pod."""
+"""Retention of a Job that has ended, including the log of its pod."""
 
 _TERMINATION_MESSAGE: Final = "/dev/termination-log"
-"""What a container writes there becomes part of its status, 4 KiB at most."""
+"""Path whose content becomes part of the container's status, at most 4 KiB."""
 
 _INDEX: Final = "JOB_COMPLETION_INDEX"
-"""Says to the two ends of a test which they are, as in the pods of an indexed Job."""
+"""Variable with the role of each end of a pair test, as in the pods of an indexed Job."""
 
 _TOKEN_BYTES: Final = 32
 
 _NOT_RUN: Final = frozenset((2, 70, 126, 127))
-"""Exit codes of a program that was called wrongly, has a bug, or cannot be run."""
+"""Exit codes of a program that was called incorrectly, has a bug, or cannot be executed."""
 
 _KILLED: Final = 128
-"""From this exit code on, a signal ended it, or its container could not be started."""
+"""Lowest exit code of a container that was killed by a signal or could not be started."""
 
 AGAIN: Final = timedelta(minutes=1)
-"""After a check that says nothing, before it is made again."""
+"""Delay before an inconclusive check is repeated."""
 
 _LABELS: Final = {
     "app.kubernetes.io/managed-by": "holdfast",
@@ -56,12 +56,12 @@ _LABELS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckJob:
-    """A Job, as far as it matters."""
+    """State of a Job that runs a check."""
 
     name: str
     uid: str
     passed: bool | None
-    """None while it runs."""
+    """Whether it passed; None while it runs."""
 
     ended_at: datetime | None
     message: str
@@ -69,50 +69,50 @@ class CheckJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End:
-    """What is known of the end of a Job from its pod."""
+    """End of a Job, as read from its pod."""
 
     result: CheckSummary
     status: int | None
-    """The exit code; None if no container of it ended by itself, or the pod is gone."""
+    """Exit code; None if no container of it ended by itself, or the pod was deleted."""
 
     noticed_at: float
-    """By the monotonic clock."""
+    """Time at which the end was read, by the monotonic clock."""
 
     @property
     def is_no_verdict(self) -> bool:
-        """Whether nothing follows from it about the node: it was killed, or could not be run."""
+        """Whether the end is inconclusive: the check was killed or could not be executed."""
         return self.status is None or self.status in _NOT_RUN or self.status >= _KILLED
 
 
 class PairIds(NamedTuple):
-    """Names one test between two nodes."""
+    """Identity of one test between two nodes."""
 
     node: str
-    """That measures."""
+    """Name of the node that measures."""
 
     partner: str
-    """That listens."""
+    """Name of the node that listens."""
 
     test_id: str
 
     @property
     def listens(self) -> str:
-        """The Job on the node that listens."""
+        """Name of the Job on the node that listens."""
         return f"holdfast-pair-{digest(*self)}-0"
 
     @property
     def measures(self) -> str:
-        """The Job on the node that measures."""
+        """Name of the Job on the node that measures."""
         return f"holdfast-pair-{digest(*self)}-1"
 
 
 def job_name(node: str, check_id: str) -> str:
-    """The Job of one check."""
+    """Return the name of the Job of a check."""
     return f"holdfast-check-{digest(node, check_id)}"
 
 
 def jobs_of(node: str, record: NodeRecord) -> tuple[str, ...]:
-    """The Jobs that are waited for while a node is as its record says."""
+    """Return the names of the Jobs that a node's record refers to."""
     if record.phase is not Phase.CHECKING:
         return ()
     if record.pairing is None:
@@ -130,7 +130,7 @@ def _pair_ids(node: str, pairing: Pairing | None) -> PairIds | None:
 def job_object(
     node: str, check_id: str, settings: CheckSettings, kinds: tuple[DeepCheck, ...] = ()
 ) -> Json:
-    """The Job of the check of one node."""
+    """Return the Job of the check of one node."""
     more = {KINDS_VARIABLE: " ".join(kinds)} if kinds else {}
     return _job(job_name(node, check_id), node, settings.command, settings, more)
 
@@ -138,9 +138,9 @@ def job_object(
 def pair_objects(
     ids: PairIds, address: str, token: str, settings: CheckSettings
 ) -> tuple[Json, Json]:
-    """The Jobs of a test between two nodes: the one that listens, the one that measures.
+    """Return the Jobs of a test between two nodes: the listening one and the measuring one.
 
-    They are in the network of their nodes: what is tested is that, and its address is known.
+    Their pods use the host network, which is what the test measures and whose address is known.
     """
     both = {PEER_VARIABLE: address, TOKEN_VARIABLE: token}
     listens, measures = (
@@ -159,7 +159,7 @@ def _job(
     settings: CheckSettings,
     variables: Mapping[str, str],
 ) -> Json:
-    """A Job that ends at the first failure: a node that fails once is not fit."""
+    """Return a Job that ends at the first failure: a node that fails once is unfit."""
     given = {"NODE_NAME": node, RESULT_VARIABLE: _TERMINATION_MESSAGE, **variables}
     container: Json = {
         "name": "check",
@@ -171,7 +171,7 @@ def _job(
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
     pod: Json = {
-        "nodeName": node,  # past the scheduler, which is not to give the node to anybody
+        "nodeName": node,  # bypasses the scheduler, which must not use this node
         "tolerations": [{"operator": "Exists"}],
         "restartPolicy": "Never",
         "containers": [container],
@@ -191,7 +191,7 @@ def _job(
 
 
 def check_job(job: Json) -> CheckJob:
-    """Read a Job. It has one pod and no second try, so one failure is the end."""
+    """Return the state of a Job. It has one pod and no retry, so one failure ends it."""
     status = job.get("status") or {}
     conditions = [one for one in status.get("conditions") or () if one.get("status") == "True"]
     last = conditions[-1] if conditions else {}
@@ -207,7 +207,7 @@ def check_job(job: Json) -> CheckJob:
 
 
 class DeepChecks:
-    """Starts checks and reads how they ended; methods that call raise ``BackendError``."""
+    """Starts checks and reads their results; methods with API calls raise ``BackendError``."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class DeepChecks:
         self._namespace = namespace
         self._folder = f"/apis/batch/v1/namespaces/{namespace}/jobs"
         self._ends: dict[str, _End] = {}
-        """By the uid of the Job."""
+        """Ends by UID of the Job."""
         selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
         self._reflector = Reflector(
             api,
@@ -238,21 +238,21 @@ class DeepChecks:
 
     @property
     def reflector(self) -> Reflector[CheckJob]:
-        """What keeps the copy up to date; its owner starts and stops it."""
+        """Reflector of the Jobs; its owner starts and stops it."""
         return self._reflector
 
     def begin(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...] = ()) -> None:
-        """Start a check, unless it was started already; again, if that ended without a verdict."""
+        """Start a check unless it exists; restarts an inconclusive one after a delay."""
         job = self._find(job_name(node, check_id))
         if job is None:
             self._create(job_object(node, check_id, self._settings, kinds))
         elif self._is_in_vain(job) and self._is_long_ago(self._end_of(job)):
-            self._delete(job)  # the next round makes it anew
+            self._delete(job)  # created again in the next round
 
     def start_pair(self, ids: PairIds, address: str) -> None:
-        """Start a test between two nodes, unless it was started already.
+        """Start a test between two nodes unless it exists.
 
-        Whoever was interrupted between its two Jobs has left the token in the first.
+        If an earlier call was interrupted between its two Jobs, the first Job has the token.
         """
         if self._find(ids.measures) is not None:
             return
@@ -263,7 +263,7 @@ class DeepChecks:
         self._create(pair_objects(ids, address, _token_of(listens), self._settings)[1])
 
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
-        """How the test ended that is stored with a node; None while it runs."""
+        """Return the outcome of the pair test in a node's record; None while it runs."""
         ids = _pair_ids(node, record.pairing)
         job = self._find(ids.measures) if ids is not None else None
         if ids is None or job is None or job.passed is None or job.ended_at is None:
@@ -283,7 +283,7 @@ class DeepChecks:
         )
 
     def _create(self, new: Json) -> Json | None:
-        """Create a Job; None if it is there already."""
+        """Create a Job; returns None if it exists already."""
         if not self._settings.image:
             raise BackendError("there is no deep health check: set the image of the check")
         try:
@@ -294,7 +294,7 @@ class DeepChecks:
         return created
 
     def result(self, node: str, check_id: str) -> CheckResult | None:
-        """How a check ended; None while it runs, and while one without a verdict is made again."""
+        """Return the result of a check; None while it runs or an inconclusive one is repeated."""
         job = self._find(job_name(node, check_id))
         if job is None or job.passed is None or job.ended_at is None:
             return None
@@ -311,7 +311,7 @@ class DeepChecks:
         )
 
     def end_others(self, waited_for: Collection[str]) -> None:
-        """End the Jobs that still run though nobody waits for them: their names are others."""
+        """Delete running Jobs that no record refers to any more; new checks have other names."""
         jobs = self._reflector.objects().values()
         present = {job.uid for job in jobs}
         self._ends = {uid: end for uid, end in self._ends.items() if uid in present}
@@ -328,7 +328,7 @@ class DeepChecks:
         return self._reflector.objects().get(f"{self._namespace}/{job}")
 
     def _is_in_vain(self, job: CheckJob) -> bool:
-        """Whether a check of one node has ended and says nothing of it, which is told once."""
+        """Whether a check of one node ended inconclusively; reports that once."""
         if job.passed is not False or job.ended_at is None:
             return False
         is_news = job.uid not in self._ends
@@ -343,7 +343,7 @@ class DeepChecks:
         return time.monotonic() >= end.noticed_at + self._again_s
 
     def _end_of(self, job: CheckJob) -> _End:
-        """What only its pod knows."""
+        """Return the end of a Job, which only its pod records."""
         if job.uid not in self._ends:
             params = {"labelSelector": f"batch.kubernetes.io/job-name={job.name}"}
             pods = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", params)

@@ -50,7 +50,7 @@ def rules_of(text: str, key: str) -> ParsedRules:
 
     Args:
         text: a list of objects with the fields of HyperPod's ``logMonitoringConfiguration``, as
-                JSON or YAML. An invalid rule is left out, the others apply.
+            JSON or YAML. An invalid rule is left out, the others apply.
         key: name of the text in rejections.
 
     """

@@ -81,7 +81,7 @@ class JobInformer:
         """Return jobs by ``namespace/name``; none until jobs and pods were both read.
 
         Raises:
-                BackendError: the cache is too old.
+            BackendError: the cache is too old.
 
         """
         if self._jobs.is_missing or not all(one.synced for one in self._reflectors):

@@ -25,7 +25,7 @@ def is_condition_outdated(state: NodeState, record: NodeRecord | None) -> bool:
 
 
 def agent_condition_patch(state: NodeState, record: NodeRecord, now: datetime) -> Json | None:
-    """The strategic merge patch of a node's status; None if its condition is right already."""
+    """Return the strategic merge patch of a node's status; None if its condition is current."""
     if not is_condition_outdated(state, record):
         return None
     since = record.agent_silent_since

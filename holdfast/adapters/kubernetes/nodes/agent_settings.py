@@ -1,4 +1,4 @@
-"""How the agent reports to Kubernetes: the table ``kubernetes`` of its configuration."""
+"""Agent settings for Kubernetes: the table ``kubernetes`` of its configuration."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,9 +8,9 @@ from holdfast.model.names import LABEL_PREFIX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentKubernetes:
-    """Reports to the node's own Node object; the table may be empty.
+    """Settings for reports to the agent's own Node object; the table may be empty.
 
-    The Node object is that of ``node``, or of the environment variable ``NODE_NAME``.
+    The name of the Node object is ``node``, or the environment variable ``NODE_NAME``.
     """
 
     namespace: str = "holdfast"

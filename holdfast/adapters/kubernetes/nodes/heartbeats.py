@@ -26,13 +26,13 @@ class NodeLease:
     """Lease of one node, as last observed by this process."""
 
     renewed_at: datetime
-    """By the clock of the node, which may be wrong."""
+    """Time of the last renewal by the node's clock, which may be wrong."""
 
     holder: str
-    """Boot id of the agent, or name of the node of a kubelet."""
+    """Boot ID of the agent, or node name for a kubelet."""
 
     observed_at: datetime
-    """When this process saw the last renewal; ``renewed_at`` before it has seen one."""
+    """Time at which this process observed the last renewal; ``renewed_at`` before the first one."""
 
     is_live: bool
     """Whether the holder was alive: a renewal was observed, or the lease was valid when first
@@ -42,7 +42,7 @@ class NodeLease:
 class LeaseReader:
     """Reads the leases of nodes in one namespace.
 
-    A wrong clock on a node does no harm: what counts is when a renewal was observed.
+    A wrong clock on a node does no harm: only the time at which a renewal was observed counts.
     """
 
     def __init__(self, api: Api, namespace: str) -> None:
@@ -54,7 +54,7 @@ class LeaseReader:
     def of(
         self, nodes: Collection[str], now: datetime, *, at_once: Collection[str] = ()
     ) -> dict[str, NodeLease]:
-        """The lease of each node that has one, as of at most 5 s ago; ``at_once`` as of now.
+        """Return the lease of each node that has one, at most 5 s old; for ``at_once`` current.
 
         Raises:
             BackendError: the leases could not be read.
@@ -78,7 +78,7 @@ class LeaseReader:
         }
 
     def forget_others(self, nodes: Collection[str]) -> None:
-        """Forget the leases of all nodes but these."""
+        """Remove the leases of all nodes but these from the cache."""
         for gone in self._read_at.keys() - set(nodes):
             del self._read_at[gone], self._leases[gone]
 

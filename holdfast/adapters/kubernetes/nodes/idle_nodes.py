@@ -1,4 +1,4 @@
-"""Which of the nodes that are due for a check have no pods that would be evicted."""
+"""Detection of idle nodes: nodes due for a check without pods that would be evicted."""
 
 from collections.abc import Collection
 
@@ -8,10 +8,10 @@ from holdfast.model.errors import BackendError
 
 
 class IdleNodes:
-    """Lists the pods of a limited number of nodes in each round, which bounds the calls."""
+    """Lists the pods of a limited number of nodes per round, which bounds the API calls."""
 
     def __init__(self, api: Api, *, limit: int) -> None:
-        """Create; ``limit`` is the number of nodes that are checked in one round."""
+        """Create it; ``limit`` is the number of nodes that are checked in one round."""
         self._api = api
         self._limit = limit
         self._turns = 0
@@ -19,7 +19,7 @@ class IdleNodes:
         self._pods: dict[str, tuple[str, ...]] = {}
 
     def among(self, due: Collection[str]) -> frozenset[str]:
-        """Nodes that are due and are known to have no pods but those of DaemonSets.
+        """Return the nodes that are due and are known to have only DaemonSet pods.
 
         Checks the nodes whose last check is oldest.
         """
@@ -29,7 +29,7 @@ class IdleNodes:
         return frozenset(name for name in turn[: self._limit] if self._is_idle(name))
 
     def pods(self, node: str) -> tuple[str, ...]:
-        """Pods that were on a node when it was last checked, as ``namespace/name``."""
+        """Return the pods of a node at its last check, as ``namespace/name``."""
         return self._pods.get(node, ())
 
     def _is_idle(self, name: str) -> bool:

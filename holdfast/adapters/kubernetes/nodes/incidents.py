@@ -1,4 +1,4 @@
-"""Incidents as custom resources."""
+"""Incident store that uses custom resources."""
 
 import re
 from contextlib import suppress
@@ -17,7 +17,7 @@ from holdfast.model.names import OWN_PREFIX
 _VERSION: Final = f"{OWN_PREFIX}/v1"
 _FOLDER: Final = f"/apis/{_VERSION}/incidents"
 _DNS_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-"""RFC 1123 subdomain, as the API wants the names of objects."""
+"""RFC 1123 subdomain, which Kubernetes requires of object names."""
 
 _LONGEST_NAME: Final = 253
 _UNSAFE: Final = re.compile(r"[^a-z0-9]+")
@@ -31,11 +31,11 @@ _PHASES: Final = (
     ("drained_at", "Drained"),
     ("quarantined_at", "Quarantined"),
 )
-"""The last point that was reached is the phase."""
+"""Phases by the timestamp that starts them, the last one first."""
 
 
 def object_name(incident_id: str) -> str:
-    """A name for the object; another id has another, as long as they differ in more than case."""
+    """Return the object name of an incident; unique unless two IDs differ only in case."""
     name = incident_id.lower()
     if len(name) <= _LONGEST_NAME and _DNS_NAME.fullmatch(name):
         return name
@@ -45,7 +45,7 @@ def object_name(incident_id: str) -> str:
 
 
 def incident_object(incident: Incident) -> Json:
-    """The object of an incident; what is not known yet is null, which a patch takes away."""
+    """Return the object of an incident; unknown fields are null, which a patch removes."""
     return {
         "apiVersion": _VERSION,
         "kind": "Incident",
@@ -56,10 +56,10 @@ def incident_object(incident: Incident) -> Json:
 
 
 def incident_of(found: Json) -> Incident:
-    """Read an object.
+    """Parse an incident object.
 
     Raises:
-        BackendError: somebody has damaged it.
+        BackendError: the object is damaged.
 
     """
     try:
@@ -72,7 +72,7 @@ def incident_of(found: Json) -> Incident:
 
 
 class KubernetesIncidents:
-    """An ``IncidentStore``. What this process has written it need not read again."""
+    """``IncidentStore`` that does not read again what this process has written."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -121,7 +121,7 @@ class KubernetesIncidents:
                 self._api.patch(path, changed)
                 return
             except NotFound:
-                pass  # somebody has deleted it, which must not end the repair
+                pass  # deleted by somebody else, which must not end the repair
         try:
             self._api.create(_FOLDER, _without_null(content), repeatable=True)
         except NotFound as error:

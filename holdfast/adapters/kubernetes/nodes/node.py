@@ -1,4 +1,4 @@
-"""A Node object, trimmed to what Holdfast reads of it; all else is let go on arrival."""
+"""State of Node objects: the fields that Holdfast reads; informers discard all others."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from holdfast.model.names import (
 NO_SCHEDULE: Final = "NoSchedule"
 READY: Final = "Ready"
 UNKNOWN: Final = "Unknown"
-"""Status of ``Ready`` when the node controller has not heard the kubelet for its grace period."""
+"""Status of ``Ready`` after the node controller received no heartbeat for its grace period."""
 
 _CONTROL_PLANE: Final = (
     "node-role.kubernetes.io/control-plane",
@@ -33,62 +33,62 @@ _CONTROL_PLANE: Final = (
 )
 _OFF: Final = frozenset(
     (
-        "node.cloudprovider.kubernetes.io/shutdown",  # the cloud's controller: the machine is off
-        "node.kubernetes.io/out-of-service",  # a person: so it is, and pods may go elsewhere
+        "node.cloudprovider.kubernetes.io/shutdown",  # cloud controller: the machine is off
+        "node.kubernetes.io/out-of-service",  # a person: it is off, and pods may move
     )
 )
 _REACHABLE: Final = "InternalIP"
 
 Taint = tuple[tuple[str, str], ...]
-"""A taint's fields and values, sorted: ``(("effect", "NoSchedule"), ("key", "a"))``."""
+"""Fields and values of a taint, sorted: ``(("effect", "NoSchedule"), ("key", "a"))``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conventions:
-    """How one cluster is read and written."""
+    """Names and capabilities of one cluster."""
 
     labels: Labels = field(default_factory=Labels)
     group_labels: tuple[str, ...] = ()
-    """The first of them that a node has says to which group it belongs."""
+    """Labels with a node's group; the first that a node has counts."""
 
     can_check: bool = False
-    """Whether there is a deep health check."""
+    """Whether deep health checks are configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeState:
-    """What a Node object says. Two are equal if they say the same, whatever their version."""
+    """State of a Node object. Two are equal if all compared fields are, in any version."""
 
     name: str
     uid: str
     resource_version: int = field(compare=False)
     created_at: datetime
     provider_id: str
-    """``spec.providerID``; ``kubernetes://`` and the uid if nobody has set one."""
+    """``spec.providerID``; ``kubernetes://`` and the UID if it is not set."""
 
     boot_id: str
-    """What the kubelet says; empty before its first word."""
+    """Boot ID from the kubelet; empty before its first report."""
 
     ready: str
-    """Status of the condition; ``Unknown`` while there is none."""
+    """Status of the condition ``Ready``; ``Unknown`` without one."""
 
     ready_since: datetime
     agent_silent: str
-    """Status of the condition that says whether the agent is silent; empty if there is none."""
+    """Status of the condition ``AgentSilent``; empty without one."""
 
     group: str
-    """``label=value`` of the group; empty if it belongs to none."""
+    """``label=value`` of the group; empty if the node has none."""
 
     is_control_plane: bool
     is_off: bool
-    """The owner of the machine says that it is off."""
+    """Whether a taint reports that the machine is off."""
 
     health: str | None
-    """Value of the label, as of all below; None where there is no such label or annotation."""
+    """Value of the label, as for the fields below; None if label or annotation is absent."""
 
     deep_check: str | None
     is_checked: bool
-    """A label of either spelling says that a deep health check was passed."""
+    """Whether a label in either spelling reports a passed deep health check."""
 
     record: str | None
     report: str | None
@@ -98,29 +98,29 @@ class NodeState:
     cordoned: str | None
     replaces: str | None
     is_unschedulable: bool
-    """It is cordoned, by whomever."""
+    """Whether it is cordoned, by anyone."""
 
     taints: tuple[Taint, ...]
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """All of them; only jobs that wait for a node ask."""
+    """All labels; used only for jobs that wait for a node."""
 
     address: str = field(default="", compare=False)
-    """Where other nodes reach it; only tests between nodes ask."""
+    """Address for other nodes; used only for tests between nodes."""
 
     label_authors: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Who set HyperPod's labels last, as ``metadata.managedFields`` names clients."""
+    """Client that last set each of HyperPod's labels, as ``metadata.managedFields`` names it."""
 
     devices: Mapping[str, int] = field(default_factory=dict, compare=False)
-    """What its kubelet gives to pods of resources that have a domain, such as GPUs."""
+    """Allocatable extended resources, such as GPUs, by name."""
 
     def label_author(self, label: str) -> str:
-        """Who set a label: the client as its requests name it, such as ``kubectl-label``."""
+        """Return who last set a label, by field manager, such as ``kubectl-label by label``."""
         client = self.label_authors.get(label)
         return f"{client} by label" if client else "the node's label"
 
 
 def trimmed(node: Json, conventions: Conventions) -> NodeState:
-    """The state of a node; ``node`` is the object as the API server gives it."""
+    """Return the state of a node; ``node`` is the object from the API server."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     labels: Mapping[str, str] = metadata.get("labels") or {}
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
@@ -163,7 +163,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
 
 
 def _label_authors(metadata: Json, names: Labels) -> Mapping[str, str]:
-    """The client that owns each label by which a repair can be requested, the latest one."""
+    """Return the last client that owns each label by which a repair can be requested."""
     found: dict[str, str] = {}
     entries = metadata.get("managedFields") or ()
     for entry in sorted(entries, key=lambda one: one.get("time") or ""):
@@ -187,7 +187,7 @@ def _condition(conditions: Sequence[Json], kind: str) -> Json:
 
 
 def _address(status: Json) -> str:
-    """Where other nodes reach a node; empty if nobody says."""
+    """Return the address of a node for other nodes; empty if it reports none."""
     addresses = status.get("addresses") or ()
     return next((one["address"] for one in addresses if one.get("type") == _REACHABLE), "")
 

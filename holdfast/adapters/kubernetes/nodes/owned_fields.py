@@ -1,4 +1,4 @@
-"""What Holdfast has written on a Node object, and how to remove that alone: pure."""
+"""Fields of a Node object that Holdfast has written, and the patch that removes them: pure."""
 
 import json
 from collections.abc import Iterator
@@ -24,45 +24,45 @@ from holdfast.model.names import (
 from holdfast.model.nodes import NodeView
 
 MANAGERS: Final = frozenset((agent_events.COMPONENT, events.COMPONENT))
-"""Field managers of what agents and controllers write, in ``metadata.managedFields``."""
+"""Field managers of agents and controllers, in ``metadata.managedFields``."""
 
 _ANNOTATIONS: Final = (RECORD, REPORT, AGENT_HEALTH_STATUS, REQUEST, CORDONED, REPLACES)
-"""Nobody else has a use for them; a request left behind would be carried out after the next
+"""Annotations that only Holdfast uses; a remaining request would be carried out after the next
 installation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedFields:
-    """The marks of one node."""
+    """Fields of one node that Holdfast has written."""
 
     removes: tuple[str, ...]
-    """Names of what goes, such as ``label sagemaker.amazonaws.com/fault-types``."""
+    """Names of fields to remove, such as ``label sagemaker.amazonaws.com/fault-types``."""
 
     keeps: tuple[str, ...]
-    """What looks like Holdfast's and is somebody else's."""
+    """Fields that Holdfast uses but another writer owns, each with the reason."""
 
     patch: Json | None
-    """The merge patch of the object; None if nothing of it goes."""
+    """Merge patch of the object; None if there is nothing to remove."""
 
     status: Json | None
-    """The strategic merge patch of its status; None if no condition goes."""
+    """Strategic merge patch of its status; None if there is no condition to remove."""
 
 
 def is_written_by_us(thing: Json, *path: str) -> bool:
-    """Whether a field was written last by an agent or a controller, or the object at all."""
+    """Whether an agent or a controller last wrote a field, or any field if no path is given."""
     return any(_has(entry, path) for entry in _entries(thing) if entry.get("manager") in MANAGERS)
 
 
 def owned_fields(
     node: Json, conventions: Conventions, now: datetime, *, keeps_cordons: bool
 ) -> OwnedFields:
-    """What Holdfast has written on a node.
+    """Return the fields of a node that Holdfast has written.
 
     Args:
-        node: the object as the API server gives it.
-        conventions: the names of labels.
-        now: the present time.
-        keeps_cordons: whether a node that is out of service is to stay cordoned, as if by a person.
+        node: the object from the API server.
+        conventions: names of labels.
+        now: current time.
+        keeps_cordons: whether a node that is out of service stays cordoned, as if by a person.
 
     """
     state = trimmed(node, conventions)
@@ -90,7 +90,7 @@ def owned_fields(
 def _labels(
     node: Json, state: NodeState, conventions: Conventions, now: datetime
 ) -> tuple[list[str], list[str]]:
-    """The keys of ours, and sentences about those of others."""
+    """Return keys of Holdfast's labels, and sentences about labels of others."""
     names, present = conventions.labels, _metadata(node, "labels")
     ours, kept = [], []
     for key in (names.node_health_status, names.deep_health_check_status):
@@ -108,9 +108,9 @@ def _labels(
 
 
 def _statuses(state: NodeState, conventions: Conventions, now: datetime) -> set[str]:
-    """Values that say what the record says: a person's word that was answered became a status.
+    """Return label values that follow from the record: a handled request becomes a status.
 
-    ``Schedulable`` is not among them, as HyperPod sets it on its nodes, too.
+    ``Schedulable`` is not among them, as HyperPod also sets it on its nodes.
     """
     parsed = parse_annotations(state, conventions, now)
     found: set[str | None] = {state.agent_health_status}
@@ -127,7 +127,7 @@ def _statuses(state: NodeState, conventions: Conventions, now: datetime) -> set[
 
 
 def _is_ours(node: Json, state: NodeState, part: str, key: str) -> bool:
-    """Whether an agent wrote what HyperPod's agent writes under the same name."""
+    """Whether Holdfast's agent wrote a field whose name HyperPod's agent uses, too."""
     return state.report is not None or is_written_by_us(node, "f:metadata", f"f:{part}", f"f:{key}")
 
 
@@ -140,7 +140,7 @@ def _spec(
     *,
     keeps_cordons: bool,
 ) -> Json:
-    """The patch of the taints and of the cordon; notes what goes and what stays."""
+    """Return the patch of taints and cordon; appends to ``removes`` and ``keeps``."""
     spec: Json = {}
     key = conventions.labels.node_health_status
     taints = (node.get("spec") or {}).get("taints") or []
@@ -164,7 +164,7 @@ def _spec(
 
 
 def _conditions(node: Json) -> Iterator[str]:
-    """Types of the conditions that only agents and controllers of Holdfast write."""
+    """Yield types of the conditions that only agents and controllers of Holdfast write."""
     owners: dict[str, set[bool]] = {}
     for entry in _entries(node):
         for key in _at(entry, ("f:status", "f:conditions")):

@@ -1,4 +1,4 @@
-"""Pods of a node, as far as its repair is concerned: pure."""
+"""Pods of a node that its drain evicts: pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from holdfast.adapters.kubernetes.client.errors import Json
 
 _MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of pods that a kubelet starts from files; the API server only has their picture."""
+"""Annotation of static pods, which a kubelet starts from files; the API object is a mirror."""
 
 _ALIVE = frozenset(("", "pending", "running", "unknown"))
-"""Phases, in lower case, of a pod that still has something to lose."""
+"""Phases, in lower case, of a pod that has not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOwner:
-    """What a pod belongs to, such as its Job."""
+    """Owner of a pod, such as its Job."""
 
     api_version: str
     kind: str
@@ -25,7 +25,7 @@ class PodOwner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that a drain has to wait for."""
+    """Pod that a drain waits for."""
 
     namespace: str
     name: str
@@ -35,7 +35,7 @@ class Pod:
 
     @property
     def path(self) -> str:
-        """Its address."""
+        """API path of the pod."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def __str__(self) -> str:
@@ -43,9 +43,9 @@ class Pod:
 
 
 def leaving_pods(pods: Iterable[Json]) -> list[Pod]:
-    """The pods that leave a node which is drained, as ``kubectl drain`` has it.
+    """Return the pods that leave a drained node, by the rules of ``kubectl drain``.
 
-    Those of DaemonSets stay, mirror pods cannot leave, and those that have ended are gone already.
+    Pods of DaemonSets stay, mirror pods cannot be evicted, and ended pods need no eviction.
     """
     return sorted(
         (_pod(pod) for pod in pods if not _stays(pod)), key=lambda pod: (pod.namespace, pod.name)

@@ -1,4 +1,4 @@
-"""An agent's report on Kubernetes: its Node object, Events about it, and a Lease as heartbeat."""
+"""Agent reports on Kubernetes: Node object, Events about it, and a Lease as heartbeat."""
 
 import math
 import re
@@ -40,51 +40,51 @@ from holdfast.model.report import NodeReport
 from holdfast.ports.clock import Clock
 
 CALL_TIMEOUT: Final = timedelta(seconds=5)
-"""Longest time of one call; there is one thread for all of them."""
+"""Timeout of one API call; a single thread makes all calls."""
 
 TRIES: Final = 5
-"""Times that a write is tried anew because the node has changed meanwhile."""
+"""Attempts of a write that conflicts with concurrent changes of the node."""
 
 LEASE_S: Final = 40
-"""An agent that has not renewed its lease for so long is silent; as long as a kubelet's."""
+"""Lease duration in seconds, after which an agent is silent; equal to that of a kubelet."""
 
 EVENTS_AT_ONCE: Final = 25
-"""As many Events of one source about one object client-go lets pass at once."""
+"""Maximum burst of Events of one source about one object in client-go."""
 
 EVENTS_KEPT: Final = 100
-"""While they cannot be sent; the oldest go first."""
+"""Maximum number of unsent Events; the oldest are dropped first."""
 
 _HOPELESS: Final = (400, 413, 422)
-"""Answers to an object that will never be accepted."""
+"""HTTP statuses of an object that the API server will never accept."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-"""A DNS subdomain, as Kubernetes wants it; nothing else is put into the path of a call."""
+"""DNS subdomain as Kubernetes requires; no other text is put into the path of a call."""
 
 _CLOSING_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportIntervals:
-    """Seconds between two calls of a kind, where nothing is urgent."""
+    """Intervals of non-urgent calls, in seconds."""
 
     look: float = HEARTBEAT.total_seconds()
-    """Between two looks whether the node still says what it should."""
+    """Interval of checks that the Node object still matches the report."""
 
     evidence: float = 10.0
-    """Until the node is told that what it knows was seen again."""
+    """Delay of a report whose only change is that known faults were seen again."""
 
     lease: float = 10.0
-    """A quarter of the lease's time, as kubelets do."""
+    """Interval of lease renewals; a quarter of the lease duration, as in kubelets."""
 
     events: float = 10.0
-    """Between two batches of Events."""
+    """Interval of batches of Events."""
 
 
 class NodeReporter:
-    """A ``ReportObserver`` that brings each report to the API server, from a thread of its own.
+    """``ReportObserver`` that writes each report to the API server, in its own thread.
 
-    Only the newest report waits to be sent. What the cluster is to say is worked out from it and
-    from the Node object as it is, so that an outage or a killed agent leaves nothing half done.
+    Only the newest report is queued. The patch is computed from it and from the current Node
+    object, so an outage or a killed agent leaves no partial state.
     """
 
     def __init__(
@@ -98,16 +98,16 @@ class NodeReporter:
         log: Log,
         intervals: ReportIntervals | None = None,
     ) -> None:
-        """Report on ``node``, and on no other.
+        """Report on ``node`` only.
 
         Args:
-            api: the API server.
+            api: client of the API server.
             node: name of the Node object.
-            settings: the names of labels and of the lease's namespace.
-            timeout: an agent without a heartbeat for this long does not renew the lease.
-            clock: what time it is.
-            log: takes messages for a person, from this object's thread.
-            intervals: how often to call.
+            settings: names of labels, and the lease's namespace.
+            timeout: without a heartbeat of the agent for this long, the lease is not renewed.
+            clock: clock of reports and leases.
+            log: receives messages for people, from this object's thread.
+            intervals: intervals of the calls; None for the defaults.
 
         """
         self._api = api
@@ -158,7 +158,7 @@ class NodeReporter:
         """See ``ReportObserver.beat``.
 
         Raises:
-            HoldfastError: a bug has ended the thread; an agent that nobody hears must end, too.
+            HoldfastError: a bug has ended the thread; an agent that cannot report must exit, too.
 
         """
         if not self._thread.is_alive() and not self._stopped:
@@ -166,7 +166,7 @@ class NodeReporter:
         self._beat_at = time.monotonic()
 
     def close(self) -> None:
-        """Send no more. A call that has been made is not waited for longer than a moment."""
+        """Stop reporting; waits only a moment for a call in progress."""
         with self._lock:
             self._stopped = True
             self._lock.notify()
@@ -188,7 +188,7 @@ class NodeReporter:
                     task.run()
 
     def _write_report(self) -> None:
-        """Make the Node object say what the newest report says."""
+        """Patch the Node object to match the newest report."""
         for left in reversed(range(TRIES)):
             if self._stopped or self._report is None:
                 return
@@ -204,7 +204,7 @@ class NodeReporter:
         known, last_report = reported(node), brief(report)
         is_first = not self._uid
         self._uid = node["metadata"]["uid"]
-        if is_first:  # a report counts only beside a lease of the same boot
+        if is_first:  # a report counts only with a lease of the same boot
             self._lease.run()
         patch = node_patch(node, report, self._labels)
         if patch is not None:
@@ -215,11 +215,11 @@ class NodeReporter:
         self._uid = node["metadata"]["uid"]
         with self._lock:
             self._keep(events(known, last_report))
-            if is_first:  # an agent before may have been killed before it could tell them
+            if is_first:  # the previous agent may have been killed before it sent them
                 self._keep(fault_events(last_report, last_report.faults))
 
     def _renew(self) -> None:
-        """Show that the agent lives: that its loop turns, not only this thread."""
+        """Renew the lease if the agent's main loop runs, not only this thread."""
         report = self._report
         if report is None or time.monotonic() - self._beat_at > self._timeout_s:
             return
@@ -231,7 +231,7 @@ class NodeReporter:
         try:
             self._api.patch(f"{self._leases}/{self._name}", {"spec": spec})
         except NotFound:
-            # The lease goes with its node, so this may be another one, which has no report yet.
+            # The lease is deleted with its node, so this may be a new node that has no report yet.
             self._uid = self._api.get(self._node)["metadata"]["uid"]
             self._state.requeue_now(time.monotonic())
             self._create_lease(spec)
@@ -250,7 +250,7 @@ class NodeReporter:
         )
 
     def _keep(self, found: Iterable[Json]) -> None:
-        """Take events in; the lock is held."""
+        """Queue events; the caller holds the lock."""
         for event in found:
             self._events[event["metadata"]["name"]] = event
             self._event_task.requeue_now(
@@ -294,10 +294,10 @@ class NodeReporter:
 def open_reporter(
     settings: AgentKubernetes, node: str, *, timeout: timedelta, clock: Clock, log: Log
 ) -> NodeReporter:
-    """Report on ``node`` as ``settings`` say; see ``NodeReporter``.
+    """Return a reporter for ``node`` by ``settings``; see ``NodeReporter``.
 
     Raises:
-        ConfigError: there is no API server to report to, or no node can have that name.
+        ConfigError: no API server is configured, or ``node`` is no valid node name.
 
     """
     if not _NAME.fullmatch(node):
@@ -328,7 +328,7 @@ def _is_due(task: PeriodicTask) -> bool:
 
 
 def _fingerprint(report: NodeReport) -> object:
-    """What a reader acts upon; the rest is how often it was seen."""
+    """Return the part of a report that readers act upon; the rest is how often it was seen."""
     faults = {(fault.key, fault.remedy, fault.urgency, fault.since) for fault in report.faults}
     suspects = {fault.key for fault in report.suspects}
     return (report.boot_id, faults, suspects, report.drill_until)

@@ -1,4 +1,4 @@
-"""What the report of an agent makes of its Node object: pure, from the object to the patch."""
+"""Patches of a Node object from the agent's report: pure."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,27 +24,27 @@ from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
 
 MESSAGE_CHARS: Final = 256
-"""Of a message that goes to the API server; a kernel's line is seldom longer."""
+"""Maximum length of a message for the API server; lines of the kernel rarely exceed it."""
 
 HEARTBEAT: Final = timedelta(minutes=5)
-"""Between two signs of life of an unchanged condition, as the kubelet and node-problem-detector
-give them."""
+"""Interval of heartbeats of an unchanged condition, as in the kubelet and
+node-problem-detector."""
 
 _SUSPECTS: Final = 3
-"""Suspects that the cluster keeps, the oldest: one is enough for a check of the node."""
+"""Number of suspects kept, the oldest: one is enough to have the node checked."""
 
 _EFFECT: Final = "NoSchedule"
 
 _HELD: Final = frozenset(Phase) - {Phase.JOINING, Phase.SCHEDULABLE}
-"""Phases in which the controller keeps the node from jobs: its marks and people's answers to them
-are none of the agent's business."""
+"""Phases in which the controller withholds the node from jobs. The agent then leaves labels and
+taints, including those that people set, unchanged."""
 
 _UNREADABLE: Final = (ValueError, TypeError)
 """Errors of an annotation that is not valid, or not text."""
 
 
 def brief(report: NodeReport) -> NodeReport:
-    """What the cluster keeps of a report: the worst faults, of equal ones the newest."""
+    """Return the part of a report to store: the worst faults, the newest of equal ones."""
     worst = sorted(report.faults, key=lambda fault: (_weight(fault), fault.since), reverse=True)
     kept = sorted(worst[:FAULT_DETAILS_LIMIT], key=lambda fault: fault.since)
     return NodeReport(
@@ -61,7 +61,7 @@ def brief(report: NodeReport) -> NodeReport:
 
 
 def reported(node: Json) -> NodeReport | None:
-    """The report that the node carries; None if it has none or one that nobody can read."""
+    """Return the report stored on the node; None if there is none or it cannot be parsed."""
     try:
         return parse_value(NodeReport, _annotations(node).get(REPORT, "null"))
     except _UNREADABLE:
@@ -69,15 +69,15 @@ def reported(node: Json) -> NodeReport | None:
 
 
 def node_patch(node: Json, report: NodeReport, labels: Labels) -> Json | None:
-    """The merge patch that writes ``report`` to ``node``, the Node object as it was read.
+    """Return the merge patch that writes ``report`` to ``node``, the Node object as read.
 
-    The health label and the taint are set if a fault needs the node to be repaired and nobody has
-    marked the node yet, and when its evidence is newer than what the node carries: whoever gives
-    the node free knows of the old. They are taken away only while they are the agent's own.
+    The health label and the taint are set if a fault requires a repair of the node and the node is
+    not marked yet, and if its evidence is newer than the report that the node carries: who releases
+    a node knows the stored evidence. They are removed only while the agent's own value is set.
 
     Returns:
-        None if the node says all of it already. The patch holds the object's resource version, so
-        that it cannot undo what somebody else writes at the same time.
+        None if the node is up to date. The patch holds the object's resource version, so that it
+        cannot overwrite concurrent changes.
 
     """
     last_report = brief(report)
@@ -105,9 +105,9 @@ def node_patch(node: Json, report: NodeReport, labels: Labels) -> Json | None:
 
 
 def conditions_patch(node: Json, report: NodeReport, now: datetime) -> Json | None:
-    """The strategic merge patch of the node's status; None if nothing is new and no beat is due.
+    """Return the strategic merge patch of the node's status; None if no update or heartbeat is due.
 
-    A condition that the node has already keeps its transition, whatever the agent remembers.
+    A condition that the node has keeps its transition time, whatever the agent has stored.
     """
     known = {entry["type"]: entry for entry in _conditions(node)}
     before = {condition.type: condition for condition in report.conditions}
@@ -122,14 +122,14 @@ def conditions_patch(node: Json, report: NodeReport, now: datetime) -> Json | No
 
 
 def short(message: str) -> str:
-    """A message of bounded length."""
+    """Return a message shortened to ``MESSAGE_CHARS``."""
     return message if len(message) <= MESSAGE_CHARS else f"{message[: MESSAGE_CHARS - 1]}…"
 
 
 def _marked(
     node: Json, last_report: NodeReport, labels: Labels
 ) -> tuple[str | None, str | None, list[Json]]:
-    """The health label, the agent's mark and the taints that the node is to have."""
+    """Return the desired health label, agent annotation and taints of the node."""
     label = _labels(node).get(labels.node_health_status)
     own = _annotations(node).get(AGENT_HEALTH_STATUS)
     record = _record(node)
@@ -150,7 +150,7 @@ def _marked(
 
 
 def _needed(faults: Iterable[Fault]) -> HealthStatus | None:
-    """The label that says which repair the faults call for."""
+    """Return the health label that requests the repair for the faults; None for no repair."""
     remedies = {fault.remedy for fault in faults if fault.remedy.touches_node}
     if Remedy.REPLACE in remedies:
         return HealthStatus.PENDING_REPLACEMENT
@@ -158,7 +158,7 @@ def _needed(faults: Iterable[Fault]) -> HealthStatus | None:
 
 
 def _has_news(before: NodeReport | None, last_report: NodeReport) -> bool:
-    """Whether ``last_report`` has evidence for a repair that ``before`` had not."""
+    """Whether ``last_report`` has evidence for a repair that is not in ``before``."""
     is_same_boot = before is not None and before.boot_id == last_report.boot_id
     known = set(map(_evidence, before.faults)) if before is not None and is_same_boot else set()
     return any(f.remedy.touches_node and _evidence(f) not in known for f in last_report.faults)
@@ -173,9 +173,9 @@ def _weight(fault: Fault) -> tuple[int, bool]:
 
 
 def _record(node: Json) -> NodeRecord | None:
-    """What the controller remembers; None without a controller.
+    """Return the controller's record of the node; None without a controller.
 
-    A record that cannot be read counts as a repair that is under way.
+    A record that cannot be parsed counts as a repair in progress.
     """
     text = _annotations(node).get(RECORD)
     if text is None:
@@ -187,13 +187,13 @@ def _record(node: Json) -> NodeRecord | None:
 
 
 def _is_forgiven(fault: Fault, record: NodeRecord | None) -> bool:
-    """Whether somebody gave the node free after all that is known of the fault."""
+    """Whether the node was released after the newest evidence of the fault."""
     cleared_at = record.cleared_at if record is not None else None
     return cleared_at is not None and (fault.seen_at or fault.since) <= cleared_at
 
 
 def _report_text(node: Json, last_report: NodeReport) -> str:
-    """``last_report`` as text; the node's own text where it differs in nothing but its time."""
+    """Return ``last_report`` as JSON, or the node's own text if only its time differs."""
     before = reported(node)
     is_known = before is not None and last_report == replace(
         before, sequence=last_report.sequence, reported_at=last_report.reported_at
@@ -217,7 +217,7 @@ def _details(faults: Iterable[Fault]) -> str:
 
 
 def _with_taint(taints: list[Json], labels: Labels) -> list[Json]:
-    if any(_is_key(taint, labels) for taint in taints):  # one is all that a key may have
+    if any(_is_key(taint, labels) for taint in taints):  # a key may have only one taint
         return taints
     ours = {
         "key": labels.node_health_status,
@@ -239,7 +239,7 @@ def _is_key(taint: Json, labels: Labels) -> bool:
 
 
 def _own(entries: Iterable[Json], now: datetime) -> Iterator[NodeCondition]:
-    """Those of the node's conditions that agents write; what cannot be read is as of ``now``."""
+    """Yield the node's conditions that agents write; unreadable times are replaced by ``now``."""
     for entry in entries:
         if entry["type"] in AGENT_CONDITIONS:
             is_false = entry["status"] == ConditionStatus.FALSE
@@ -263,7 +263,7 @@ def _entry(condition: NodeCondition) -> Json:
 
 
 def _is_fresh(known: Json | None, wanted: Json, now: datetime) -> bool:
-    """Whether ``known`` says what is wanted, and was confirmed not long ago."""
+    """Whether ``known`` has the wanted values and a recent heartbeat."""
     if known is None or any(known.get(key) != value for key, value in wanted.items()):
         return False
     confirmed_at = _moment(known.get("lastHeartbeatTime"))

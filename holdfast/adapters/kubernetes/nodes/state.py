@@ -1,4 +1,4 @@
-"""What is remembered about the whole cluster: one ConfigMap, which outlives every node."""
+"""State of the whole cluster in one ConfigMap, which outlives every node."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -30,29 +30,29 @@ _RETIRED: Final = "retired."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The ConfigMap, read. Entries that cannot be read are left out and told in ``rejected``."""
+    """Parsed ConfigMap. Invalid entries are left out and listed in ``rejected``."""
 
     data: Mapping[str, str] = field(default_factory=dict)
     version: str = field(default="", compare=False)
     breaker: Breaker = field(default_factory=Breaker)
     offenders: frozenset[str] = frozenset()
     leaving: Mapping[str, LeavingNode] = field(default_factory=dict)
-    """By name of the node."""
+    """Leaving nodes by name."""
 
     retired: Mapping[str, str] = field(default_factory=dict)
-    """Name to uid of the Node objects that are to vanish: their replacement has taken over."""
+    """UIDs by name of replaced nodes whose Node objects still have to be deleted."""
 
     rejected: tuple[Rejection, ...] = ()
 
 
-@lru_cache(maxsize=2048)  # more of them than an object of 1 MiB can hold
+@lru_cache(maxsize=2048)  # more than an object of 1 MiB can hold
 def _entry(kind: type[Breaker] | type[LeavingNode], text: str) -> Breaker | LeavingNode:
-    """An entry, read. All come anew with each change of one, hundreds in a wave of repairs."""
+    """Parse an entry. Each change delivers all entries again, hundreds in a wave of repairs."""
     return parse_value(kind, text)
 
 
 def memory_of(config_map: Json) -> Memory:
-    """Read a ConfigMap. Never raises."""
+    """Parse a ConfigMap. Never raises."""
     data: Mapping[str, str] = config_map.get("data") or {}
     values: dict[str, Any] = {}
     rejected = []
@@ -97,22 +97,22 @@ class ClusterMemory:
 
     @property
     def reflector(self) -> Reflector[Memory]:
-        """What keeps the copy up to date; its owner starts and stops it."""
+        """Reflector that caches the ConfigMap; its owner starts and stops it."""
         return self._reflector
 
     def read(self) -> Memory:
-        """What is remembered now; costs no call."""
+        """Return the cached state; makes no call."""
         return self._reflector.objects().get(self._key) or Memory()
 
     def fetch(self) -> Memory:
-        """What is remembered now, for who keeps no copy."""
+        """Read the state from the API server, for a process without a cache."""
         try:
             return memory_of(self._api.get(f"{self._folder}/{STATE}"))
         except NotFound:
             return Memory()
 
     def trip_breaker(self, reason: str, now: datetime) -> None:
-        """Open the breaker; an open one stays as it is, also one that another process opened."""
+        """Open the breaker; a breaker that is open, also by another process, stays unchanged."""
         while (known := self.read()).breaker.tripped_at is None:
             tripped = replace(known.breaker, tripped_at=now, reason=reason)
             try:
@@ -121,7 +121,7 @@ class ClusterMemory:
                 self._reflector.learn(self._api.get(f"{self._folder}/{STATE}"))
 
     def close_breaker(self, tripped_at: datetime, now: datetime) -> None:
-        """Close the breaker that opened then, unless another process has changed it."""
+        """Close the breaker that opened at ``tripped_at`` unless another process changed it."""
         while (known := self.read()).breaker.tripped_at == tripped_at:
             try:
                 self._patch({_BREAKER: compact_json(Breaker(reset_at=now))}, version=known.version)
@@ -129,28 +129,28 @@ class ClusterMemory:
                 self._reflector.learn(self._api.get(f"{self._folder}/{STATE}"))
 
     def put_breaker(self, breaker: Breaker) -> None:
-        """Store the breaker as it is to be."""
+        """Store the breaker."""
         self._put(_BREAKER, compact_json(breaker))
 
     def remember_offender(self, provider_id: str) -> None:
-        """Add a machine to the offenders."""
+        """Add a machine to the list of repeat offenders."""
         self._put(_OFFENDER + digest(provider_id), provider_id)
 
     def put_leaving(self, node: str, leaving: LeavingNode) -> None:
-        """Remember a node that leaves."""
+        """Store a node that is leaving."""
         self._put(_LEAVING + node, compact_json(leaving))
 
     def forget_leaving(self, node: str) -> None:
-        """Forget a node that did not leave after all."""
+        """Remove the entry of a node that did not leave."""
         self._put(_LEAVING + node, None)
 
     def put_retired(self, node: str, uid: str) -> None:
-        """A node has left: what remains is its object, until ``forget_retired``."""
+        """Record that a node has left and only its object remains, until ``forget_retired``."""
         if self.read().retired.get(node) != uid:
             self._patch({_LEAVING + node: None, _RETIRED + node: uid})
 
     def forget_retired(self, node: str) -> None:
-        """Forget a node whose object is gone, too."""
+        """Remove the entry of a retired node whose object is deleted, too."""
         self._put(_RETIRED + node, None)
 
     def _put(self, key: str, text: str | None) -> None:
@@ -168,7 +168,7 @@ class ClusterMemory:
         self._reflector.learn(answer)
 
     def _create(self, data: Mapping[str, str | None]) -> Json:
-        """Create the ConfigMap, unless somebody was faster, whose entries then stay."""
+        """Create the ConfigMap; if it exists already, its entries stay."""
         new = {
             "apiVersion": "v1",
             "kind": "ConfigMap",

@@ -1,4 +1,4 @@
-"""From what is known of a node to what the core gets to see: pure."""
+"""Conversion of node states to the view of the decision core: pure."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ from holdfast.model.health import Urgency
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
-"""Phases in which only an agent counts as heard that reports in the present boot."""
+"""Phases in which only reports of the current boot count as a heartbeat of the agent."""
 
 _TRUE: Final = "True"
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
@@ -20,23 +20,23 @@ _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastHeartbeats:
-    """When the two on a node that can be heard were heard last; None for never in this boot."""
+    """Last heartbeats of agent and kubelet of a node; None if there was none in this boot."""
 
     agent_at: datetime | None
     kubelet_at: datetime | None
 
 
 def is_managed(state: NodeState, parsed: ParsedAnnotations) -> bool:
-    """Whether a node is ours to look after: it has an agent, a record, or replaces one that had."""
+    """Whether Holdfast manages a node: it has an agent, a record, or replaces a managed node."""
     if state.is_control_plane or parsed.is_damaged:
         return False
     return parsed.record is not None or parsed.report is not None or state.replaces is not None
 
 
 def record_of(state: NodeState, parsed: ParsedAnnotations, first_seen: datetime) -> NodeRecord:
-    """The record of a node; of one that has none yet it is that of a node that joins.
+    """Return the record of a node, or that of a joining node if it has none yet.
 
-    ``first_seen`` is when this process first saw it: only from then on can it be late.
+    ``first_seen`` is when this process first read the node: its join timeout starts then.
     """
     if parsed.record is not None:
         return parsed.record
@@ -48,12 +48,12 @@ def record_of(state: NodeState, parsed: ParsedAnnotations, first_seen: datetime)
 
 
 def group_of(state: NodeState) -> str:
-    """The name of the instance group that a node belongs to; empty if it belongs to none."""
+    """Return the name of a node's instance group; empty if it has none."""
     return state.group.partition("=")[2]
 
 
 def instance_type_of(state: NodeState) -> str:
-    """The instance type of a node; empty if nobody has told it."""
+    """Return the instance type of a node; empty without the label."""
     return state.labels.get(_INSTANCE_TYPE, "")
 
 
@@ -68,7 +68,7 @@ def node_view(
     pair: PairOutcome | None = None,
     is_idle: bool = False,
 ) -> NodeView:
-    """The node as the core sees it."""
+    """Return the view of a node for the decision core."""
     report = parsed.report if is_present(parsed.report, state) else None
     return NodeView(
         name=state.name,
@@ -95,17 +95,17 @@ def node_view(
 
 
 def leaving_view(name: str, leaving: LeavingNode) -> NodeView:
-    """A node whose object is gone while its replacement is on the way."""
+    """Return the view of a deleted node whose replacement has not arrived yet."""
     return NodeView(name=name, provider_id=leaving.provider_id, record=leaving.record)
 
 
 def kubelet_answered_at(
     state: NodeState, record: NodeRecord, now: datetime, lease: NodeLease | None
 ) -> datetime | None:
-    """When the kubelet of a node last answered; None before it is ready in a boot that is new.
+    """Return when a node's kubelet last answered; None in a new boot until it is ready.
 
     While the node controller reports Ready or not Ready, it receives the kubelet's heartbeats.
-    ``lease`` is the lease of the kubelet, which only matters otherwise.
+    ``lease`` is the lease of the kubelet, used only if the status is unknown.
     """
     if state.ready != UNKNOWN:
         return now
@@ -121,15 +121,15 @@ def agent_heartbeat_at(
     lease: NodeLease | None,
     since: datetime | None,
 ) -> datetime | None:
-    """When the agent of a node was last heard; None before it reports in this boot.
+    """Return the last heartbeat of a node's agent; None before it reports in this boot.
 
     Args:
-        state: the node.
-        parsed: what its annotations say.
-        record: its record.
-        lease: the lease of the agent.
-        since: when this process began to follow the node: an agent that reported before counts as
-            heard then. None for a process that shows nodes and decides nothing.
+        state: state of the node.
+        parsed: parsed annotations of the node.
+        record: record of the node.
+        lease: lease of the agent.
+        since: when this process began to follow the node: an earlier report counts as a heartbeat
+            at that time. None for a process that only displays nodes.
 
     """
     report = parsed.report
@@ -144,7 +144,7 @@ def agent_heartbeat_at(
 
 
 def is_followed(record: NodeRecord) -> bool:
-    """Whether it matters which pods run on a node: it is drained, or waits for them to end."""
+    """Whether the pods of a node matter: it is drained, or waits for its jobs to end."""
     if record.phase is Phase.DRAINING:
         return True
     remediation = record.remediation
@@ -153,7 +153,7 @@ def is_followed(record: NodeRecord) -> bool:
 
 
 def is_fenced(state: NodeState, parsed: ParsedAnnotations, record: NodeRecord) -> bool:
-    """Whether no process of the boot before the repair can run any more, though its pods remain."""
+    """Whether no process of the boot before the repair can run, though its pods remain."""
     remediation = record.remediation
     if remediation is None:
         return False
