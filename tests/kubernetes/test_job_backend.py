@@ -189,7 +189,7 @@ def test_a_job_that_somebody_has_changed_meanwhile_is_looked_at_again_first(
     else:
         once(backend.server, "PATCH", PATH, lambda: backend.server.merge(PATH, change))
 
-    with pytest.raises(BackendError, match="llama was changed by somebody else"):
+    with pytest.raises(BackendError, match="llama was changed concurrently"):
         backend.jobs.put(JOB, replace(record, phase=JobPhase.STOPPING))
 
     assert backend.writes == []
@@ -204,7 +204,7 @@ def test_a_job_that_never_rests_is_left_for_later(backend: Backend) -> None:
 
     backend.server.before = before
 
-    with pytest.raises(BackendError, match="llama changes too often to be written"):
+    with pytest.raises(BackendError, match="llama changes too often, its record was not written"):
         backend.jobs.put(JOB, replace(record, phase=JobPhase.STOPPING))
 
 
@@ -494,7 +494,7 @@ def test_a_kind_that_cannot_be_read_any_more_keeps_no_other_from_being_looked_af
     reported = backend.events.reported[-1]
     assert isinstance(reported, CallFailed)
     assert reported.what == "reading pytorchjobs"
-    assert "nothing was heard of pytorchjobs for 3m" in reported.error
+    assert "no update of pytorchjobs was received for 3m" in reported.error
 
     backend.server.refused = frozenset()
     until(lambda: len(backend.errorless) == 2)

@@ -69,7 +69,7 @@ TOLD = [
             "Warning",
             "PodsRemoved",
             f"{LLAMA}: attempt 2: ranks exceeded the grace period and were killed; pods on "
-            "machines that are gone are removed",
+            "removed machines are deleted",
         ),
     ),
     (
@@ -86,7 +86,7 @@ TOLD = [
             "Normal",
             "JobRestarting",
             f"{LLAMA} restarting (hardware: XidReplace); retries used: hardware 1/2, application "
-            "0/3; its pods are made anew when there is room",
+            "0/3; its pods are recreated when nodes are available",
         ),
     ),
     (
@@ -113,7 +113,7 @@ TOLD = [
         (
             "Warning",
             "RestartsSpent",
-            f"{LLAMA} failed: hardware retries exhausted (2 of 2); it is not restarted any more",
+            f"{LLAMA} failed: hardware retries exhausted (2 of 2); it is not restarted again",
         ),
     ),
     (

@@ -335,7 +335,7 @@ class DeepChecks:
         end = self._end_of(job)
         if is_news and end.is_no_verdict:
             how = "its pod was lost" if end.status is None else f"exited with {end.status}"
-            why = f"{how}: {end.result.summary or job.message}; it is made again in a minute"
+            why = f"{how}: {end.result.summary or job.message}; it is repeated in a minute"
             self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))
         return end.is_no_verdict
 

@@ -167,7 +167,7 @@ class KubernetesJobs:
             is_over = fresh.ending is not None and state.ending is None
             if _is_other(fresh, state) or (is_over and not record.phase.is_final):
                 known.follower.learn(whole)
-                raise BackendError(f"{job} was changed by somebody else")
+                raise BackendError(f"{job} was changed concurrently")
             try:
                 if record.phase is JobPhase.FAILED and fresh.ending is None:
                     self._fail(known, whole, record)
@@ -184,7 +184,7 @@ class KubernetesJobs:
                 continue
             known.record = record
             return
-        raise BackendError(f"{job} changes too often to be written")
+        raise BackendError(f"{job} changes too often, its record was not written")
 
     def launch(self, job: str) -> None:
         """See ``JobBackend.launch``; without Kueue ``put`` has resumed the job already."""
@@ -331,7 +331,7 @@ class KubernetesJobs:
         try:
             return self._jobs[job]
         except KeyError:
-            raise BackendError(f"there is no {job} any more") from None
+            raise BackendError(f"{job} no longer exists") from None
 
     def _fail(self, job: _Job, whole: Json, record: JobRecord) -> None:
         """Set a job failed before its record is written, else it would stay suspended forever."""
@@ -352,7 +352,7 @@ class KubernetesJobs:
         except (NotFound, Conflict):
             return  # the next round reads the new state
         except BackendError as error:
-            self._failed(f"letting go {state.key}", error)
+            self._failed(f"releasing {state.key}", error)
 
     def _reject(self) -> None:
         """Report invalid input as events, once while it is present."""

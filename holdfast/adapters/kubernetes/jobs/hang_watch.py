@@ -221,7 +221,7 @@ class HangWatch:
         errors += [one.heartbeats.error for one in attempts if one.heartbeats is not None]
         wanted = sum(len(one.requested.followed) for one in attempts)
         if wanted > MOST_LOGS:
-            errors.insert(0, f"{wanted} logs should be followed, more than {MOST_LOGS} are not")
+            errors.insert(0, f"{wanted} logs to follow, but at most {MOST_LOGS} are followed")
         return tuple([error for error in errors if error][:1])
 
     def _run(self) -> None:

@@ -89,7 +89,7 @@ class JobInformer:
         for reflector in self._reflectors:
             if reflector.error and reflector.age > STALE:
                 raise BackendError(
-                    f"nothing was heard of {self.kind.plural} for "
+                    f"no update of {self.kind.plural} was received for "
                     f"{format_duration(reflector.age)}: {reflector.error}"
                 )
         jobs = self._jobs.objects()

@@ -28,10 +28,10 @@ from holdfast.ports.clock import Clock
 
 KINDS: Final[Mapping[type[Event], EventKind]] = {
     AttemptStarted: EventKind(PodPhase.RUNNING, "Normal"),
-    AttemptKilled: EventKind(
-        "PodsRemoved", "Warning", "pods on machines that are gone are removed"
+    AttemptKilled: EventKind("PodsRemoved", "Warning", "pods on removed machines are deleted"),
+    JobRetried: EventKind(
+        "JobRestarting", "Normal", "its pods are recreated when nodes are available"
     ),
-    JobRetried: EventKind("JobRestarting", "Normal", "its pods are made anew when there is room"),
     JobWaits: EventKind("JobWaiting", "Normal"),
     JobInputRejected: EventKind("InvalidInput", "Warning", "correct or remove it"),
 }
@@ -43,7 +43,7 @@ STOPPED: Final[Mapping[str, EventKind]] = {
     FailureKind.REQUESTED: EventKind("NodeWithdrawn", "Normal"),
 }
 FINISHED: Final[Mapping[str, EventKind]] = {
-    JobPhase.FAILED: EventKind("RestartsSpent", "Warning", "it is not restarted any more"),
+    JobPhase.FAILED: EventKind("RestartsSpent", "Warning", "it is not restarted again"),
     JobPhase.SUCCEEDED: EventKind("JobSucceeded", "Normal"),
 }
 

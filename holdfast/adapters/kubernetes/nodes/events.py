@@ -88,17 +88,19 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
     NodeQuarantined: EventKind(
         "NodeQuarantined", "Warning", "no new pods; it is drained when the budget allows it"
     ),
-    NodeReassigned: EventKind("RemedyChanged", "Warning", "the repair goes on with the new remedy"),
+    NodeReassigned: EventKind(
+        "RemedyChanged", "Warning", "the repair continues with the new remedy"
+    ),
     NodeDraining: EventKind(
         "NodeDraining", "Normal", "its pods are evicted; then, or at the deadline, it is repaired"
     ),
-    RepairOrdered: EventKind("RepairOrdered", "Normal", "the node goes away and is awaited"),
+    RepairOrdered: EventKind("RepairOrdered", "Normal", "the node leaves and is expected back"),
     RepairOverdue: EventKind("RepairOverdue", "Warning"),
     RepairPostponed: EventKind("RepairPostponed", "Warning"),
     RepairDeferred: EventKind("RepairHeldBack", "Normal", "it begins as soon as that changes"),
-    NodeRejoined: EventKind("NodeRejoined", "Normal", "it is released if it is found fit"),
+    NodeRejoined: EventKind("NodeRejoined", "Normal", "it is released if it is healthy"),
     NodeReplaced: EventKind("NodeReplaced", "Normal", "its object is removed"),
-    NodeVanished: EventKind("NodeVanished", "Warning", "nothing is ordered for it"),
+    NodeVanished: EventKind("NodeVanished", "Warning", "no replacement is ordered"),
     NodeSuspected: EventKind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
     FaultUncorroborated: EventKind(Reason.FAULT_UNCORROBORATED.value, "Warning"),
     NodeCheckWaits: EventKind(

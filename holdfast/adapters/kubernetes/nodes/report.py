@@ -162,7 +162,7 @@ class NodeReporter:
 
         """
         if not self._thread.is_alive() and not self._stopped:
-            raise HoldfastError(f"nobody reports to node {self._name} any more; see above")
+            raise HoldfastError(f"reports to node {self._name} have stopped; see the error above")
         self._beat_at = time.monotonic()
 
     def close(self) -> None:
