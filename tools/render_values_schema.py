@@ -48,7 +48,11 @@ _SCALARS: Final[Mapping[type, Mapping[str, object]]] = {
     float: {"type": "number"},
     str: {"type": "string"},
     Path: {"type": "string", "minLength": 1},
-    datetime: {"type": "string", "format": "date-time"},
+    datetime: {
+        "type": "string",  # "format" is not checked by Helm
+        "pattern": r"^[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])[Tt ]([01][0-9]|2[0-3])"
+        r"(:[0-5][0-9]){2}(\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$",
+    },
     timedelta: {"type": "string", "pattern": r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d))+$"},
     Quota: {
         "type": ["integer", "string"],

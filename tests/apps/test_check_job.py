@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,11 @@ from checked_node import CheckedNode
 from holdfast.apps.checks.job import faults_found
 from holdfast.apps.main import run
 from holdfast.model.deep_checks import Outcome, PartResult
+from holdfast.model.errors import BackendError
 from holdfast.model.health import Remedy
 from holdfast.model.names import Reason
 from holdfast.testing.builders import NOW
+from tests.engines.slurm_cluster import installed_slurm, running_munged
 
 BROKEN = "dcgm/diag4-memory.json"
 GOOD = "dcgm/diag4-pass.json"
@@ -64,7 +67,21 @@ class JobNode(CheckedNode):
     @property
     def verdict(self) -> dict | None:
         path = self.shared / "n1.check.json"
-        return json.loads(path.read_text()) if path.exists() else None
+        return json.loads(path.read_text().splitlines()[0]) if path.exists() else None
+
+
+@pytest.fixture
+def munged(tmp_path: Path, monkeypatch) -> Iterator[None]:
+    """A munged that signs what the commands report."""
+    try:
+        programs = installed_slurm()
+    except BackendError as error:
+        pytest.skip(str(error))
+    with running_munged(programs) as socket:
+        conf = tmp_path / "slurm.conf"
+        conf.write_text(f"AuthInfo=socket={socket}\n")
+        monkeypatch.setenv("SLURM_CONF", str(conf))
+        yield
 
 
 @pytest.fixture
@@ -92,7 +109,7 @@ def test_gpus_that_the_job_does_not_have_are_left_alone(node, monkeypatch, gpus,
     assert node.argv_of_diag == argv
 
 
-def test_what_is_broken_fails_and_is_told_to_the_controller(node) -> None:
+def test_what_is_broken_fails_and_is_told_to_the_controller(node, munged) -> None:
     node.diag(BROKEN, status=226)
 
     code, said = node.calls("prolog")
@@ -125,7 +142,7 @@ def test_a_tool_that_is_missing_hangs_or_dies_is_told_and_passes(node, code, sai
     assert node.verdict is None
 
 
-def test_after_a_job_nothing_is_put_under_load(node) -> None:
+def test_after_a_job_nothing_is_put_under_load(node, munged) -> None:
     node.diag(BROKEN, status=226)
     node.prints("nvidia-smi", "No devices were found\n", status=6)
 
@@ -146,14 +163,24 @@ def test_trouble_of_our_own_is_told_and_passes(node, what) -> None:
     assert "surprise" in said
 
 
-def test_a_controller_that_cannot_be_told_makes_no_node_good(node) -> None:
+def test_a_controller_that_cannot_be_told_makes_no_node_good(node, munged) -> None:
     node.diag(BROKEN, status=226)
     node.shared.rmdir()
 
     code, said = node.calls("prolog")
 
     assert code == 1
-    assert "cannot tell the controller" in said
+    assert "n1: report: cannot report to the controller: " in said
+
+
+def test_a_munged_that_is_away_makes_no_node_good(node, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none"))
+    node.diag(BROKEN, status=226)
+
+    code, said = node.calls("prolog")
+
+    assert (code, node.verdict) == (1, None)
+    assert "cannot report to the controller: munge: " in said
 
 
 def test_one_check_runs_on_a_node_at_a_time(node) -> None:
@@ -200,7 +227,7 @@ def test_where_the_agent_lives_nothing_is_left_to_do(node) -> None:
     assert node.calls("health", "--agent-dir", str(node.folder)) == (0, "")
 
 
-def test_without_an_agent_the_devices_are_counted(node) -> None:
+def test_without_an_agent_the_devices_are_counted(node, munged) -> None:
     heartbeat = node.folder / "heartbeat"
     heartbeat.write_text("boot-1 1\n")
     os.utime(heartbeat, (time.time() - 60, time.time() - 60))

@@ -37,12 +37,14 @@ URLS = [
 ARGUMENTS = ["{node}", "{nod}", "a{node}b{token}", "{foo{node}", "{node", "{}", '{"a": 1}', "a b"]
 QUOTAS = ["0%", "0.5%", "99.9%", "100%", "100.0%", "100.1%", "150%", "-5%", "5", "1.5", "lots"]
 DURATIONS = ["0s", "0.0s", "0h0m", "1ms", "90s", "1h30m", "-1s", "soon"]
+TIMES = ["2026-01-31T12:00:00Z", "2026-01-31 12:00:00.5+01:00", "2026-01-31T12:00:00", "2026-01-31"]
 WORDS = ["", "x", "aws.x", "ml-cluster", "reboot", "replace", "none", "p9.large", "a b"]
 EDGES: list[Any] = [
     *(-1, 0, 1, 2, 3, 50.5, 100, 100.5, 101, 100_000, True, False),
     *(
         *WORDS,
         *DURATIONS,
+        *TIMES,
         *QUOTAS,
         *URLS,
         *(one.value for one in ProviderName),

@@ -18,8 +18,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -374,6 +374,18 @@ class SlurmCluster:
                     for name in self.run("scontrol", "show", "hostnames", names).split():
                         acts[verb](self.machines[name])
                     done += 1
+
+
+@contextmanager
+def running_munged(programs: SlurmPrograms) -> Iterator[Path]:
+    """The socket of a munged of its own, without the rest of a cluster."""
+    cluster = SlurmCluster(programs)
+    try:
+        cluster.folder.chmod(0o711)  # as /run/munge
+        cluster._start_munged()
+        yield cluster.folder / "munge.sock"
+    finally:
+        cluster.close()
 
 
 def _host() -> str:

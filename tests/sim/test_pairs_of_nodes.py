@@ -103,7 +103,7 @@ def test_a_bad_link_is_told_and_costs_no_node() -> None:
     said = {name: node.record.checks[-1].detail for name, node in simulation.world.nodes.items()}
     ends = [f"hyperpod-{machine(0)}", f"hyperpod-{machine(1)}"]
     assert {name for name, note in said.items() if note} == set(ends)
-    assert f"({ends[1]}), and which end or link is to blame" in said[ends[0]]
+    assert f"({ends[1]}); unclear whether the node, a peer or a link is bad" in said[ends[0]]
 
 
 def test_where_all_tests_fail_no_node_is_to_blame() -> None:

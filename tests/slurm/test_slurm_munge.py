@@ -11,18 +11,13 @@ from signing import FakeCredentials
 
 from holdfast.adapters.slurm.nodes.munge import Munge, trust_of
 from holdfast.adapters.slurm.nodes.signatures import Credentials, CredentialsUnavailable
-from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.engines.slurm_cluster import SlurmPrograms, running_munged
 
 
 @pytest.fixture(scope="module")
 def socket(programs: SlurmPrograms) -> Iterator[str]:
-    cluster = SlurmCluster(programs)
-    try:
-        cluster.folder.chmod(0o711)  # as /run/munge
-        cluster._start_munged()
-        yield str(cluster.folder / "munge.sock")
-    finally:
-        cluster.close()
+    with running_munged(programs) as socket:
+        yield str(socket)
 
 
 @pytest.fixture(params=["munge", "fake"])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from holdfast.adapters.slurm.nodes.report import machine_id
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport, verdict_name
-from holdfast.adapters.slurm.nodes.signatures import Credentials, signed
+from holdfast.adapters.slurm.nodes.signatures import Credentials, CredentialsUnavailable, signed
 from holdfast.kit.files import write_atomically
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError
@@ -38,7 +38,7 @@ def write_verdict(
         credentials: sign the file.
 
     Raises:
-        BackendError: the file cannot be written.
+        BackendError: the file cannot be signed or written.
 
     """
     try:
@@ -49,8 +49,8 @@ def write_verdict(
         )
         content = {"machine": machine_id(root), "report": to_plain(report)}
         write_atomically(folder / f"{name}.json", signed(json.dumps(content), credentials))
-    except OSError as error:
-        raise BackendError(f"cannot tell the controller: {error}") from error
+    except (OSError, CredentialsUnavailable) as error:
+        raise BackendError(f"cannot report to the controller: {error}") from error
 
 
 def faults_of(verdict: ReceivedReport | None, received: ReceivedReport | None) -> tuple[Fault, ...]:
