@@ -121,7 +121,7 @@ def changed(
     if answer is None:
         if any(one.name == name and one.wanted() is None for one in call.clusters):
             raise ValidationException(
-                f"Cluster {name} was not created here, and cannot be changed or deleted here"
+                f"Cluster {name} was not created by this API, which cannot change or delete it"
             )
         raise ResourceNotFound(f"Cluster with name {name} not found")
     call.made().wake(name)

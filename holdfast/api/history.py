@@ -110,7 +110,7 @@ def _steps_of(incident: Incident) -> Iterator[IncidentStep]:
     yield _step(incident, "detected", incident.detected_at, f"{node}: {what}", level)
     early = (
         ("drained", incident.drained_at, f"{node} was drained; {work} started"),
-        ("vanished", incident.vanished_at, f"{node} is gone"),
+        ("vanished", incident.vanished_at, f"{node} disappeared"),
     )
     for name, at, text in early:
         level = EventLevel.WARN if name == "vanished" else EventLevel.INFO

@@ -81,6 +81,6 @@ def _named(call: Call) -> str:
 def _there(call: Call, tags: Mapping[str, str] | None) -> Mapping[str, str]:
     if tags is None:
         raise ValidationException(
-            f"The cluster {call.request['ResourceArn']} was not created here, and has no tags"
+            f"The cluster {call.request['ResourceArn']} was not created by this API and has no tags"
         )
     return tags

@@ -143,7 +143,7 @@ def agent_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fau
         Reason.AGENT_SILENT,
         Remedy.NONE,
         silent_since,
-        f"kubelet or slurmd answers, but the Holdfast agent has not reported for"
+        f"kubelet or slurmd responds, but the Holdfast agent has not reported for"
         f" {format_duration(policy.heartbeat_timeout)}: faults of the node are not detected",
         urgency=Urgency.DEFERRED,
     )

@@ -126,7 +126,7 @@ def decide_restart(step: EndedStep, timeouts: RestartTimeouts) -> RestartDecisio
         return _requeue(f"{step.batch_host} runs the job script")
     silent = sorted(name for name in step.faults if name in step.unreachable)
     if silent and step.since < timeouts.fence:
-        why = f"ranks may still run on nodes that do not answer: {', '.join(silent)}"
+        why = f"ranks may still run on nodes that do not respond: {', '.join(silent)}"
         return RestartDecision(action=StepAction.WAIT, why=why)
     return _within_allocation(step, timeouts)
 

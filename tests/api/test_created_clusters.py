@@ -377,7 +377,7 @@ def test_a_cluster_that_somebody_else_made_is_not_changed(lab) -> None:
     for operation in ("DeleteCluster", "UpdateCluster", "UpdateClusterSoftware"):
         code, message = lab.refused(operation, ClusterName="other")
         assert code == "ValidationException"
-        assert "was not created here" in message
+        assert "was not created by this API" in message
     assert lab.refused("DeleteCluster", ClusterName="nowhere")[0] == "ResourceNotFound"
 
 

@@ -263,11 +263,11 @@ def test_all_about_a_node_is_shown_as_text(fleet, visit) -> None:
     page = visit("ada", f"node/llm/{node(3)}")
     main = page.locator("main")
 
-    expect(main.locator(".course .now")).to_have_text("quarantined")
+    expect(main.locator(".progress .now")).to_have_text("quarantined")
     expect(main).to_contain_text("AgentSilent")
     expect(page.get_by_role("img", name="nccl over 4 checks, last 181 GB/s")).to_be_visible()
     expect(main.locator("table", has_text="Measured").locator("tbody tr")).to_have_count(4)
-    expect(main.locator("table", has_text="Begun").locator("tbody tr")).to_have_count(1)
+    expect(main.locator("table", has_text="Started").locator("tbody tr")).to_have_count(1)
     page.goto(page.url.replace(node(3), node(9)))
     expect(main).to_contain_text(f"vendor {EVIL} (bob)")
     page.goto(page.url.replace(node(9), node(8)))
@@ -293,7 +293,7 @@ def test_what_a_button_asks_for_is_recorded_after_a_yes(fleet, visit, button, ve
 
     requested = dialog(page, button)
     if verb is not Verb.RELEASE:
-        requested.get_by_label("Wait until no job runs on it").check()
+        requested.get_by_label("Wait until no job runs on the node").check()
     requested.get_by_role("button", name=button, exact=True).click()
 
     expect(page.locator(".notice")).to_contain_text(f"of {node(2)} is requested")
@@ -378,7 +378,7 @@ def test_goodput_adds_up_on_the_page(console, fleet, visit) -> None:
         page.locator("table", has_text="Spent").locator("tbody td:last-child").all_inner_texts()
     )
     assert abs(sum(float(text[:-2]) for text in shares) - 100) < 0.5
-    causes = page.locator("table", has_text="Whose").locator("tbody th").all_inner_texts()
+    causes = page.locator("table", has_text="Kind").locator("tbody th").all_inner_texts()
     assert set(causes) == {"ExitCode", "NvidiaGpuXidErrorPendingReplacement"}
 
 
@@ -417,10 +417,10 @@ def test_what_happens_is_told_aloud_too(elsewhere, visit) -> None:
     well = store.nodes()[node(2)][2]
     for _ in range(2):
         store.put_node(node(2), record)
-        expect(page.locator("#said")).to_contain_text(f"{node(2)}: Rebooting")
+        expect(page.locator("#announced")).to_contain_text(f"{node(2)}: Rebooting")
         store.put_node(node(2), well)
         expect(page.locator(".chip", has_text="Rebooting").locator(".amount")).to_have_text("0")
-        page.evaluate("document.getElementById('said').textContent = ''")
+        page.evaluate("document.getElementById('announced').textContent = ''")
 
 
 def test_a_fault_of_a_real_run_is_seen_without_loading_anew(elsewhere, visit) -> None:
@@ -485,7 +485,7 @@ def test_a_server_that_comes_again_is_found_again(browser, tmp_path, visit) -> N
         expect(page.locator(".status")).to_have_text("Reconnecting…")
         old = page.locator("main > [role=alert]")
         expect(old).to_contain_text("The server cannot be reached.")
-        expect(old).to_contain_text("What is shown is from")
+        expect(old).to_contain_text("Data as of")
         store.put_node(
             node(2), NodeRecord(phase=Phase.REPLACING, phase_since=NOW, remediation=remediation(2))
         )
@@ -522,7 +522,7 @@ def test_nodes_that_cannot_be_read_are_told_and_read_again(fleet, visit) -> None
     for path in ("jobs", "incidents"):
         page.goto(page.url.partition("#")[0] + f"#/{path}")
         expect(reported).to_contain_text("it is away")
-        expect(page.locator("main")).to_contain_text("Nothing could be read yet.")
+        expect(page.locator("main")).to_contain_text("No data has been read yet.")
         expect(page.locator("main")).not_to_contain_text("0 incidents")
     page.goto(page.url.partition("#")[0] + "#/fleet")
     page.unroute("**/console/live")

@@ -99,7 +99,7 @@ def test_a_replacement_whose_response_was_lost_is_adopted_and_ordered_once(
     incident = fleet.until_recovered("a")
 
     assert incident.successor == "spare-1"
-    assert "does not answer: timed out" in controller.log
+    assert "does not respond: timed out" in controller.log
     assert ("a, b: no group label" in controller.log) is (not group)
     until(lambda: fleet.phase("spare-1") == "schedulable")
     fleet.machines["b"].log(REPLACE_XID)  # the slot of the budget is free again

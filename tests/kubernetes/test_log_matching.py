@@ -112,5 +112,5 @@ def test_after_the_end_nothing_is_matched():
     matcher.match([a_rule()], [])
     matcher.close()
 
-    with pytest.raises(BackendError, match="not matched any more"):
+    with pytest.raises(BackendError, match="matches log rules has stopped"):
         matcher.match([a_rule()], [])

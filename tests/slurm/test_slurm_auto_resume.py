@@ -309,7 +309,7 @@ def test_where_nothing_else_helps_the_job_is_requeued_without_a_controller(
 
     for job in jobs.values():
         output = cluster.ended(job)
-        assert "no answer from the controller; requeueing it directly" in output
+        assert "no response from the controller; requeueing it directly" in output
         assert "attempt 1000 on" in output
         assert "code 0" in output
         assert cluster.restarts(job) == 1

@@ -67,7 +67,7 @@ def test_a_job_whose_rank_dies_under_a_deferred_fault_is_requeued_at_once(
             _LOG.info("%s: runs again after %.1f s", what, took.total_seconds())
             fleet.until(lambda job=job: remembered(fleet)[job].record.attempt == 2)
             output = cluster.output(job)
-            assert "no answer from the controller" not in output
+            assert "no response from the controller" not in output
             assert f"run 1 on {BAD}" not in output
             (first,) = remembered(fleet)[job].record.attempts
             is_charged(first)

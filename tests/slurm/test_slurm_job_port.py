@@ -195,7 +195,7 @@ def test_who_wants_no_resume_any_more_gets_the_job_back(port: Port) -> None:
     port.slurm.until(lambda: port.jobs.jobs() == () and port.found[0] == "RUNNING")
     assert port.store.read().jobs == {}
     assert "No reservations" in port.slurm.run("scontrol", "show", "reservation")
-    with pytest.raises(BackendError, match=f"there is no job/{port.job} any more"):
+    with pytest.raises(BackendError, match=f"job/{port.job} no longer exists"):
         port.jobs.stop(f"job/{port.job}")
 
 

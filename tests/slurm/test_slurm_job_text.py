@@ -90,7 +90,7 @@ def test_a_comment_may_look_like_another_job() -> None:
 
 @pytest.mark.parametrize("text", ["slurm_load_jobs error", said("7|x"), f"{RUNS}(null)"])
 def test_another_answer_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="squeue said"):
+    with pytest.raises(ValueError, match="unexpected output of squeue"):
         parse_batch_jobs(text, MARK)
 
 
@@ -115,7 +115,7 @@ def test_reservations_are_read() -> None:
     assert (found["empty"].nodes, found["empty"].ends_at) == ((), None)
     assert [name for name, one in found.items() if not one.is_active] == ["later"]
     assert parse_reservations("No reservations in the system\n") == {}
-    with pytest.raises(ValueError, match="scontrol said"):
+    with pytest.raises(ValueError, match="unexpected output of scontrol"):
         parse_reservations("slurm error\n")
 
 

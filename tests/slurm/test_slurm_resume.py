@@ -70,7 +70,7 @@ def test_a_job_goes_on_elsewhere_from_its_checkpoint(
     assert "--open-mode is 'truncate'" in reported
     assert Reason.XID_REPLACE in reported
     assert run(["jobs", "cancel", job.id, *where]) == 1
-    assert f"{job.name} does not run any more" in capsys.readouterr().err
+    assert f"{job.name} is no longer running" in capsys.readouterr().err
     fleet.machines[lost].renew()
     final.check(fleet, "xid-replace", node=lost, job=job.id)
 

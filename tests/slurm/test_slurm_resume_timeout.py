@@ -41,10 +41,11 @@ def test_a_node_that_slurm_has_given_up_is_ordered_anew_with_slurms_own_message(
 
         incident = fleet.until_recovered("node1")
         assert (incident.reason, incident.message) == (
-            Reason.NODE_START_FAILED, f"Slurm says: {SAID}",
+            Reason.NODE_START_FAILED, f"Slurm reports: {SAID}",
         )  # fmt: skip
-        assert f"node1 quarantined for replace: {Reason.NODE_START_FAILED}: Slurm says: {SAID}" in (
-            controller.log
+        assert (
+            f"node1 quarantined for replace: {Reason.NODE_START_FAILED}: Slurm reports: {SAID}"
+            in (controller.log)
         )
         assert Reason.NODE_NEVER_JOINED not in controller.log
         assert fleet.is_idle("node1")

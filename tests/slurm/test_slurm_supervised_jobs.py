@@ -60,7 +60,7 @@ def test_of_four_jobs_each_goes_on_in_its_own_mode(programs: SlurmPrograms, tmp_
         output = {mode: cluster.ended(job) for mode, job in jobs.items()}
         for mode, text in output.items():
             assert "code 0" in text, text
-            assert "no answer from the controller" not in text
+            assert "no response from the controller" not in text
             assert cluster.restarts(jobs[mode]) == (mode not in IN_PLACE), text
             assert text.count("attempt first") == 2
             assert f"attempt 1 on {bad[mode]}" not in text

@@ -258,7 +258,7 @@ def test_slurms_own_word_on_a_start_that_failed_stays_and_reaches_the_core(
 
     view = node_view(one, record, Memory(), heartbeat_at=None, jobs=(), now=NOW)
 
-    assert view.join_error == ("Slurm says: ResumeTimeout reached" if is_given_up else "")
+    assert view.join_error == ("Slurm reports: ResumeTimeout reached" if is_given_up else "")
     assert one.facts is not None
     if is_given_up:
         assert closing_reason(one.facts, record) is None

@@ -65,7 +65,7 @@ FORMAT: Final = CheckpointFormat(
     script_chooses=True,
     recognised_by="`*.pt`, `*.pth`, `*.ckpt` or `*.tar` in DIRECTORY that `torch.save` wrote",
     complete_when="the archive has its directory, and each storage that `data.pkl` names is there"
-    " and as long as it says",
+    " with the length that it states",
     loads="what a link such as `latest.pt` names; else a file of such a name; else the highest"
     " number in a name",
     not_detected="wrong numbers under right checksums; a file without checksums"

@@ -87,7 +87,7 @@ class LocalMachineGroups:
         run = cluster_dir(self._home, cluster)
         with self._opened(run) as store:
             if store is None:
-                raise BackendError(f"{run.path} is gone: there is no cluster {cluster}")
+                raise BackendError(f"no cluster {cluster}: {run.path} no longer exists")
             store.scale(name, count)
         self._wake(run)
 

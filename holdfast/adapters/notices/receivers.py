@@ -43,8 +43,8 @@ def webhook(settings: NoticeWebhook) -> Callable[[dict[str, Any]], None]:
         try:
             answer = receiver.post(body, headers)
         except (NoResponse, NotTrusted) as error:
-            raise TryAgain(f"{receiver.host} does not answer: {error}") from error
-        reported = f"{receiver.host} answered {answer.status}"
+            raise TryAgain(f"{receiver.host} does not respond: {error}") from error
+        reported = f"{receiver.host} returned HTTP status {answer.status}"
         if answer.status in (408, 429) or answer.status >= 500:
             pause = pause_of(answer.retry_after, now, timedelta(0))
             raise TryAgain(reported, pause.total_seconds())

@@ -150,7 +150,7 @@ class Aws:
         except ClientError as error:
             raise _refusal(error, action, is_order=is_order) from error
         except (ConnectionError, HTTPClientError, ResponseParserError) as error:
-            why = f"{action}: AWS does not answer: {_excerpt(str(error))}"
+            why = f"{action}: AWS does not respond: {_excerpt(str(error))}"
             unknown = is_order and not isinstance(error, _NOT_SENT)
             raise OwnerAway(why, after=AWAY_PAUSE, is_outcome_unknown=unknown) from error
         except (

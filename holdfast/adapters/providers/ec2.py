@@ -22,12 +22,12 @@ class Ec2:
         instance = instance_id(node, self._ec2.region)
         found = self.find(instance)
         if found is None or is_gone(found):
-            raise NodeGone(f"{instance} does not exist any more in {self._ec2.region}")
+            raise NodeGone(f"{instance} no longer exists in {self._ec2.region}")
         state = found["State"]["Name"]
         if state == "pending":
             raise RetryLater(f"{instance} is still being launched", after=AWAY_PAUSE)
         if state != "running":
-            raise ProviderError(f"{instance} is {state}: start it, or ask for its replacement")
+            raise ProviderError(f"{instance} is {state}: start it, or request its replacement")
         self._ec2.call("reboot_instances", InstanceIds=[instance])
 
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002

@@ -98,7 +98,7 @@ class Ec2AutoScaling:
             "describe_auto_scaling_groups", AutoScalingGroupNames=[group]
         )
         if not answer["AutoScalingGroups"]:
-            raise ProviderError(f"there is no Auto Scaling group {group} any more")
+            raise ProviderError(f"Auto Scaling group {group} no longer exists")
         found: dict[str, Any] = answer["AutoScalingGroups"][0]
         return found
 

@@ -212,7 +212,7 @@ class Ec2MachineGroups:
     def _own(self, group: str) -> dict[str, Any]:
         found = self._find(group)
         if found is None:
-            raise ProviderError(f"there is no Auto Scaling group {group} any more")
+            raise ProviderError(f"Auto Scaling group {group} no longer exists")
         return found
 
     def _staying(self, group: str) -> Iterator[str]:
@@ -261,7 +261,7 @@ class Ec2MachineGroups:
         self, instance: dict[str, Any], member: dict[str, Any] | None
     ) -> tuple[MachineState, str]:
         if instance["State"]["Name"] not in ("pending", "running"):
-            return MachineState.LEAVING, f"EC2 tells that it is {instance['State']['Name']}"
+            return MachineState.LEAVING, f"its EC2 state is {instance['State']['Name']}"
         if member is None or _is_leaving(member):
             return MachineState.LEAVING, ""
         tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())}
@@ -271,7 +271,7 @@ class Ec2MachineGroups:
         if reported == PENDING:
             limit = self._settings.scripts_timeout
             if self._clock.now() - instance["LaunchTime"] > limit:
-                return MachineState.FAILED, f"its lifecycle scripts told nothing within {limit}"
+                return MachineState.FAILED, f"its lifecycle scripts reported nothing within {limit}"
             return MachineState.JOINING, "its lifecycle scripts have not ended"
         if member["LifecycleState"] != "InService":
             return MachineState.JOINING, ""

@@ -58,7 +58,7 @@ def state(node: NodeView) -> frozenset[str]:
     text = scontrol("-o", "show", "node", node.name)
     found = _STATE.search(text)
     if found is None:
-        raise ProviderError(f"scontrol tells no state of {node.name}: {text[:100]!r}")
+        raise ProviderError(f"scontrol printed no state of {node.name}: {text[:100]!r}")
     flags = set(found[1].split("+"))
     return frozenset((*flags, *((BOOTED,) if _has_booted(text, node) else ())))
 

@@ -74,7 +74,9 @@ class Webhook:
             "Holdfast-Signature": signature(self._secret(), datetime.now(UTC), body),
         }
         answer = self._post(body, headers)
-        reported = f"{self._receiver.host} answered {answer.status} to the order to {action}"
+        reported = (
+            f"{self._receiver.host} returned HTTP status {answer.status} for the order to {action}"
+        )
         reported += f" {node.name}" + (f": {answer.text}" if answer.text else "")
         match answer.status:
             case 409:
@@ -102,7 +104,7 @@ class Webhook:
             ) from error
         except NoResponse as error:
             raise OwnerAway(
-                f"{self._receiver.host} does not answer: {error}",
+                f"{self._receiver.host} does not respond: {error}",
                 after=_PAUSE,
                 is_outcome_unknown=not isinstance(error, NotReached),
             ) from error

@@ -68,6 +68,6 @@ class SimProvider:
             case ProviderReply.REFUSED:
                 raise ProviderError("simulated: not permitted")
             case ProviderReply.LOST:
-                raise ProviderError("simulated: no answer in time")
+                raise ProviderError("simulated: no response in time")
             case ProviderReply.ACCEPTED:
                 return

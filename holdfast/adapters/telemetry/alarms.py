@@ -36,5 +36,5 @@ class CloudWatchAlarms:
                         if one["StateValue"] == _RINGING
                     }
         except (BotoCoreError, ClientError) as error:
-            raise BackendError(f"CloudWatch does not tell of alarms: {error}") from error
+            raise BackendError(f"CloudWatch alarms could not be read: {error}") from error
         return frozenset(found)

@@ -186,7 +186,7 @@ class HttpServer:
             case [method, path, version] if version.startswith("HTTP/"):
                 page = self._pages.get(path.partition("?")[0])
                 if method not in ("GET", "HEAD"):
-                    return HttpResponse("only GET and HEAD are answered\n", 405)
+                    return HttpResponse("only GET and HEAD are supported\n", 405)
                 return (
                     HttpResponse("there is " + ", ".join(self._pages) + "\n", 404)
                     if page is None

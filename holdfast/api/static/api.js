@@ -1,8 +1,8 @@
-// Calls of the server.
+// HTTP calls to the server.
 
 let session = null;
 
-/** Who has logged in; null before. */
+/** The session of the user who logged in; null before login. */
 export function whoIsThere() {
   return session;
 }
@@ -11,7 +11,7 @@ export function mayOperate() {
   return session?.role === "operate";
 }
 
-/** A call was refused; `status` is 0 where the server cannot be reached. */
+/** A call failed; `status` is the HTTP status, or 0 if the server is unreachable. */
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
@@ -23,25 +23,25 @@ async function call(method, path, content) {
   const headers = {};
   if (content !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && session) headers["x-holdfast-proof"] = session.proof;
-  let answer;
+  let response;
   try {
-    answer = await fetch(path, { method, headers, body: content && JSON.stringify(content) });
+    response = await fetch(path, { method, headers, body: content && JSON.stringify(content) });
   } catch {
     throw new Refused(0, "The server cannot be reached. Is holdfast api running?");
   }
-  if (answer.status === 204) return null;
-  let told = {};
+  if (response.status === 204) return null;
+  let body = {};
   try {
-    told = await answer.json();
+    body = await response.json();
   } catch {
-    // what stands between may answer in words of its own
+    // a proxy may return a body that is not JSON
   }
-  if (answer.ok) return told;
-  if (answer.status === 401 && session) {
+  if (response.ok) return body;
+  if (response.status === 401 && session) {
     session = null;
     document.dispatchEvent(new Event("holdfast:out"));
   }
-  throw new Refused(answer.status, told.message ?? `The server returned HTTP status ${answer.status}.`);
+  throw new Refused(response.status, body.message ?? `The server returned HTTP status ${response.status}.`);
 }
 
 export async function findSession() {
@@ -65,8 +65,8 @@ export function submitRepair(repair) {
 }
 
 /**
- * Call an asynchronous function now, again and again, and whenever asked to; never twice at a time, for
- * answers may be slow and come in another order.
+ * Call an asynchronous function now, every `pause` ms, and on request (`again`); never two calls at a time,
+ * because slow responses may arrive out of order.
  */
 export function repeated(load, pause) {
   let isBusy = false;

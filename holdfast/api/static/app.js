@@ -1,7 +1,7 @@
-// The frame: who is there, which page is open, and how the connection is.
+// The frame of all pages: user, navigation, and state of the connection.
 
 import { findSession, logOut, whoIsThere } from "./api.js";
-import { h, icon, notice, refill, say } from "./dom.js";
+import { h, icon, notice, refill, announce } from "./dom.js";
 import { moment, now, tick } from "./format.js";
 import { connect, connectLater, connection, disconnect, forget, listen, table } from "./live.js";
 import { LOOKS } from "./appearance.js";
@@ -28,7 +28,7 @@ const TABS = [
   ["goodput", "Goodput", []],
 ];
 
-const BLIP_MS = 8000; // a beat of the server and the way back to it
+const BLIP_MS = 8000; // one heartbeat of the server plus the time to reconnect
 
 const app = document.getElementById("app");
 const main = document.getElementById("main");
@@ -54,7 +54,7 @@ function readPart(text) {
   }
 }
 
-/** Remember what a page is set to in its address, without a step for the back button. */
+/** Store the filters of a page in its URL without a new history entry. */
 function setQuery(values) {
   const given = Object.entries(values).filter(([, value]) => value);
   const text = new URLSearchParams(given).toString();
@@ -93,12 +93,12 @@ function paintStatus() {
   paintOld(trouble || (isSilent ? "The server cannot be reached." : ""), isFilled && asOf);
 }
 
-/** Say from when that is which is shown, as long as it does not change any more. */
+/** Show the age of the data while no updates arrive. */
 function paintOld(why, since) {
   old.hidden = !why;
   if (!why) return;
-  const text = `${since ? `What is shown is from ${moment(since)}. ` : ""}Retrying until it responds.`;
-  if (old.textContent.endsWith(why + text)) return; // a screen reader would say it again
+  const text = `${since ? `Data as of ${moment(since)}. ` : ""}Retrying until it responds.`;
+  if (old.textContent.endsWith(why + text)) return; // a screen reader would repeat it
   old.replaceChildren(h("div", {}, h("strong", {}, "The nodes cannot be read"), h("p", {}, why), h("p", {}, text)));
 }
 
@@ -161,27 +161,27 @@ function out() {
   });
 }
 
-/** A stream that was refused: the session may be over, or the server away. */
-async function lookAgain() {
+/** Reconnect after the stream was rejected: the session may have ended, or the server be down. */
+async function reconnect() {
   disconnect();
   try {
     await findSession();
   } catch (error) {
-    if (error.status === 401) return; // the door is shown, and opens the stream again
+    if (error.status === 401) return; // the login page opens the stream again
   }
   connectLater();
 }
 
-/** Tell a screen reader which nodes have just turned faulty; never more than it can say. */
-function tellOfFaults(changed) {
+/** Announce nodes whose state changed to a screen reader; several nodes as a count. */
+function announceFaults(changed) {
   if (!changed?.nodes) return;
   const rows = [...changed.nodes].map((key) => [key, table("nodes").get(key)]).filter(([, row]) => row);
-  const fresh = rows.filter(([key, row]) => row.look !== "healthy" && told.get(key) !== row.look).map(([, row]) => row);
-  for (const [key, row] of rows) told.set(key, row.look);
-  if (fresh.length === 1) say(`${fresh[0].name}: ${LOOKS[fresh[0].look].word}${fresh[0].reason ? `, ${fresh[0].reason}` : ""}`);
-  else if (fresh.length > 1) say(`${fresh.length} nodes are not healthy`);
+  const fresh = rows.filter(([key, row]) => row.look !== "healthy" && announced.get(key) !== row.look).map(([, row]) => row);
+  for (const [key, row] of rows) announced.set(key, row.look);
+  if (fresh.length === 1) announce(`${fresh[0].name}: ${LOOKS[fresh[0].look].word}${fresh[0].reason ? `, ${fresh[0].reason}` : ""}`);
+  else if (fresh.length > 1) announce(`${fresh.length} nodes are not healthy`);
 }
-const told = new Map();
+const announced = new Map();
 
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the part after # is the page
@@ -189,10 +189,10 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 document.addEventListener("holdfast:theme", paintTheme);
 document.addEventListener("holdfast:out", out);
-document.addEventListener("holdfast:refused", lookAgain);
+document.addEventListener("holdfast:refused", reconnect);
 window.addEventListener("hashchange", () => openPage(false));
 listen(paintStatus);
-listen(tellOfFaults);
+listen(announceFaults);
 setInterval(() => {
   tick();
   if (whoIsThere()) paintStatus();
@@ -200,7 +200,7 @@ setInterval(() => {
 
 paintTheme();
 
-// The stream is opened at once: the first rows are on their way while the session is looked up.
+// Opened before the session is known, so that the first rows arrive while it is read.
 connect();
 try {
   await findSession();

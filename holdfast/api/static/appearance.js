@@ -1,9 +1,9 @@
-// How the states of a node are drawn: each has a color and a shape, so that neither is needed alone.
+// Color and shape of each node state; color is never the only distinction.
 
 import { h, s } from "./dom.js";
 import { table } from "./live.js";
 
-/** In the order of how much they matter; shapes in a box of 16 by 16. */
+/** States, most urgent first; each path fits a box of 16 by 16. */
 export const LOOKS = {
   faulty: {
     word: "Faulty",
@@ -55,7 +55,7 @@ export function mark(look, size = 12) {
   );
 }
 
-/** The state of a node in a word. */
+/** Badge with the state of a node. */
 export function badge(look, word = LOOKS[look].word) {
   return h(`span.badge.tint-${look}`, {}, mark(look, 10), word);
 }
@@ -75,7 +75,7 @@ export function jobBadge(phase) {
   return h(`span.badge.tint-${look}`, {}, mark(look, 10), phase[0].toUpperCase() + phase.slice(1));
 }
 
-/** Whether somebody is to bring it to its end. */
+/** Whether the incident is open: its repair has not ended. */
 export function isOpen(incident) {
   return !incident.released_at && !incident.vanished_at && incident.state !== "unfinished";
 }
@@ -93,7 +93,7 @@ export function jobLink(name) {
   return `#/job/${encodeURIComponent(name)}`;
 }
 
-/** The job of a node; a link if it has a page, which jobs that nobody resumes have not. */
+/** The job of a node, as a link if it has a page; jobs that Holdfast does not resume have none. */
 export function jobOf(row, text) {
   return table("jobs").has(row.job) ? h("a", { href: jobLink(row.job) }, text) : text;
 }
@@ -102,7 +102,7 @@ export function incidentLink(fleet, id) {
   return `#/incident/${encodeURIComponent(fleet)}/${encodeURIComponent(id)}`;
 }
 
-/** What tells one node from another, where all begin alike. */
+/** Node name without the prefix that all nodes of HyperPod share. */
 export function shortName(name) {
   return name.replace(/^hyperpod-/, "");
 }

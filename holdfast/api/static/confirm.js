@@ -1,12 +1,12 @@
-// Questions before something is asked for.
+// Confirmation dialogs.
 
-import { h, notice, say } from "./dom.js";
+import { h, notice, announce } from "./dom.js";
 
 /**
- * Ask, and do it if the answer is yes.
+ * Show a confirmation dialog and call act() when the user confirms.
  *
- * fields: elements shown between the text and the buttons; act() may refuse with an error, which is
- * told in the dialog.
+ * fields: elements shown between the text and the buttons. The dialog shows the message of an error that
+ * act() throws.
  */
 export function confirmDialog({ title, text, yes, fields = [], isGrave = false, act }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
@@ -14,23 +14,23 @@ export function confirmDialog({ title, text, yes, fields = [], isGrave = false, 
   const form = h(
     "form",
     { method: "dialog" },
-    h("h2", { id: "asked" }, title),
-    h("p", { id: "asked-text" }, text),
+    h("h2", { id: "confirm-title" }, title),
+    h("p", { id: "confirm-text" }, text),
     fields,
     wrong,
     h("div.buttons", {}, h("button.quiet", { type: "button", onclick: () => dialog.close() }, "Cancel"), go),
   );
-  const dialog = h("dialog", { "aria-labelledby": "asked", "aria-describedby": "asked-text" }, form);
+  const dialog = h("dialog", { "aria-labelledby": "confirm-title", "aria-describedby": "confirm-text" }, form);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     go.disabled = true;
     wrong.hidden = true;
     try {
-      const told = await act();
+      const result = await act();
       dialog.close();
-      if (told?.message) {
-        notice(told.message);
-        say(told.message);
+      if (result?.message) {
+        notice(result.message);
+        announce(result.message);
       }
     } catch (error) {
       wrong.textContent = error.message;

@@ -1,4 +1,4 @@
-// Elements, made in one call. Text is never read as markup.
+// Creates elements in one call. Text is never parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -8,7 +8,7 @@ export function h(kind, attributes = {}, ...children) {
   return filled(document.createElement(tag), classes, attributes, children);
 }
 
-/** An SVG element, likewise. */
+/** An SVG element, with the same arguments as `h`. */
 export function s(kind, attributes = {}, ...children) {
   const [tag, ...classes] = kind.split(".");
   return filled(document.createElementNS(SVG, tag), classes, attributes, children);
@@ -43,7 +43,7 @@ const ICONS = {
   play: "M5 3l8 5-8 5z",
 };
 
-/** One of our own icons, drawn in the color of the text. */
+/** An icon in the color of the text. */
 export function icon(name, size = 16) {
   return s(
     "svg.icon",
@@ -52,12 +52,12 @@ export function icon(name, size = 16) {
   );
 }
 
-/** What an element is known by when it has been made anew. */
+/** Key that identifies an element after it was created again. */
 function known(element) {
   return element?.getAttribute("href") ?? element?.dataset.focus ?? element?.getAttribute("aria-label");
 }
 
-/** Replace what is in an element, without losing the place of the keyboard and what was scrolled to. */
+/** Replace the children of an element; keep keyboard focus and scroll positions. */
 export function refill(element, ...children) {
   const held = element.contains(document.activeElement) ? known(document.activeElement) : null;
   const scrolled = new Map([...element.querySelectorAll(".scrolled")].map((one) => [known(one), one.scrollLeft]));
@@ -68,14 +68,14 @@ export function refill(element, ...children) {
   again?.focus({ preventScroll: true });
 }
 
-/** A name that may go on in the next line where a word of it begins: `AgentSilent`. */
+/** A name that may wrap before each capital, such as `AgentSilent`. */
 export function broken(name) {
   return name.split(/(?<=[a-z])(?=[A-Z])/).flatMap((word, place) => (place ? [h("wbr"), word] : [word]));
 }
 
-/** Tell a screen reader, without showing it. */
-export function say(text) {
-  document.getElementById("said").textContent = text;
+/** Announce text to a screen reader without showing it. */
+export function announce(text) {
+  document.getElementById("announced").textContent = text;
 }
 
 /** Show a notice for some seconds. */

@@ -1,4 +1,4 @@
-// The page of the whole fleet.
+// Fleet page.
 
 import { h, icon, refill } from "./dom.js";
 import { count, number, since } from "./format.js";
@@ -9,7 +9,7 @@ import { described, nodeGrid } from "./grid.js";
 import { LOOKS, badge, isOpen, jobOf, mark, nodeLink, shortName } from "./appearance.js";
 import { keyedTable } from "./table.js";
 
-const URGENT = 8; // nodes that are listed above the grid
+const URGENT = 8; // nodes listed above the grid
 const NO_GROUP = "All nodes";
 
 export const title = "Fleet";
@@ -36,7 +36,7 @@ export function open(container, { query, setQuery }) {
   const views = h("div.switch", { role: "group", "aria-label": "How nodes are shown" });
   const shown = h("p.shown", { role: "status" });
   const stage = h("div.stage");
-  const marks = h("p.about", {}, "A line below a node: its repairs are paused. A dot at its corner: a request is pending.");
+  const marks = h("p.about", {}, "Line below a node: repairs paused. Dot at its corner: request pending.");
   const grids = new Map();
   const list = nodeTable();
 
@@ -93,7 +93,7 @@ export function open(container, { query, setQuery }) {
     const cases = [...table("incidents").values()].filter(isOpen).length;
     refill(
       tiles,
-      tile("Nodes", number(nodes.length), nodes.length ? `${number(totals.healthy + totals.warning)} take work` : "none yet"),
+      tile("Nodes", number(nodes.length), nodes.length ? `${number(totals.healthy + totals.warning)} schedulable` : "none yet"),
       tile("Faulty", number(totals.faulty), totals.warning ? `${number(totals.warning)} with a warning` : "waiting for repair", totals.faulty ? "faulty" : ""),
       tile("In repair", number(repairs), "reboot, replace, check, join", repairs ? "rebooting" : ""),
       tile("Jobs running", number(running), h("a", { href: "#/jobs" }, "All jobs")),
@@ -265,7 +265,7 @@ function emptyFleet() {
     "div.nothing",
     {},
     h("h2", {}, "No nodes yet"),
-    h("p", {}, "Nodes appear here as soon as Holdfast manages some."),
+    h("p", {}, "Nodes appear here as soon as Holdfast manages them."),
     h("p", {}, note("jobs").message ?? ""),
   );
 }

@@ -1,15 +1,15 @@
-// Times, durations and numbers as people read them.
+// Formats times, durations and numbers.
 
 import { h } from "./dom.js";
 
-let ahead = 0; // milliseconds that this machine's clock is ahead of the server's
+let ahead = 0; // milliseconds by which this machine's clock is ahead of the server's
 
-/** Learn the server's time. */
+/** Set the server's time. */
 export function setServerTime(iso) {
   ahead = Date.now() - Date.parse(iso);
 }
 
-/** The server's present time, in milliseconds. */
+/** The server's current time, in milliseconds. */
 export function now() {
   return Date.now() - ahead;
 }
@@ -35,20 +35,20 @@ export function duration(seconds) {
   return `${Math.floor(whole / size)}${unit}${rest ? `${rest}${small}` : ""}`;
 }
 
-/** An age in whole seconds, for text that ticks. */
+/** An age in whole seconds, for text that is updated every second. */
 function age(iso) {
   const seconds = Math.max(0, (now() - Date.parse(iso)) / 1000);
   return duration(seconds < 60 ? Math.floor(seconds) : seconds);
 }
 
-/** How long ago something was, kept up to date. */
+/** Time since a moment, updated every second. */
 export function since(iso, after = "") {
   if (!iso) return "–";
   const title = zoned(iso);
   return h("time", { datetime: iso, title, "data-since": iso, "data-after": after }, age(iso) + after);
 }
 
-/** Move the ages on; called every second. */
+/** Update all ages; called every second. */
 export function tick() {
   for (const one of document.querySelectorAll("time[data-since]")) {
     const text = age(one.dataset.since) + one.dataset.after;
@@ -56,12 +56,12 @@ export function tick() {
   }
 }
 
-/** Seconds between two moments; null where one is missing. */
+/** Seconds between two moments; null if one is missing. */
 export function between(from, to) {
   return from && to ? (Date.parse(to) - Date.parse(from)) / 1000 : null;
 }
 
-/** A moment with its day, in the time of this browser; the year only if it is another one. */
+/** Date and time in the time zone of the browser; with the year if it is not the current one. */
 export function dateTime(iso, more = {}) {
   const at = new Date(iso);
   return at.toLocaleString(undefined, {
@@ -76,12 +76,12 @@ export function dateTime(iso, more = {}) {
   });
 }
 
-/** The same with the name of the time zone: to compare with the logs of other machines. */
+/** Date and time with the name of the time zone, to compare with logs of other machines. */
 export function zoned(iso) {
   return dateTime(iso, { timeZoneName: "short" });
 }
 
-/** A time of today, or a moment with its day. */
+/** The time if it is today, else date and time. */
 export function moment(iso) {
   const at = new Date(iso);
   const isToday = at.toDateString() === new Date(now()).toDateString();
@@ -115,7 +115,7 @@ const MEASURES = [
   [/_s$/, "s"],
 ];
 
-/** The name of something measured, and its unit: `nccl_gb_per_s` -> `["nccl", "GB/s"]`. */
+/** The name of a measurement and its unit: `nccl_gb_per_s` -> `["nccl", "GB/s"]`. */
 export function measure(name) {
   const found = MEASURES.find(([pattern]) => pattern.test(name));
   if (!found) return [name.replaceAll("_", " "), ""];

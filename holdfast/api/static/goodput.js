@@ -1,4 +1,4 @@
-// The page of how the time of all jobs was spent.
+// Goodput page: time of all jobs by use.
 
 import { read, repeated } from "./api.js";
 import { broken, h, refill } from "./dom.js";
@@ -10,7 +10,7 @@ import { plainTable } from "./table.js";
 
 const AGAIN_MS = 3000;
 
-/** The kinds of time, in the order in which they are drawn. */
+/** Kinds of time, in the order of the bars. */
 export const PARTS = [
   ["productive", "Productive training"],
   ["redone", "Repeated training"],
@@ -66,7 +66,7 @@ function whole({ jobs }) {
   const parts = Object.fromEntries(PARTS.map(([kind]) => [kind, jobs.reduce((sum, one) => sum + one.parts[kind], 0)]));
   const all = Object.values(parts).reduce((sum, one) => sum + one, 0);
   const share = all ? parts.productive / all : null;
-  const silent = jobs.filter((one) => !one.tells_steps).length;
+  const silent = jobs.filter((one) => !one.reports_steps).length;
   return h(
     "section.card",
     {},
@@ -74,7 +74,7 @@ function whole({ jobs }) {
     h("p.figure", {}, h("strong", {}, percent(share)), ` of ${duration(all)} in ${count(jobs.length, "job")}`),
     stackedBar(`${percent(share)} of all time was productive training`, partsOf({ parts }), 28),
     plainTable("Time of all jobs by use", ["Time", "Spent", "Share"], PARTS.map(([kind, word]) => [h("span.keyed", {}, h(`i.part-${kind}`), word), duration(parts[kind]), percent(all ? parts[kind] / all : null)]), ["", "number", "number"]),
-    silent > 0 && h("p.about", {}, `In ${count(silent, "job")} it is not known of some failures how many steps were done again; those count as training that lasts.`),
+    silent > 0 && h("p.about", {}, `In ${count(silent, "job")} the number of repeated steps is unknown for some failures; they count as productive training.`),
   );
 }
 
@@ -91,7 +91,7 @@ function causes({ causes: found }, wide) {
       "div.columns",
       {},
       bars(plotted.map((one) => `${one.name} ${duration(one.value)}`).join(", "), plotted, Math.min(560, Math.max(260, wide - 60))),
-      plainTable("Lost time by cause", ["Cause", "Whose", "Lost", "Share"], found.map((one) => [h("span", {}, broken(one.reason)), one.kind, duration(one.seconds), percent(all ? one.seconds / all : null)]), ["", "", "number", "number"]),
+      plainTable("Lost time by cause", ["Cause", "Kind", "Lost", "Share"], found.map((one) => [h("span", {}, broken(one.reason)), one.kind, duration(one.seconds), percent(all ? one.seconds / all : null)]), ["", "", "number", "number"]),
     ),
   );
 }
@@ -105,5 +105,5 @@ function each({ jobs }) {
     duration(one.losses.reduce((sum, loss) => sum + loss.whole, 0)),
     dateTime(one.begun_at),
   ]);
-  return h("section.card", {}, h("h2", {}, "By job"), plainTable("By job", ["Job", "Time", "Goodput", "Failures", "Lost", "Begun"], rows, ["", "wide", "number", "number", "number", "roomy.moment"]));
+  return h("section.card", {}, h("h2", {}, "By job"), plainTable("By job", ["Job", "Time", "Goodput", "Failures", "Lost", "Started"], rows, ["", "wide", "number", "number", "number", "roomy.moment"]));
 }

@@ -1,18 +1,18 @@
-// The nodes of one group on a canvas: a shape and a color for each.
+// Nodes of one group on a canvas, each as a shape and a color.
 
 import { h } from "./dom.js";
 import { LOOKS, badge, nodeLink, shortName } from "./appearance.js";
 
 const GAP = 3;
 
-/** Small enough that thousands fit a screen, large enough that few are easy to hit. */
+/** Cell size in pixels: thousands of nodes fit a screen, and few are easy to click. */
 function cellSize(total) {
   if (total > 2000) return 11;
   if (total > 600) return 14;
   return total > 120 ? 18 : 24;
 }
 
-/** A grid; `update(rows, total)` draws those rows. */
+/** A grid; `update(rows, total)` draws the rows. */
 export function nodeGrid(name) {
   const canvas = h("canvas.cells");
   const tip = h("div.tip", { hidden: true });
@@ -32,8 +32,8 @@ export function nodeGrid(name) {
   let rows = [];
   let size = 24;
   let across = 1;
-  let at = -1; // under the keyboard
-  let over = -1; // under the pointer
+  let at = -1; // index of the cell with keyboard focus
+  let over = -1; // index of the cell under the pointer
   let wide = 0;
   let due = false;
   let drawn = { layout: "", cells: [] }; // what is on the canvas now
@@ -76,8 +76,8 @@ export function nodeGrid(name) {
       drawn = { layout, cells: [] };
     }
     rows.forEach((row, place) => {
-      const cell = `${row.look}${row.held ? " held" : ""}${row.requested ? " asked" : ""}`;
-      if (drawn.cells[place] === cell) return; // of thousands, few change at a time
+      const cell = `${row.look}${row.held ? " held" : ""}${row.requested ? " requested" : ""}`;
+      if (drawn.cells[place] === cell) return; // few of thousands change at a time
       drawn.cells[place] = cell;
       drawCell(pen, row, place, sharp, color);
     });
@@ -206,7 +206,7 @@ export function nodeGrid(name) {
 
 const stamps = new Map();
 
-/** A shape drawn once, in a color and a size in pixels: thousands of copies cost less than as many paths. */
+/** A cached drawing of a shape in a color and a size in pixels: copying it is faster than filling a path. */
 function stamp(look, pixels, color) {
   const key = `${look} ${pixels} ${color}`;
   if (!stamps.has(key)) {
@@ -220,7 +220,7 @@ function stamp(look, pixels, color) {
   return stamps.get(key);
 }
 
-/** What there is to say of a node besides its state. */
+/** Facts about a node besides its state. */
 export function described(row) {
   const job = row.job ? `${row.rank === undefined ? "" : `rank ${row.rank} of `}${row.job}` : "";
   return [

@@ -1,4 +1,4 @@
-// The pages of incidents: all of them, and one.
+// Incident pages: list and details.
 
 import { broken, h, icon, refill } from "./dom.js";
 import { between, count, duration, moment, number, now, since, zoned } from "./format.js";
@@ -14,14 +14,14 @@ const POINTS = [
   ["repaired_at", "repaired", "repairing"],
   ["checked_at", "checked", "checking"],
   ["released_at", "released", "releasing"],
-  ["vanished_at", "vanished", "gone"],
+  ["vanished_at", "vanished", "disappearing"],
 ];
-const AGAIN_MS = 5000; // what goes on grows
+const AGAIN_MS = 5000; // open phases grow
 const STATES = { all: "All", open: "Open", ended: "Ended" };
 
 export const title = "Incidents";
 
-/** The phases of an incident that are over, with the seconds of each, and the one that goes on. */
+/** Finished phases of an incident and the current one, each with its duration in seconds. */
 function phases(row) {
   const found = [];
   let before = null;
@@ -43,7 +43,7 @@ function took(row) {
 
 export function open(container, { query, setQuery }) {
   const wanted = { state: STATES[query.get("state")] ? query.get("state") : "all", text: query.get("q") ?? "" };
-  const choice = h("div.switch", { role: "group", "aria-label": "Which incidents are shown" });
+  const choice = h("div.switch", { role: "group", "aria-label": "Filter by state" });
   const search = h("input.search", { type: "search", placeholder: "Node, reason or job", "aria-label": "Search incidents", value: wanted.text, oninput: () => change({ text: search.value.trim() }) });
   const shown = h("p.shown", { role: "status" });
   const list = keyedTable({
@@ -56,7 +56,7 @@ export function open(container, { query, setQuery }) {
       { title: "State", cell: (row) => incidentBadge(row), text: (row) => `${row.state} ${isOpen(row)}` },
       { title: "Remedy", cell: (row) => (row.remedy === "none" ? "–" : row.remedy), narrow: "roomy" },
       { title: "Detected", cell: (row) => since(row.detected_at, " ago"), text: (row) => row.detected_at },
-      { title: "Took", cell: (row) => (isOpen(row) ? since(row.detected_at) : duration(took(row))), text: (row) => took(row) ?? row.state, kind: "number" },
+      { title: "Duration", cell: (row) => (isOpen(row) ? since(row.detected_at) : duration(took(row))), text: (row) => took(row) ?? row.state, kind: "number" },
       { title: "Jobs", cell: (row) => row.jobs.map((one) => one.job).join(", ") || "–", narrow: "roomy" },
       { title: "Phases", cell: (row) => bar(row), text: (row) => JSON.stringify([row.state, POINTS.map(([field]) => row[field])]), kind: "wide", narrow: "roomy" },
     ],
@@ -115,7 +115,7 @@ function openOne(container, { parts: [fleet, id] }) {
   function paint() {
     const row = table("incidents").get(`${fleet} ${id}`) ?? [...table("incidents").values()].find((one) => one.id === id);
     if (!row) {
-      refill(body, connection().isFilled ? h("div.nothing", {}, h("h2", {}, "Incident not found"), h("p", {}, "It may be older than the incidents shown here."), h("a", { href: "#/incidents" }, "To the incidents")) : h("div.loading", { role: "status" }, "Reading the incident…"));
+      refill(body, connection().isFilled ? h("div.nothing", {}, h("h2", {}, "Incident not found"), h("p", {}, "It may be older than the incidents shown here."), h("a", { href: "#/incidents" }, "Back to incidents")) : h("div.loading", { role: "status" }, "Reading the incident…"));
       return;
     }
     const text = JSON.stringify([row, linked(row), isOpen(row) && Math.floor(now() / AGAIN_MS)]);
@@ -139,17 +139,17 @@ function openOne(container, { parts: [fleet, id] }) {
 
 function facts(row) {
   const name = (node) => (table("nodes").has(`${row.fleet} ${node}`) ? h("a", { href: nodeLink(row.fleet, node) }, node) : node);
-  const told = [
+  const fields = [
     ["Node", name(row.node)],
     ["Machine", row.provider_id],
     ["Replaced by", row.successor && name(row.successor)],
     ["Remedy", row.remedy],
     ["Detected", zoned(row.detected_at)],
-    ["Took", row.state === "unfinished" ? "no longer managed" : isOpen(row) ? h("span", {}, since(row.detected_at), " so far") : duration(took(row))],
+    ["Duration", row.state === "unfinished" ? "unknown: its run is no longer managed" : isOpen(row) ? h("span", {}, since(row.detected_at), " so far") : duration(took(row))],
     ["Evidence", row.message && h("code", {}, row.message)],
     ["Fleet", row.fleet],
   ].filter(([, value]) => value);
-  return h("section.card", {}, h("dl.facts", {}, told.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+  return h("section.card", {}, h("dl.facts", {}, fields.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
 }
 
 function timeline(row) {
@@ -166,19 +166,19 @@ function timeline(row) {
   return h(
     "section.card",
     {},
-    h("h2", {}, "Course"),
+    h("h2", {}, "Timeline"),
     found.length > 0 && stackedBar(found.map((one) => `${one.name} ${duration(one.value)}`).join(", "), found, 22),
     h("ul.key", {}, found.map((one) => h("li", {}, h(`i.part-${one.kind}`), `${one.name} ${duration(one.value)}`))),
-    plainTable("Course", ["Point", "At", "After", "Since detected"], rows, ["", "", "number", "number"]),
+    plainTable("Timeline", ["Milestone", "Time", "Duration", "Since detected"], rows, ["", "", "number", "number"]),
   );
 }
 
-/** What else the page depends on: nodes that have a page, jobs that go on. */
+/** State of other rows that the page shows: nodes that have a page, active jobs. */
 function linked(row) {
-  return [row.node, row.successor].map((node) => table("nodes").has(`${row.fleet} ${node}`)).concat(row.jobs.map((one) => goesOn(one.job)));
+  return [row.node, row.successor].map((node) => table("nodes").has(`${row.fleet} ${node}`)).concat(row.jobs.map((one) => isActive(one.job)));
 }
 
-const goesOn = (job) => table("jobs").get(job)?.is_active;
+const isActive = (job) => table("jobs").get(job)?.is_active;
 
 function jobs(row) {
   const rows = row.jobs.map((one) => [
@@ -186,8 +186,8 @@ function jobs(row) {
     `#${one.attempt}`,
     one.step === null ? "–" : number(one.step),
     moment(one.stopped_at),
-    one.resumed_at ? moment(one.resumed_at) : goesOn(one.job) ? "not yet" : "–",
-    one.resumed_at ? duration(between(one.stopped_at, one.resumed_at)) : goesOn(one.job) ? since(one.stopped_at) : "–",
+    one.resumed_at ? moment(one.resumed_at) : isActive(one.job) ? "not yet" : "–",
+    one.resumed_at ? duration(between(one.stopped_at, one.resumed_at)) : isActive(one.job) ? since(one.stopped_at) : "–",
   ]);
   return h(
     "section.card",

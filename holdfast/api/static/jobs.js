@@ -1,4 +1,4 @@
-// The pages of jobs: all of them, and one.
+// Job pages: list and details.
 
 import { read, repeated } from "./api.js";
 import { broken, h, icon, refill } from "./dom.js";
@@ -26,7 +26,7 @@ export function open(container) {
       { title: "Step", cell: (row) => (row.step === undefined ? "–" : number(row.step)), kind: "number" },
       { title: "Retries", cell: (row) => retries(row), narrow: "roomy" },
       { title: "For", cell: (row) => since(row.since), text: (row) => row.since, kind: "number" },
-      { title: "Why", cell: (row) => row.reason ?? "–", narrow: "roomy" },
+      { title: "Reason", cell: (row) => row.reason ?? "–", narrow: "roomy" },
     ],
   });
   container.append(
@@ -64,13 +64,13 @@ function openOne(container, { parts: [name] }) {
       last = await read("job", { name });
       if (!isClosed) paint();
     } catch (error) {
-      if (!isClosed && !last) refill(body, h("div.nothing", {}, h("h2", {}, error.status === 404 ? "Job not found" : "The job cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: "#/jobs" }, "To the jobs")));
+      if (!isClosed && !last) refill(body, h("div.nothing", {}, h("h2", {}, error.status === 404 ? "Job not found" : "The job cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: "#/jobs" }, "Back to jobs")));
     }
   }
 
   function paint() {
     refill(state, jobBadge(last.phase));
-    refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks(last))), attempts(last, body.clientWidth - 40), told(last));
+    refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks(last))), attempts(last, body.clientWidth - 40), events(last));
   }
 
   const loads = repeated(load, AGAIN_MS);
@@ -79,7 +79,7 @@ function openOne(container, { parts: [name] }) {
     if (changed && !changed.jobs?.has(name)) return;
     const row = table("jobs").get(name);
     const key = row && `${row.phase} ${row.attempt} ${row.reason}`;
-    if (key !== step) loads.again(); // steps alone are shown with the next look
+    if (key !== step) loads.again(); // new steps are shown by the next poll
     step = key;
   });
   const resized = new ResizeObserver(() => last && paint());
@@ -95,16 +95,16 @@ function openOne(container, { parts: [name] }) {
 function facts(job) {
   const rows = [
     ["Phase", h("span", {}, job.phase, " for ", since(job.phase_since))],
-    ["Why", job.reason],
-    ["Begun", zoned(job.started_at)],
+    ["Reason", job.reason],
+    ["Started", zoned(job.started_at)],
     ["Nodes", number(job.nodes)],
     ["Attempt", number(job.attempt)],
-    ["Step", job.step === null ? "it tells none" : number(job.step)],
+    ["Step", job.step === null ? "not reported" : number(job.step)],
     ["Retries", retries(job)],
     ["Command", job.command && h("code", {}, job.command)],
     ["Checkpoints", job.checkpoint_dir && h("code", {}, job.checkpoint_dir)],
   ].filter(([, value]) => value);
-  return h("section.card", {}, h("h2", {}, "The job"), h("dl.facts", {}, rows.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+  return h("section.card", {}, h("h2", {}, "Details"), h("dl.facts", {}, rows.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
 }
 
 function spent(job) {
@@ -118,8 +118,8 @@ function spent(job) {
     h("p.figure", {}, h("strong", {}, percent(found.share)), " in productive training"),
     stackedBar(`${percent(found.share)} of its time was productive training`, partsOf(found)),
     partsKey(found.parts),
-    h("p", {}, found.losses.length ? `${count(found.losses.length, "failure")} cost ${duration(lost)} in total.` : "No failure has cost it anything."),
-    !found.tells_steps && h("p.about", {}, "For some failures the number of repeated steps is unknown; they count as productive training."),
+    h("p", {}, found.losses.length ? `${count(found.losses.length, "failure")} cost ${duration(lost)} in total.` : "No time was lost to failures."),
+    !found.reports_steps && h("p.about", {}, "For some failures the number of repeated steps is unknown; they count as productive training."),
   );
 }
 
@@ -131,7 +131,7 @@ function ranks(job) {
     "section.card",
     {},
     h("h2", {}, "Ranks"),
-    rows.length ? plainTable("Ranks", ["Rank", "Node", "State", "Detail"], rows, ["number"]) : h("p.empty", {}, "No rank has a node."),
+    rows.length ? plainTable("Ranks", ["Rank", "Node", "State", "Detail"], rows, ["number"]) : h("p.empty", {}, "No rank has been placed on a node."),
   );
 }
 
@@ -178,13 +178,13 @@ function attempts(job, wide) {
     "section.card",
     {},
     h("h2", {}, "Attempts"),
-    h("div.scrolled", { tabindex: "0", role: "region", "aria-label": "Attempts on a time line" }, timeline(`${count(lines.length, "attempt")} from ${moment(from)} to ${moment(to)}; the table below lists each`, lines, from, to, Math.max(300, wide))),
+    h("div.scrolled", { tabindex: "0", role: "region", "aria-label": "Timeline of attempts" }, timeline(`${count(lines.length, "attempt")} from ${moment(from)} to ${moment(to)}; the table below lists each`, lines, from, to, Math.max(300, wide))),
     h("ul.key", {}, PARTS.filter(([kind]) => kind !== "waiting").map(([kind, word]) => h("li", {}, h(`i.part-${kind}`), word))),
-    plainTable("Attempts", ["Attempt", "Begun", "Lasted", "Steps", "Lost steps", "Cause", "Node", "Incident"], rows, ["", "", "number", "number", "number"]),
+    plainTable("Attempts", ["Attempt", "Started", "Duration", "Steps", "Lost steps", "Cause", "Node", "Incident"], rows, ["", "", "number", "number", "number"]),
   );
 }
 
-function told(job) {
-  const rows = [...job.told].reverse().slice(0, 200).map((one) => [dateTime(one.at), one.message]);
-  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["When", "What"], rows, ["moment"]) : h("p.empty", {}, "No events."));
+function events(job) {
+  const rows = [...job.events].reverse().slice(0, 200).map((one) => [dateTime(one.at), one.message]);
+  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["Time", "Event"], rows, ["moment"]) : h("p.empty", {}, "No events."));
 }

@@ -1,18 +1,18 @@
-// All rows as the server has them, kept up to date by its events.
+// Copy of the server's tables, updated by its event stream.
 
 import { setServerTime } from "./format.js";
 
-const SILENCE_MS = 16000; // three beats of the server, and a little
+const SILENCE_MS = 16000; // three heartbeats of the server plus a margin
 const RETRY_MS = 1000;
 
 const tables = { fleets: new Map(), nodes: new Map(), jobs: new Map(), incidents: new Map(), notes: new Map() };
 const readers = new Set();
 
 let source = null;
-let heard = 0;
+let lastEventAt = 0;
 let state = "connecting"; // or "live", "lost"
 let trouble = "";
-let asOf = null; // when the rows were last as they are shown, by the server's clock
+let asOf = null; // time of the shown rows, by the server's clock
 let isFilled = false;
 let isWanted = false;
 
@@ -29,51 +29,51 @@ export function connection() {
   return { state, trouble, isFilled, asOf };
 }
 
-/** Be told of changes: `reader({nodes: Set of keys, ...})`, or null for everything. */
+/** Call `reader({nodes: Set of keys, ...})` on each change; with null after a new snapshot. */
 export function listen(reader) {
   readers.add(reader);
   return () => readers.delete(reader);
 }
 
-function tell(changed) {
+function notify(changed) {
   for (const reader of [...readers]) reader(changed);
 }
 
-/** What stands for rows that have not come yet. */
+/** Placeholder text for rows that have not arrived. */
 export function awaited(what) {
-  return trouble ? "Nothing could be read yet." : `Reading the ${what}…`;
+  return trouble ? "No data has been read yet." : `Reading the ${what}…`;
 }
 
 /**
- * Open the stream; it finds its way back by itself.
+ * Open the event stream; it reconnects by itself.
  *
- * A page that nobody sees has none: a browser keeps six connections to a server and no more, and with
- * six pages open the seventh would never load.
+ * A hidden page has no stream: a browser opens six connections to a server at most, so with six open pages
+ * the seventh would never load.
  */
 export function connect() {
   disconnect();
   isWanted = true;
   if (document.hidden) return;
-  heard = Date.now();
+  lastEventAt = Date.now();
   source = new EventSource("/console/live");
   source.addEventListener("snapshot", (event) => take(event, true));
   source.addEventListener("change", (event) => take(event, false));
-  source.addEventListener("beat", (event) => hear(event));
+  source.addEventListener("beat", (event) => receive(event));
   source.addEventListener("trouble", (event) => {
-    const content = hear(event);
+    const content = receive(event);
     trouble = content.message;
     asOf = content.as_of;
-    tell({});
+    notify({});
   });
   source.addEventListener("open", () => {
-    heard = Date.now();
-    trouble = ""; // if it lasts, it is told again
+    lastEventAt = Date.now();
+    trouble = ""; // the server reports it again if it persists
     become("live");
-    tell({});
+    notify({});
   });
   source.addEventListener("error", () => {
     become("lost");
-    // A browser comes again by itself unless it was answered with an error.
+    // A browser reconnects by itself unless the response was an error.
     if (source?.readyState === EventSource.CLOSED) {
       document.dispatchEvent(new Event("holdfast:refused"));
     }
@@ -90,7 +90,7 @@ export function connectLater() {
   setTimeout(connect, RETRY_MS);
 }
 
-/** Forget everything: somebody else may log in. */
+/** Delete all rows: the next login may be another user's. */
 export function forget() {
   disconnect();
   for (const rows of Object.values(tables)) rows.clear();
@@ -99,9 +99,9 @@ export function forget() {
   asOf = null;
 }
 
-function hear(event) {
+function receive(event) {
   const content = JSON.parse(event.data);
-  heard = Date.now();
+  lastEventAt = Date.now();
   setServerTime(content.now);
   if (!trouble) asOf = content.now;
   become("live");
@@ -111,11 +111,11 @@ function hear(event) {
 function become(next) {
   if (state === next) return;
   state = next;
-  tell({});
+  notify({});
 }
 
 function take(event, isWhole) {
-  const content = hear(event);
+  const content = receive(event);
   const changed = {};
   for (const [name, rows] of Object.entries(content.tables)) {
     if (isWhole) tables[name].clear();
@@ -126,7 +126,7 @@ function take(event, isWhole) {
     changed[name] = new Set(Object.keys(rows));
   }
   isFilled = true;
-  tell(isWhole ? null : changed);
+  notify(isWhole ? null : changed);
 }
 
 document.addEventListener("visibilitychange", () => {
@@ -135,9 +135,9 @@ document.addEventListener("visibilitychange", () => {
   connect();
 });
 
-// A connection may be dead without a word, for instance after the machine has slept.
+// A connection may be dead without an error, for example after the machine was suspended.
 setInterval(() => {
-  if (source && source.readyState !== EventSource.CLOSED && Date.now() - heard > SILENCE_MS) {
+  if (source && source.readyState !== EventSource.CLOSED && Date.now() - lastEventAt > SILENCE_MS) {
     become("lost");
     connect();
   }

@@ -1,4 +1,4 @@
-// The page of those who have not logged in.
+// Login page.
 
 import { h } from "./dom.js";
 import { logIn } from "./api.js";

@@ -1,4 +1,4 @@
-// The page of one node.
+// Node page.
 
 import { submitRepair, mayOperate, read, repeated } from "./api.js";
 import { confirmDialog } from "./confirm.js";
@@ -9,7 +9,7 @@ import { LOOKS, badge, incidentBadge, incidentLink, jobOf, mark, nodeLink, short
 import { measurePlot } from "./plots.js";
 import { plainTable } from "./table.js";
 
-const AGAIN_MS = 5000; // heartbeats are no change that is told
+const AGAIN_MS = 5000; // the stream does not report heartbeats
 
 export const title = "Node";
 
@@ -19,7 +19,7 @@ const REPAIRS = {
   "deep-check": { word: "Deep check", sign: "check", idle: true, afterJobs: true, about: "The node accepts no jobs during the check, which respects the unavailable-node budget. If it fails, it is replaced." },
   hold: { word: "Pause repairs", sign: "hold", why: true, about: "No repair of the node starts. Faults are still detected and marked." },
   unhold: { word: "Resume repairs", sign: "play", about: "Repairs of the node can start again." },
-  release: { word: "Release", sign: "release", isGrave: true, about: "Clears the faults of the node, and makes it schedulable." },
+  release: { word: "Release", sign: "release", isGrave: true, about: "Clears the faults of the node and makes it schedulable." },
 };
 
 export function open(container, { parts: [fleet, name] }) {
@@ -36,23 +36,23 @@ export function open(container, { parts: [fleet, name] }) {
   let offered = "";
 
   async function load() {
-    let told;
+    let node;
     try {
-      told = await read("node", { fleet, name });
+      node = await read("node", { fleet, name });
     } catch (error) {
       if (!isClosed && (!last || error.status === 404)) {
         buttons.replaceChildren();
         state.replaceChildren();
         offered = last = painted = "";
-        body.replaceChildren(h("div.nothing", {}, h("h2", {}, error.status === 404 ? "Node not found" : "The node cannot be read"), h("p", { role: "alert" }, error.message), error.status === 404 && traces(fleet, name), h("p", {}, h("a", { href: "#/fleet" }, "To the fleet"))));
+        body.replaceChildren(h("div.nothing", {}, h("h2", {}, error.status === 404 ? "Node not found" : "The node cannot be read"), h("p", { role: "alert" }, error.message), error.status === 404 && traces(fleet, name), h("p", {}, h("a", { href: "#/fleet" }, "Back to fleet"))));
       }
       return;
     }
-    const text = JSON.stringify(told);
+    const text = JSON.stringify(node);
     const next = `${text} ${isStopped(fleet)}`;
     if (isClosed || next === painted) return;
     [last, painted] = [text, next];
-    paint(told);
+    paint(node);
   }
 
   function paint(node) {
@@ -87,14 +87,14 @@ export function open(container, { parts: [fleet, name] }) {
       yes: word,
       isGrave,
       fields: [
-        idle && h("label.choice", { for: "when-idle" }, whenIdle, "Wait until no job runs on it"),
+        idle && h("label.choice", { for: "when-idle" }, whenIdle, "Wait until no job runs on the node"),
         why && h("label", { for: "why" }, "Reason to show to other operators (optional)"),
         why && reason,
       ].filter(Boolean),
       act: async () => {
-        const told = await submitRepair({ act, fleet, node: name, when_idle: whenIdle.checked, why: reason.value.trim() });
+        const result = await submitRepair({ act, fleet, node: name, when_idle: whenIdle.checked, why: reason.value.trim() });
         loads.again();
-        return told;
+        return result;
       },
     });
   }
@@ -110,14 +110,14 @@ export function open(container, { parts: [fleet, name] }) {
   };
 }
 
-/** Where a node that is gone can still be read about: its last incident, and who took over. */
+/** Links for a node that was removed: its last incident, and the node that replaced it. */
 function traces(fleet, name) {
   const past = [...table("incidents").values()].filter((row) => row.fleet === fleet && row.node === name).at(-1);
   if (!past) return null;
   const { successor } = past;
   return [
-    successor && h("p", {}, h("a", { href: nodeLink(fleet, successor) }, `To ${shortName(successor)}, its replacement`)),
-    h("p", {}, h("a", { href: incidentLink(fleet, past.id) }, "To its last incident")),
+    successor && h("p", {}, h("a", { href: nodeLink(fleet, successor) }, `Show its replacement, ${shortName(successor)}`)),
+    h("p", {}, h("a", { href: incidentLink(fleet, past.id) }, "Show its last incident")),
   ];
 }
 
@@ -135,17 +135,17 @@ function repairProgress(node) {
   return card(
     node.remediation ? "Current repair" : "Pending request",
     node.remediation && h("p", {}, h("strong", {}, reason), remedy === "none" ? "" : `: ${remedy}, ${node.remediation.urgency === "deferred" ? "when no job runs on it" : "at once"}`),
-    node.remediation && h("ol.course", {}, STEPS.map((step, place) => h(`li${place < at ? ".done" : place === at ? ".now" : ""}`, place === at ? { "aria-current": "step" } : {}, step === "repairing" && node.phase !== "joining" && at === 2 ? node.phase : step))),
+    node.remediation && h("ol.progress", {}, STEPS.map((step, place) => h(`li${place < at ? ".done" : place === at ? ".now" : ""}`, place === at ? { "aria-current": "step" } : {}, step === "repairing" && node.phase !== "joining" && at === 2 ? node.phase : step))),
     node.remediation && h("p", {}, h("a", { href: incidentLink(node.run, incident) }, "Its incident")),
     (wanted || at === 0) && waits(node),
     wanted && h("p", {}, `${wanted.verb} requested by ${wanted.requested_by || "somebody"}${wanted.urgency === "deferred" ? ", when no job runs on it" : ""}, `, since(wanted.requested_at, " ago"), node.row.waits && `; it ${node.row.waits}`),
   );
 }
 
-/** What keeps a repair from its beginning; null if nothing does. */
+/** Reason why a repair does not start; null if it may. */
 function waits(node) {
   const why = node.held ? `repairs on the node are paused: ${node.held}` : isStopped(node.run) ? "the circuit breaker has paused all repairs" : "";
-  return why && h("p", {}, h("strong", {}, "It waits"), `, because ${why}`);
+  return why && h("p", {}, h("strong", {}, "Deferred"), `: ${why}`);
 }
 
 function isStopped(fleet) {
@@ -154,24 +154,24 @@ function isStopped(fleet) {
 
 function facts(node) {
   const row = node.row;
-  const told = [
+  const fields = [
     ["Phase", h("span", {}, node.phase, " for ", since(node.phase_since))],
-    ["Job", row.job ? jobOf(row, row.rank === undefined ? row.job : `rank ${row.rank} of ${row.job}`) : "none is known"],
-    ["Held", node.held],
-    ["Closed", node.closed],
+    ["Job", row.job ? jobOf(row, row.rank === undefined ? row.job : `rank ${row.rank} of ${row.job}`) : "none"],
+    ["Repairs paused", node.held],
+    ["Unschedulable", node.closed],
     ["Machine", node.provider_id],
     ["Instance type", node.instance_type],
     ["Group", node.group],
     ["Fleet", node.run],
     ["Power", node.powered_on === null ? "" : node.powered_on ? "on" : "off"],
-    ["Last heartbeat", node.heartbeat_at ? since(node.heartbeat_at, " ago") : "not in this boot"],
-    ["Boot", node.boot_id],
+    ["Last heartbeat", node.heartbeat_at ? since(node.heartbeat_at, " ago") : "none since boot"],
+    ["Boot ID", node.boot_id],
     ["Health label", node.health_status],
     ["Deep check label", node.deep_check_status],
     ["Replaces", node.replaces],
-    ["In the cluster", node.created_at ? since(node.created_at) : ""],
+    ["Age", node.created_at ? since(node.created_at) : ""],
   ].filter(([, value]) => value);
-  return card("The node", h("dl.facts", {}, told.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+  return card("Details", h("dl.facts", {}, fields.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
 }
 
 function findings(node) {
@@ -193,7 +193,7 @@ function finding(one, word, when, look) {
 }
 
 function checks(node) {
-  if (!node.checks.length) return card("Deep checks", h("p.empty", {}, "This machine has had no deep health check."));
+  if (!node.checks.length) return card("Deep checks", h("p.empty", {}, "No deep health check has run on this machine."));
   const names = [...new Set(node.checks.flatMap((one) => Object.keys(one.measured)))].sort();
   const plots = names.map((name) => {
     const [word, unit] = measure(name);
@@ -223,7 +223,7 @@ function checks(node) {
   return card("Deep checks", h("div.plots", {}, plots), plainTable("Deep checks", ["Ended", "Result", "Measured"], rows, ["moment"]));
 }
 
-/** Of a check; one of which nothing could be run is no pass. */
+/** Badge with the result of a check; `Skipped` if no part of it could be run. */
 function outcome(check) {
   if (!check.passed) return badge("faulty", "Failed");
   const hasRun = !check.kinds.length || check.kinds.some((one) => one.outcome === "passed");
@@ -243,12 +243,12 @@ function history(node) {
   });
   const past = [...node.history].reverse().map((one) => [
     one.reason,
-    one.remedy === "none" ? "went away" : one.remedy,
+    one.remedy === "none" ? "recovered without repair" : one.remedy,
     dateTime(one.opened_at),
     duration((Date.parse(one.closed_at) - Date.parse(one.opened_at)) / 1000),
   ]);
   return [
-    card("Incidents", incidents.length ? plainTable("Incidents of the node", ["Reason", "Remedy", "State", "Detected", "Took"], incidents, ["", "", "", "moment", "number"]) : h("p.empty", {}, "No incidents.")),
-    past.length > 0 && card("Previous repairs of this machine", plainTable("Previous repairs", ["Reason", "Remedy", "Begun", "Took"], past, ["", "", "moment", "number"])),
+    card("Incidents", incidents.length ? plainTable("Incidents of the node", ["Reason", "Remedy", "State", "Detected", "Duration"], incidents, ["", "", "", "moment", "number"]) : h("p.empty", {}, "No incidents.")),
+    past.length > 0 && card("Previous repairs of this machine", plainTable("Previous repairs", ["Reason", "Remedy", "Started", "Duration"], past, ["", "", "moment", "number"])),
   ];
 }

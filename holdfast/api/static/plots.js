@@ -1,11 +1,11 @@
-// Plots of our own. Each stands beside a table or text that says the same.
+// SVG plots. Each has a table or text beside it with the same data.
 
 import { s } from "./dom.js";
 import { dateTime, day, duration, moment, number } from "./format.js";
 
 const DAY_MS = 86_400_000;
 
-/** Round steps for an axis from 0 to `top`, four at most. */
+/** Round tick values for an axis from 0 to `top`, about four. */
 function steps(top) {
   const rough = top / 4 || 1;
   const size = 10 ** Math.floor(Math.log10(rough));
@@ -61,7 +61,7 @@ export function timeline(label, lines, from, to, wide) {
   );
 }
 
-/** Values over time: `points` is [{at, value, isGood}], `at` in ms; `bound` is what they are judged by. */
+/** Values over time: `points` is [{at, value, isGood}], `at` in ms; `bound` is their threshold. */
 export function measurePlot(label, points, unit, bound) {
   const [wide, high, left, bottom] = [290, 150, 44, 24];
   const first = points[0].at;

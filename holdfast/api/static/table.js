@@ -1,4 +1,4 @@
-// Tables whose rows are kept by key: a cell changes only if its text does.
+// Tables that keep their rows by key: a cell is rendered again only if its text changes.
 
 import { h } from "./dom.js";
 import { count } from "./format.js";
@@ -6,11 +6,11 @@ import { count } from "./format.js";
 const PAGE = 100;
 
 /**
- * columns: [{title, cell(row) -> text or element, text(row) -> what to compare, kind, narrow}]
- * key(row): tells one row from another.
+ * columns: [{title, cell(row) -> text or element, text(row) -> text to compare, kind, narrow}]
+ * key(row): unique key of a row.
  */
 export function keyedTable({ caption, columns, key, empty }) {
-  // The roles are named because a phone shows rows as cards, and a table would be none there.
+  // Roles are explicit because CSS that shows rows as cards on a phone removes the implicit ones.
   const body = h("tbody", { role: "rowgroup" });
   const head = columns.map((one) => h(classes("th", one), { scope: "col", role: "columnheader" }, one.title));
   const table = h(
@@ -87,7 +87,7 @@ function classes(tag, column) {
   return [tag, column.kind, column.narrow].filter(Boolean).join(".");
 }
 
-/** A table that is made once; one with many columns is cards on a phone, too. */
+/** A table that is rendered once; with more than four columns it becomes cards on a phone. */
 export function plainTable(caption, titles, rows, kinds = []) {
   const kind = (tag, place) => (kinds[place] ? `${tag}.${kinds[place]}` : tag);
   const cell = (one, place) =>

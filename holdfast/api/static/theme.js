@@ -1,4 +1,4 @@
-// Before the first paint, so that no page flashes in the wrong colors.
+// Runs before the first paint, so that no page flashes in the wrong colors.
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 function setTheme() {

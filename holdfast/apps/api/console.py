@@ -214,8 +214,8 @@ class ConsoleSource:
             for past in one.incidents
             if past.node == name and past.successor
         ]
-        gone = f"; it was replaced by {successors[-1]}" if successors else ""
-        raise UnknownObject(f"there is no node {name} any more{gone}")
+        replacement = f"; it was replaced by {successors[-1]}" if successors else ""
+        raise UnknownObject(f"node {name} no longer exists{replacement}")
 
     def _job(self, name: str) -> Json:
         for job in self._fresh().jobs:
@@ -225,7 +225,7 @@ class ConsoleSource:
                 return {
                     **to_plain(story.status),
                     "ranks": to_plain(story.ranks),
-                    "told": [one.plain() for one in story.reported],
+                    "events": [one.plain() for one in story.reported],
                     "goodput": goodput_story([found]) if found is not None else None,
                 }
         raise UnknownObject(f"there is no job {name}")

@@ -131,7 +131,7 @@ def goodput_story(found: Sequence[Goodput]) -> Json:
             "begun_at": to_plain(one.begun_at),
             "ended_at": to_plain(one.ended_at),
             "share": one.share,
-            "tells_steps": one.reports_steps,
+            "reports_steps": one.reports_steps,
             "parts": {name: _seconds(getattr(one, name)) for name in parts},
             "stays": [_stay(stay) for stay in one.attempts],
             "losses": [{**to_plain(loss), "whole": _seconds(loss.whole)} for loss in one.losses],

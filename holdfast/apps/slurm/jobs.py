@@ -72,7 +72,7 @@ class SlurmJobList:
         """See ``Jobs.cancel``: jobs are canceled with Slurm's own commands."""
         name = self._named(job)
         if self._store.read().jobs[name].record.phase.is_final:
-            raise NotFound(f"{PREFIX}{name} does not run any more")
+            raise NotFound(f"{PREFIX}{name} is no longer running")
         raise NotOurs(
             f"Holdfast does not cancel Slurm jobs; to cancel {PREFIX}{name}, run: scancel {name}"
         )

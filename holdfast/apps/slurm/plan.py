@@ -111,7 +111,7 @@ def _seen(facts: NodeFacts) -> str:
     if facts.is_asleep:
         return "power saving has powered it off, or changes its power state"
     if not facts.is_closed:
-        return "open to jobs" if facts.has_heartbeat else "it does not answer"
+        return "open to jobs" if facts.has_heartbeat else "it does not respond"
     suggestion = f"; did you mean {reason.suggestion}?" if reason.suggestion else ""
     return {
         Author.NOBODY: "closed without a reason",

@@ -273,10 +273,10 @@ class SupervisedStep:
             return
         if job.restarts >= self._monitor.max_retries:
             write_message(
-                f"job {self._job} not requeued: no answer from the controller, retries exhausted"
+                f"job {self._job} not requeued: no response from the controller, retries exhausted"
             )
             return
-        write_message(f"job {self._job}: no answer from the controller; requeueing it directly")
+        write_message(f"job {self._job}: no response from the controller; requeueing it directly")
         try:
             job = self._slurm.read()
             if job.is_at_work and job.restarts == self._monitor.restarts:

@@ -89,7 +89,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     timeouts = RestartTimeouts()
     times: Mapping[str, tuple[timedelta, str]] = {
         "--grace": (timeouts.grace, "time to wait for a fault of a node to be reported"),
-        "--fence": (timeouts.fence, "time before a relaunch while a node does not answer"),
+        "--fence": (timeouts.fence, "time before a relaunch while a node does not respond"),
         "--swap-timeout": (timeouts.swap, "time to wait for the same nodes to come back"),
         "--requeue-timeout": (
             timeouts.requeue,

@@ -142,7 +142,7 @@ def test_what_a_webhook_refuses_is_dropped_and_told_and_the_rest_goes_on() -> No
             notices.emit(BACK)
             until(lambda: len(seen.posts) == 1)
 
-    assert "answered 400" in failures[0]
+    assert "returned HTTP status 400" in failures[0]
     assert seen.posts[0][1]["detail"]["Holdfast"]["event"] == BACK.name
 
 

@@ -192,7 +192,7 @@ def test_a_group_that_was_deleted_is_told(cloud: Cloud, front: Front) -> None:
     faulty = gone_from_group(cloud, front)
     cloud.autoscaling.delete_auto_scaling_group(AutoScalingGroupName=cloud.name, ForceDelete=True)
 
-    with pytest.raises(ProviderError, match=f"there is no Auto Scaling group {cloud.name} any"):
+    with pytest.raises(ProviderError, match=f"Auto Scaling group {cloud.name} no longer exists"):
         provider(front.url).replace(node(faulty), "t/2")
 
 
@@ -211,7 +211,7 @@ def test_an_instance_without_a_group_is_not_replaced_but_another_provider_is_nam
 def test_an_instance_that_nobody_knows_is_neither_rebooted_nor_taken_for_replaced(
     front: Front, cloud: Cloud, name: str
 ) -> None:
-    with pytest.raises(NodeGone, match=f"{UNKNOWN} does not exist any more in {REGION}"):
+    with pytest.raises(NodeGone, match=f"{UNKNOWN} no longer exists in {REGION}"):
         provider(front.url, name).reboot(node(UNKNOWN), "t/1")
     with pytest.raises(ProviderError, match="the credentials are those of another account"):
         provider(front.url, name).replace(node(UNKNOWN), "t/2")
@@ -405,10 +405,10 @@ def test_an_endpoint_that_hangs_is_waited_for_twice_and_then_left_alone(
     front.hang("DescribeInstances", times=4)
     orders = provider(front.url, "ec2")
 
-    with pytest.raises(RetryLater, match="AWS does not answer") as caught:
+    with pytest.raises(RetryLater, match="AWS does not respond") as caught:
         orders.reboot(node(UNKNOWN), "t/1")
     for number in range(100):
-        with pytest.raises(RetryLater, match="AWS does not answer"):
+        with pytest.raises(RetryLater, match="AWS does not respond"):
             orders.reboot(node(UNKNOWN), f"u/{number}")
 
     assert calls(front, "DescribeInstances") == 2
@@ -423,7 +423,7 @@ def dead_url() -> Iterator[str]:
 
 
 def test_a_dead_endpoint_is_tried_again_later(front: Front, dead_url: str) -> None:
-    with pytest.raises(RetryLater, match="AWS does not answer"):
+    with pytest.raises(RetryLater, match="AWS does not respond"):
         provider(dead_url, "ec2").replace(node(UNKNOWN), "t/1")
 
 

@@ -86,7 +86,7 @@ def refusing(status: int, message: str) -> Iterator[str]:
 def test_an_api_server_that_cannot_answer_now_is_asked_later(
     name: ProviderName, status: int
 ) -> None:
-    why = "not now|did not answer within"  # where its last try was cut off by the time limit
+    why = "not now|did not respond within"  # where its last try was cut off by the time limit
     with refusing(status, "not now") as url, pytest.raises(RetryLater, match=why):
         replace(name, url)
 

@@ -197,7 +197,9 @@ def test_an_order_is_accepted_also_when_it_was_seen_before(
 def test_a_machine_that_is_gone_is_told(receiver: WebhookClient) -> None:
     receiver.status, receiver.body = 410, b"sold"
 
-    with pytest.raises(NodeGone, match=r"127\.0\.0\.1 answered 410 to the order to reboot.*: sold"):
+    with pytest.raises(
+        NodeGone, match=r"127\.0\.0\.1 returned HTTP status 410 for the order to reboot.*: sold"
+    ):
         build(receiver.url).reboot(NODE, "t/1")
 
 
@@ -231,7 +233,9 @@ def test_other_answers_are_refusals_told_with_what_the_receiver_said(
         build(receiver.url).replace(NODE, "t/1")
 
     assert type(caught.value) is ProviderError
-    assert f"answered {status} to the order to replace node-1: no such" in str(caught.value)
+    assert f"returned HTTP status {status} for the order to replace node-1: no such" in str(
+        caught.value
+    )
     assert len(str(caught.value)) < 400
 
 
@@ -260,7 +264,7 @@ def test_redirects_are_refused(receiver: WebhookClient, status: int) -> None:
 def test_a_receiver_that_hangs_is_left_after_the_timeout(receiver: WebhookClient) -> None:
     receiver.gate.clear()
 
-    with pytest.raises(RetryLater, match="does not answer: timed out") as caught:
+    with pytest.raises(RetryLater, match="does not respond: timed out") as caught:
         build(receiver.url, timeout=timedelta(milliseconds=100)).replace(NODE, "t/1")
 
     assert caught.value.is_outcome_unknown
@@ -271,7 +275,7 @@ def test_a_dead_receiver_is_tried_again_later() -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
 
-        with pytest.raises(RetryLater, match=r"127\.0\.0\.1 does not answer") as caught:
+        with pytest.raises(RetryLater, match=r"127\.0\.0\.1 does not respond") as caught:
             build(url).replace(NODE, "t/1")
 
     assert not caught.value.is_outcome_unknown
@@ -289,7 +293,7 @@ def test_who_speaks_no_http_does_not_answer() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(RetryLater, match="does not answer"):
+        with pytest.raises(RetryLater, match="does not respond"):
             build(f"http://127.0.0.1:{port}").replace(NODE, "t/1")
         thread.join()
 

@@ -331,7 +331,7 @@ class Api:
 
     def _no_answer(self, error: Exception) -> str:
         if isinstance(error, TimeoutError) and error.errno is None:  # not the timeout of TCP
-            return f"{self._server.url} did not answer within {self._timeout_s:g} s"
+            return f"{self._server.url} did not respond within {self._timeout_s:g} s"
         return f"the connection to {self._server.url} broke: {error!r}"
 
     def _wait_for_limit(self) -> float:
@@ -358,7 +358,7 @@ def _read(opened: socket.socket, response: http.client.HTTPResponse, deadline: f
         pieces.append(piece)
         left_s = deadline - time.monotonic()
         if left_s <= 0:
-            raise TimeoutError("the answer is too slow")
+            raise TimeoutError("the response is too slow")
         opened.settimeout(left_s)
     response.close()
     return _unpacked(response, b"".join(pieces))
@@ -382,11 +382,11 @@ def _decode(request: _Request, response: http.client.HTTPResponse, body: bytes) 
         content = json.loads(body)
     except ValueError as error:
         if "json" in response.headers.get("Content-Type", "json"):  # or headers were lost
-            raise Unreachable(f"{request}: the answer was cut off: {error}") from error
+            raise Unreachable(f"{request}: the response was cut off: {error}") from error
         content = None
     if not isinstance(content, dict):
         raise ApiError(
-            f"{request}: the answer is no JSON object; is this the address of a Kubernetes API?",
+            f"{request}: the response is not a JSON object; check the address of the API",
             status=response.status,
             reason="",
             message="",

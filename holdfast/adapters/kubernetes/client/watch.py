@@ -36,7 +36,7 @@ class ResponseStream:
         except (OSError, http.client.HTTPException) as error:
             if self._closed:
                 return b""
-            raise Unreachable(f"{self._call}: the answer broke off: {error!r}") from error
+            raise Unreachable(f"{self._call}: the response was cut off: {error!r}") from error
 
     def close(self) -> None:
         """Close the stream; any thread may call this, and a blocked ``read`` returns."""

@@ -71,7 +71,7 @@ class PatternMatcher:
 
     def _requested(self, request: bytes) -> bytes:
         if self._is_closed:
-            raise BackendError("log rules are not matched any more")
+            raise BackendError("the process that matches log rules has stopped")
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", Path(match_worker.__file__)],
@@ -91,7 +91,7 @@ class PatternMatcher:
         deadline = time.monotonic() + TIMEOUT_S
         while not answer.endswith(b"\n"):
             if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                raise TimeoutError("it does not answer")
+                raise TimeoutError("it does not respond")
             piece = os.read(process.stdout.fileno(), _PIECE)
             if not piece:
                 raise BrokenPipeError("it has ended")

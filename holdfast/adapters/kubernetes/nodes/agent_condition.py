@@ -9,7 +9,7 @@ from holdfast.model.conditions import ConditionStatus
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord
 
-_SILENT = "kubelet answers, but the Holdfast agent does not: faults of the node are not detected"
+_SILENT = "kubelet responds, but the Holdfast agent does not: faults of the node are not detected"
 _REPORTS = "the Holdfast agent reports"
 
 

@@ -175,9 +175,9 @@ class NodeCache:
         state = self.state(node)
         cached = self._nodes.get(node)
         if state is None or (cached is not None and cached.state.uid != state.uid):
-            what = "is gone" if state is None else "is another than before"
+            what = "no longer exists" if state is None else "was created again"
             raise NotFound(
-                f"the node {node} {what}", status=404, reason="NotFound", message="", after=None
+                f"node {node} {what}", status=404, reason="NotFound", message="", after=None
             )
         return state
 
@@ -202,6 +202,6 @@ class NodeCache:
         reflector = self._reflector
         if reflector.age > STALE:
             raise BackendError(
-                f"nothing was heard of the API server for {format_duration(reflector.age)}: "
+                f"no response from the API server for {format_duration(reflector.age)}: "
                 f"{reflector.error}"
             )

@@ -375,7 +375,7 @@ class KubernetesCluster:
                 record=record, provider_id=state.provider_id, group=state.group, uid=state.uid
             )
         if known is None:
-            raise BackendError(f"the node {node} is gone, so it is not replaced")
+            raise BackendError(f"node {node} no longer exists, so it is not replaced")
         return replace(known, record=record)
 
 

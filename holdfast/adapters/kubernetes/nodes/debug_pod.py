@@ -138,7 +138,7 @@ def _wait(api: Api, path: str, within: timedelta) -> None:
             return
         is_over = phase in (PodPhase.FAILED, PodPhase.SUCCEEDED) or why in _HOPELESS
         if is_over or time.monotonic() > deadline:
-            reported = pod["status"].get("message") or why or "its kubelet does not answer"
+            reported = pod["status"].get("message") or why or "its kubelet does not respond"
             node = pod["spec"]["nodeName"]
             raise BackendError(
                 f"the pod does not run on {node}: it is {phase}: {reported}; try --via ssh"

@@ -63,7 +63,7 @@ def memory_of(config_map: Json) -> Memory:
         try:
             values[key] = _entry(kind, text)
         except ValueError:
-            expected = "what Holdfast wrote; it goes on as if the entry were not there"
+            expected = "a value written by Holdfast; the entry is ignored"
             rejected.append(
                 Rejection(key=f"{STATE}: {key}", value=excerpt(text), expected=expected)
             )

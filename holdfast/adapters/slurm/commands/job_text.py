@@ -131,11 +131,11 @@ def parse_batch_jobs(text: str, mark: str) -> dict[str, BatchJob]:
     found: dict[str, list[tuple[int, BatchJob]]] = {}
     *records, rest = text.split(f"{mark}\n")
     if rest:
-        raise ValueError(f"squeue said {rest[:100]!r}")
+        raise ValueError(f"unexpected output of squeue: {rest[:100]!r}")
     for record in records:
         values = record.split("|", len(_FIELDS) - 1)
         if len(values) != len(_FIELDS):
-            raise ValueError(f"squeue said {record[:100]!r}")
+            raise ValueError(f"unexpected output of squeue: {record[:100]!r}")
         job = dict(zip(_FIELDS, values, strict=True))
         if "[" not in job["JobArrayID"]:
             part = _number(job["HetJobOffset"])
@@ -158,7 +158,7 @@ def parse_reservations(text: str) -> dict[str, Reservation]:
             continue
         values = {key: value for key, _, value in (word.partition("=") for word in line.split())}
         if not values.get("ReservationName"):
-            raise ValueError(f"scontrol said {line[:100]!r}")
+            raise ValueError(f"unexpected output of scontrol: {line[:100]!r}")
         name = values["ReservationName"]
         nodes = _present(values.get("Nodes", ""))
         found[name] = Reservation(

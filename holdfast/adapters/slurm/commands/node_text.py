@@ -77,7 +77,7 @@ class NodeFacts:
         """Return Slurm's reason if it failed to power up; empty otherwise."""
         if self.has_heartbeat or RESUME_TIMEOUT not in self.reason.text:
             return ""
-        return f"Slurm says: {RESUME_TIMEOUT}"
+        return f"Slurm reports: {RESUME_TIMEOUT}"
 
     @property
     def has_heartbeat(self) -> bool:
@@ -138,7 +138,7 @@ def parse_jobs(text: str) -> list[JobFacts]:
     for line in text.splitlines():
         parts = line.strip().split("|")
         if len(parts) != 3:
-            raise ValueError(f"squeue said {line[:100]!r}")
+            raise ValueError(f"unexpected output of squeue: {line[:100]!r}")
         leader = parts[0].partition("+")[0]  # all components of a heterogeneous job are one job
         jobs.append(JobFacts(leader, parts[1], expand(parts[2])))
     return jobs
@@ -146,10 +146,10 @@ def parse_jobs(text: str) -> list[JobFacts]:
 
 def _node(line: str) -> NodeFacts:
     if not line.startswith(_NAME):
-        raise ValueError(f"scontrol said {line[:100]!r}")
+        raise ValueError(f"unexpected output of scontrol: {line[:100]!r}")
     state = _value(line, " State=")
     if not state:
-        raise ValueError(f"scontrol tells no state of {line[:100]!r}")
+        raise ValueError(f"scontrol printed no state of {line[:100]!r}")
     found = _REASON.search(line) if " Reason=" in line else None
     reason, reason_set = (found[1], found[2]) if found is not None else ("", "")
     return NodeFacts(

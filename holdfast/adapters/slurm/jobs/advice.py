@@ -31,7 +31,7 @@ def advice(job: BatchJob, script: str, *, appends: bool) -> Iterator[Rejected]:
         yield Rejected(
             key="--open-mode",
             value="truncate",
-            expected="append, unless sbatch was told so: else its log begins anew when it is"
+            expected="append, unless sbatch set it: otherwise its log is truncated when it is"
             " resumed; put #SBATCH --open-mode=append into its script",
         )
 

@@ -147,7 +147,7 @@ class SlurmJobs:
         case = self._cases.get(name)
         if case is None:
             if before is None:
-                raise BackendError(f"there is no {job} any more")
+                raise BackendError(f"{job} no longer exists")
             self._store.put_job(name, replace(before, record=record))
             return
         is_next = record.attempt > case.run.record.attempt
@@ -254,7 +254,7 @@ class SlurmJobs:
         try:
             return self._cases[job.removeprefix(PREFIX)]
         except KeyError:
-            raise BackendError(f"there is no {job} any more") from None
+            raise BackendError(f"{job} no longer exists") from None
 
     def _look_soon(self) -> None:
         self._watch.invalidate()

@@ -195,7 +195,7 @@ def gone_view(job: str, record: JobRecord) -> JobView:
     return JobView(
         spec=JobSpec(name=f"{PREFIX}{job}", nodes=1, placing=Placing.SCHEDULER),
         record=record,
-        ending=Ending(outcome=JobPhase.FAILED, reason="Slurm does not know it any more"),
+        ending=Ending(outcome=JobPhase.FAILED, reason="Slurm no longer lists the job"),
     )
 
 
@@ -321,7 +321,7 @@ def _ranks(case: Case) -> Iterable[RankView]:
             reason=job.why,
         )
     elif job.state in _REVIVABLE:
-        yield _lost(case, f"Slurm says {job.why or job.state}")
+        yield _lost(case, f"Slurm reports {job.why or job.state}")
 
 
 def _lost(case: Case, why: str) -> RankView:
@@ -366,7 +366,7 @@ def _ending(job: BatchJob) -> Ending | None:
     outcome = _OUTCOMES.get(job.state, JobPhase.FAILED)
     by = f" ({job.why})" if job.why else ""
     code = f", exit code {job.exit_code}" if job.exit_status else ""
-    return Ending(outcome=outcome, reason=f"Slurm says {job.state}{by}{code}")
+    return Ending(outcome=outcome, reason=f"Slurm reports {job.state}{by}{code}")
 
 
 _CLOCKS: Final = timedelta(minutes=1)

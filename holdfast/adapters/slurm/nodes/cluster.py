@@ -321,7 +321,7 @@ class SlurmCluster:
     def _of(self, node: str) -> Known:
         known = self._known.get(node)
         if known is None:
-            raise BackendError(f"the node {node} is not known to Slurm any more")
+            raise BackendError(f"Slurm no longer lists node {node}")
         return known
 
     def _mark(self, node: str, record: NodeRecord, *, was_closed: bool) -> None:

@@ -44,9 +44,9 @@ _QUIET_S: Final = 60.0
 every round."""
 
 _MISSED: Final = (
-    "The agent of its machine is heard. Slurm ignores a slurmd whose machine booted before the"
-    " order to power it up: look at the node's clock. If machines take longer to boot, raise"
-    " ResumeTimeout in slurm.conf. The node is ordered anew"
+    "The agent of its machine reports. Slurm ignores a slurmd whose machine booted before the"
+    " order to power it up: check the node's clock. If machines take longer to boot, raise"
+    " ResumeTimeout in slurm.conf. The node is ordered again"
 )
 
 REPORT: Final = "its report"
@@ -175,7 +175,7 @@ def _unreached(known: Known) -> CallFailed:
         return CallFailed(what=what, error=f"{problem}. {_MISSED}")
     return CallFailed(
         what=what,
-        error="the agent of its machine is heard; if a new machine has another address, use a DNS"
+        error="the agent of its machine reports; if a new machine has another address, use a DNS"
         " name as NodeAddr, or correct slurm.conf; delete a dynamic node of Slurm 22.05, scontrol"
         f" delete nodename={known.name}, and restart its slurmd",
     )

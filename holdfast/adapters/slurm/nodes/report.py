@@ -89,7 +89,9 @@ class SharedReport:
 
         """
         if not self._thread.is_alive() and not self._stopped:
-            raise HoldfastError("nobody writes the report for Slurm any more; see above")
+            raise HoldfastError(
+                "the thread that writes the report for Slurm ended; see the log lines above"
+            )
         self._beat_at = time.monotonic()
 
     def close(self) -> None:

@@ -69,7 +69,7 @@ def _of_json(text: str) -> Iterator[tuple[str, NodeFacts]]:
         raise ValueError("it is nested too deeply") from error
     nodes = whole.get("nodes") if isinstance(whole, dict) else None
     if not isinstance(nodes, list):
-        why = "sinfo of this version does not tell nodes one by one; " if "sinfo" in whole else ""
+        why = "sinfo of this version does not list nodes one by one; " if "sinfo" in whole else ""
         raise ValueError(f"nodes: missing, expected a list; {why}{_HOW}")
     for number, node in enumerate(nodes):
         place = f"nodes[{number}]"
