@@ -26,24 +26,24 @@ FOR_PEOPLE: Final = (
     InputRejected.name,
     JobFinished.name,
 )
-"""What somebody may have to look at; of jobs, only those that failed."""
+"""Events that may need action by an operator; of jobs, only failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoticeWebhook:
-    """Where events are posted, one at a time, in the form of EventBridge."""
+    """Webhook that receives each event as one POST, in the form of EventBridge."""
 
     url: str
-    """An ``https`` address; ``http`` only where it does not leave this machine."""
+    """``https`` URL; ``http`` only for a loopback address."""
 
     secret_file: Path | None = None
-    """Holds the key of the signatures, in the header ``Holdfast-Signature``; unsigned without."""
+    """File with the key that signs requests (header ``Holdfast-Signature``); unsigned if unset."""
 
     ca_file: Path | None = None
     """PEM certificates to trust instead of the system's."""
 
     timeout: timedelta = timedelta(seconds=10)
-    """For each wait for the other side."""
+    """Timeout of each network operation."""
 
     def __post_init__(self) -> None:
         if problem := address_problem(self.url):
@@ -60,13 +60,13 @@ class NoticeEventBridge:
     """
 
     bus: str = "default"
-    """Its name or ARN."""
+    """Name or ARN of the bus."""
 
     region: str | None = None
-    """That of the environment or of the profile if left out."""
+    """AWS region; default: that of the environment or the profile."""
 
     endpoint_url: str | None = None
-    """Another address than that of AWS, such as a VPC endpoint."""
+    """Endpoint URL instead of the default of AWS, such as a VPC endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,20 +74,20 @@ class NoticeCloudWatch:
     """A log stream of CloudWatch, one event a line. Needs ``pip install 'holdfast[aws]'``.
 
     Its role needs ``logs:PutLogEvents``, and ``logs:CreateLogGroup`` and ``logs:CreateLogStream``
-    where they are not there.
+    if group or stream do not exist.
     """
 
     log_group: str
-    """HyperPod's own are called ``/aws/sagemaker/Clusters/<name>/<id>``."""
+    """Name of the log group; HyperPod names its own ``/aws/sagemaker/Clusters/<name>/<id>``."""
 
     log_stream: str = ""
-    """The name of the cluster if left out."""
+    """Name of the log stream; default: the name of the cluster."""
 
     region: str | None = None
-    """That of the environment or of the profile if left out."""
+    """AWS region; default: that of the environment or the profile."""
 
     endpoint_url: str | None = None
-    """Another address than that of AWS, such as a VPC endpoint."""
+    """Endpoint URL instead of the default of AWS, such as a VPC endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,35 +95,35 @@ class NoticeSettings:
     """Receivers of notices, and the events that each gets."""
 
     webhook: NoticeWebhook | None = None
-    """Gets every event."""
+    """Webhook that receives every event."""
 
     file: Path | None = None
-    """Gets every event, one on a line, in the same form. It grows: let logrotate cut it."""
+    """File that receives every event as one line, in the same form. Rotate it with logrotate."""
 
     eventbridge: NoticeEventBridge | None = None
-    """Gets every event, up to ten at once."""
+    """Event bus that receives every event, up to ten per call."""
 
     cloudwatch: NoticeCloudWatch | None = None
-    """Gets every event, as CloudWatch Logs."""
+    """CloudWatch log stream that receives every event."""
 
     source: str = "holdfast"
-    """The ``source`` of these events. EventBridge takes ``aws.`` from AWS itself only."""
+    """Field ``source`` of the events. EventBridge accepts the prefix ``aws.`` only from AWS."""
 
     region: str = ""
-    """Their ``region``."""
+    """Field ``region`` of the events."""
 
     account: str = ""
-    """Their ``account``."""
+    """Field ``account`` of the events."""
 
     apprise: tuple[str, ...] = ()
-    """Addresses of people, in Apprise's syntax: ``slack://...``, ``mailto://...``,
+    """URLs of Apprise that notify operators: ``slack://...``, ``mailto://...``,
     ``pagerduty://...``. Needs ``pip install 'holdfast[notices]'``."""
 
     apprise_file: Path | None = None
-    """More of them, one on a line: they hold secrets, which a configuration is no place for."""
+    """File with more Apprise URLs, one per line; keep URLs with secrets there."""
 
     for_people: tuple[str, ...] = FOR_PEOPLE
-    """Names of the events that are sent to people: each problem once, until it is over. Of
+    """Names of the events sent to operators: each problem once, until it is resolved. Of
     ``job.finished``, those of jobs that failed; of ``repair.postponed``, from the third refusal."""
 
     def __post_init__(self) -> None:

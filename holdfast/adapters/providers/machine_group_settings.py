@@ -1,6 +1,6 @@
-"""What machines of EC2 are made of where the request for a cluster does not say: ``[ec2]``.
+"""Settings ``[ec2]``: defaults for EC2 machines of created clusters.
 
-Loads nothing of AWS, so that a mistake is told without boto3.
+Imports nothing of AWS, so that invalid settings are reported without boto3.
 """
 
 from dataclasses import dataclass, field
@@ -11,39 +11,39 @@ from holdfast.adapters.providers.settings import AwsSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ec2TypeSettings:
-    """What is special about machines of one type."""
+    """Settings of machines of one instance type."""
 
     image: str = ""
-    """The AMI that they boot."""
+    """AMI of the machines."""
 
     launch_template: str = ""
-    """Id or name of a launch template of yours, whose default version theirs begins as: network
-    cards for EFA, disks, user data that joins a cluster."""
+    """ID or name of a launch template whose default version is the base of theirs: network cards
+    for EFA, disks, user data that joins a cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ec2GroupSettings:
-    """How the instance groups of clusters become EC2 Auto Scaling groups."""
+    """Settings of the EC2 Auto Scaling groups created for instance groups."""
 
     subnets: tuple[str, ...] = ()
-    """Where machines are launched whose cluster has no ``VpcConfig``."""
+    """Subnets of machines whose cluster has no ``VpcConfig``."""
 
     security_groups: tuple[str, ...] = ()
-    """Of machines whose cluster has no ``VpcConfig``."""
+    """Security groups of machines whose cluster has no ``VpcConfig``."""
 
     image: str = ""
-    """The AMI of groups without ``ImageId`` whose type has none, either."""
+    """AMI of groups without ``ImageId`` whose instance type has no ``image``."""
 
     instance_profile: str = ""
-    """The name of the instance profile of the machines. With lifecycle scripts it has to allow
+    """The name of the instance profile of the machines. With lifecycle scripts it must allow
     ``s3:GetObject`` and ``s3:ListBucket`` on their bucket and ``ec2:CreateTags`` on the instance
     itself."""
 
     types: dict[str, Ec2TypeSettings] = field(default_factory=dict)
-    """By instance type, such as ``ml.p5.48xlarge``."""
+    """Settings by instance type, such as ``ml.p5.48xlarge``."""
 
     scripts_timeout: timedelta = timedelta(hours=1)
-    """A machine whose lifecycle scripts have told nothing so long after its launch has failed."""
+    """Time after launch until a machine without a report of its lifecycle scripts fails."""
 
     aws: AwsSettings = field(default_factory=AwsSettings)
 
