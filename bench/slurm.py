@@ -75,12 +75,12 @@ def _snapshot(rounds: int) -> Figure:
             whole = {"machine": f"m{number}", "report": to_plain(said)}
             path.write_text(json.dumps(whole), encoding="utf-8")
         reports = Reports(Path(folder))
-        reports.look(now)
+        reports.refresh(now)
         took = []
         for _ in range(rounds):
             began = time.process_time()
             facts = parse_nodes(text)
-            reports.look(now)
+            reports.refresh(now)
             views = []
             for known in known_nodes(facts, reports.received(), memory).values():
                 heartbeat_at = last_response_at(known, record, now, now)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from holdfast.adapters.host.pairs.channel import PairConnection, welcome
+from holdfast.adapters.host.pairs.channel import PairConnection, authenticate_as_server
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.pair_server import PairServer
 from holdfast.apps.listen_address import ListenAddress
@@ -62,7 +62,7 @@ def welcomed(then: Callable[[PairConnection], None]) -> Callable[[socket.socket]
     """An end that has the token, and then does as it likes."""
 
     def answer(connection: socket.socket) -> None:
-        channel = welcome(connection, TOKEN)
+        channel = authenticate_as_server(connection, TOKEN)
         channel.send({"node": "other"})
         then(channel)
 

@@ -18,7 +18,11 @@ from checked_node import CheckedNode
 from pair_node import TOKEN, listening, serving, welcomed
 from played_pingpong import add_efa, pingpong
 
-from holdfast.adapters.host.pairs.channel import PairConnection, knock, welcome
+from holdfast.adapters.host.pairs.channel import (
+    PairConnection,
+    authenticate_as_client,
+    authenticate_as_server,
+)
 from holdfast.adapters.local.ports import free_port
 from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.apps.checks.pair import Other, session
@@ -307,13 +311,13 @@ def test_a_proof_that_was_heard_is_of_no_use_again() -> None:
         socket.create_connection(("127.0.0.1", port)) as one,
         pytest.raises(BackendError),
     ):
-        knock(one, TOKEN)
+        authenticate_as_client(one, TOKEN)
 
     refused: list[str] = []
 
     def serve(connection: socket.socket) -> None:
         try:
-            welcome(connection, TOKEN)
+            authenticate_as_server(connection, TOKEN)
         except BackendError as error:
             refused.append(str(error))
 

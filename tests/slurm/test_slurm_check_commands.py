@@ -120,7 +120,7 @@ def test_a_node_that_somebody_else_has_closed_is_not_opened_for_its_check(
     name = wanted.name
     argv = answers(f"7|PENDING|{name}|Resources\n" if waits else f"{NODE}\n")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
-    checks.look([wanted])
+    checks.refresh([wanted])
 
     checks.begin(wanted, [NodeFacts("n1", frozenset(("IDLE", "DRAIN")), parse_reason(reason))])
 
@@ -140,7 +140,7 @@ def test_a_log_that_cannot_be_read_holds_up_no_other_node(answers, tmp_path: Pat
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), events)
 
     for _ in range(2):
-        checks.look(both)
+        checks.refresh(both)
 
     assert checks.result("n1", record) is None
     assert checks.result("n2", record) == CheckResult(passed=True, ended_at=NOW)
@@ -173,7 +173,7 @@ def test_only_a_check_that_came_to_its_end_says_something(
     (tmp_path / "checks/n1.log").write_text(said, encoding="utf-8")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
 
-    checks.look([wanted])
+    checks.refresh([wanted])
 
     result = checks.result("n1", record)
     assert (None if result is None else result.passed) is passed
@@ -228,7 +228,7 @@ def test_a_test_that_does_not_begin_says_nothing_after_a_while(
     name = wanted_of("n1", record).name
     answers(f"7|PENDING|{name}|Resources\n" if waits else "")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), clock, FakeEvents())
-    checks.look([wanted_of("n1", record)])
+    checks.refresh([wanted_of("n1", record)])
 
     clock.time = NOW + timedelta(minutes=5) - timedelta(microseconds=1)
     assert checks.pair_outcome("n1", record) is None
@@ -240,11 +240,11 @@ def test_a_test_that_runs_is_not_taken_for_one_that_never_began(answers, tmp_pat
     record = a_pair()
     answers(f"7|RUNNING|{wanted_of('n1', record).name}|None\n")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(NOW + 9 * TIME), FakeEvents())
-    checks.look([wanted_of("n1", record)])
+    checks.refresh([wanted_of("n1", record)])
 
     clock = FakeClock(NOW + timedelta(hours=1))
     later = DeepChecks(SlurmSettings(report_dir=tmp_path), clock, FakeEvents())
-    later.look([wanted_of("n1", record)])
+    later.refresh([wanted_of("n1", record)])
 
     assert checks.pair_outcome("n1", record) is None
     assert later.pair_outcome("n1", record) is None
@@ -280,7 +280,7 @@ def test_what_a_test_says_is_told_from_what_says_nothing(
         (folder / "n1.pair.json").write_text(written, encoding="utf-8")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
 
-    checks.look([wanted])
+    checks.refresh([wanted])
     outcome = checks.pair_outcome("n1", record)
 
     assert (outcome.passed, outcome.partner) == (passed, "n2")

@@ -42,7 +42,7 @@ def reporter(folder: Path, said: list[str] | None = None, **changes) -> SharedRe
 
 def looked(folder: Path, now: datetime | None = None) -> Reports:
     reports = Reports(folder, a_trust())
-    reports.look(now or datetime.now(UTC))
+    reports.refresh(now or datetime.now(UTC))
     return reports
 
 
@@ -174,16 +174,16 @@ def sign_again(path: Path, change: Callable[[str], str]) -> None:
 def test_only_news_is_news(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     reports = Reports(tmp_path, a_trust())
-    assert not reports.look(now)
+    assert not reports.refresh(now)
     path = put(tmp_path)
-    assert reports.look(now)
-    assert not reports.look(now)
+    assert reports.refresh(now)
+    assert not reports.refresh(now)
     os.utime(path)
-    assert not reports.look(now)
+    assert not reports.refresh(now)
     put(tmp_path, report=replace(REPORT, sequence=2))
-    assert reports.look(now)
+    assert reports.refresh(now)
     path.unlink()
-    assert reports.look(now)
+    assert reports.refresh(now)
     assert reports.received() == {}
 
 
@@ -193,10 +193,10 @@ def test_every_sign_of_life_is_heard_when_it_is_seen(tmp_path: Path) -> None:
     reports = looked(tmp_path, now)
 
     os.utime(path, (1, 1))  # whatever the clock of the server says
-    reports.look(now + LATER)
+    reports.refresh(now + LATER)
     assert reports.received()["n1"].at == now + LATER
 
-    reports.look(now + 2 * LATER)
+    reports.refresh(now + 2 * LATER)
     assert reports.received()["n1"].at == now + LATER
 
 
@@ -253,8 +253,8 @@ def test_a_bad_file_is_skipped_by_name_and_the_last_valid_report_holds(
     before = reports.received()["n1"]
 
     spoil(path)
-    reports.look(now + LATER)
-    reports.look(now + 2 * LATER)
+    reports.refresh(now + LATER)
+    reports.refresh(now + 2 * LATER)
 
     assert why in reports.skipped()["n1"]
     assert str(path) in reports.skipped()["n1"]
@@ -263,7 +263,7 @@ def test_a_bad_file_is_skipped_by_name_and_the_last_valid_report_holds(
 
     path.unlink()
     put(tmp_path)
-    reports.look(now + 3 * LATER)
+    reports.refresh(now + 3 * LATER)
     assert reports.skipped() == {}
     assert reports.received()["n1"].at == now + 3 * LATER
 
@@ -293,7 +293,7 @@ def test_what_was_heard_holds_while_the_directory_is_away(tmp_path: Path) -> Non
     shared.rename(tmp_path / "elsewhere")
 
     with pytest.raises(BackendError, match="cannot read"):
-        reports.look(datetime.now(UTC))
+        reports.refresh(datetime.now(UTC))
 
     assert list(reports.received()) == ["n1"]
 
@@ -342,11 +342,11 @@ def test_an_older_report_that_is_put_back_does_not_count(tmp_path: Path) -> None
     old = path.read_text(encoding="utf-8")
     reports = looked(tmp_path, now)
     put(tmp_path, report=replace(REPORT, faults=()), credentials=FakeCredentials(at=now))
-    reports.look(now)
+    reports.refresh(now)
 
     for _ in range(2):
         path.write_text(old, encoding="utf-8")
-        reports.look(now)
+        reports.refresh(now)
         assert "an old one was put back" in reports.skipped()["n1"]
         assert reports.received()["n1"].report.faults == ()
         os.utime(path)
@@ -360,12 +360,12 @@ def test_a_signature_is_verified_once_and_heartbeats_count_while_it_is_current(
     reports = Reports(tmp_path, a_trust(credentials))
     for number in range(1, 100):
         os.utime(path, (number, number))
-        reports.look(now + number * LATER)
+        reports.refresh(now + number * LATER)
 
     assert credentials.decoded == 1
     assert reports.received()["n1"].at == now + VALID_FOR
     put(tmp_path, credentials=FakeCredentials(at=now + 100 * LATER))
-    assert not reports.look(now + 100 * LATER), "the same content is no news"
+    assert not reports.refresh(now + 100 * LATER), "the same content is no news"
     assert reports.received()["n1"].at == now + 100 * LATER
 
 
@@ -373,18 +373,18 @@ def test_while_munge_is_away_earlier_reports_hold_and_heartbeats_count(tmp_path:
     now, credentials = datetime.now(UTC), FakeCredentials()
     first, second = put(tmp_path), put(tmp_path, report=replace(REPORT, node="n2"))
     reports = Reports(tmp_path, a_trust(credentials))
-    reports.look(now)
+    reports.refresh(now)
     credentials.is_away = True
     put(tmp_path, report=replace(REPORT, faults=()))
     os.utime(second)
 
     with pytest.raises(BackendError, match="cannot verify reports"):
-        reports.look(now + LATER)
+        reports.refresh(now + LATER)
 
     assert reports.received()["n1"].report == REPORT
     assert reports.received()["n2"].at == now + LATER
     credentials.is_away = False
-    assert reports.look(now + 2 * LATER)
+    assert reports.refresh(now + 2 * LATER)
     assert reports.received()["n1"].report.faults == ()
     assert first.exists()
 

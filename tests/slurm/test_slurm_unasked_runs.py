@@ -51,7 +51,7 @@ def test_a_run_that_a_node_has_ended_is_charged_once(seen, noted, is_down, reaso
     nodes = Nodes()
     runs = UnaskedRuns(nodes.node_state)
     for _ in range(2):
-        runs.look({"7": RUNS}, NOW)
+        runs.refresh({"7": RUNS}, NOW)
     if noted is not None:
         runs.note("7", noted)
         runs.note("7", noted)
@@ -59,9 +59,9 @@ def test_a_run_that_a_node_has_ended_is_charged_once(seen, noted, is_down, reaso
 
     if is_down:
         nodes.state["b"] = frozenset(("DOWN",))
-    runs.look({"7": seen}, NOW)
+    runs.refresh({"7": seen}, NOW)
     record = runs.record(seen, NOW)
-    runs.look({"7": seen}, NOW)
+    runs.refresh({"7": seen}, NOW)
 
     assert runs.record(seen, NOW) == record
     if not reason:
@@ -75,21 +75,21 @@ def test_a_run_that_a_node_has_ended_is_charged_once(seen, noted, is_down, reaso
 
 def test_another_job_of_the_same_number_begins_with_nothing() -> None:
     runs = UnaskedRuns(Nodes().node_state)
-    runs.look({"7": RUNS}, NOW)
+    runs.refresh({"7": RUNS}, NOW)
     runs.note("7", XID)
     bobs = replace(AGAIN, user="bob")
 
     assert runs.record(bobs, NOW) is None
-    runs.look({"7": bobs}, NOW)
+    runs.refresh({"7": bobs}, NOW)
     assert runs.record(bobs, NOW) is None
-    runs.look({}, NOW)
-    runs.look({"7": RUNS}, NOW)
+    runs.refresh({}, NOW)
+    runs.refresh({"7": RUNS}, NOW)
     assert runs.record(AGAIN, NOW) is None
 
 
 def test_what_a_person_wanted_away_costs_nothing() -> None:
     runs = UnaskedRuns(Nodes().node_state)
-    runs.look({"7": RUNS}, NOW)
+    runs.refresh({"7": RUNS}, NOW)
     runs.note("7", replace(XID, kind=FailureKind.REQUESTED))
 
     record = runs.record(WAITS, NOW + timedelta(seconds=1))

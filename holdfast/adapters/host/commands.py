@@ -131,7 +131,7 @@ def _text(output: bytes) -> str:
     return output.decode("utf-8", errors="replace")
 
 
-class Companion:
+class BackgroundCommand:
     """Command that runs in the background."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: IO[bytes]) -> None:
@@ -150,7 +150,7 @@ class Companion:
 
 
 @contextlib.contextmanager
-def beside(argv: Sequence[str]) -> Iterator[Companion]:
+def background_command(argv: Sequence[str]) -> Iterator[BackgroundCommand]:
     """Run ``argv`` in the background; on exit its whole session is killed.
 
     Raises:
@@ -171,7 +171,7 @@ def beside(argv: Sequence[str]) -> Iterator[Companion]:
             raise BackendError(f"cannot start {argv[0]}: {error.strerror}") from error
         with process:
             try:
-                yield Companion(process, output)
+                yield BackgroundCommand(process, output)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)

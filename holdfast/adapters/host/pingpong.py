@@ -48,7 +48,7 @@ class Fabric:
         return (*environment, self.program, "-p", self.provider, "-e", "rdm", *domain, *run)
 
 
-def converse(argv: Sequence[str], *, is_over: Callable[[], bool] = lambda: False) -> Exchange:
+def run_client(argv: Sequence[str], *, is_over: Callable[[], bool] = lambda: False) -> Exchange:
     """Run a client, retrying while its server does not listen yet, unless ``is_over``.
 
     Raises:

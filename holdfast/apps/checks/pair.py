@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.adapters.host.accelerators import instance_type
 from holdfast.adapters.host.deep_checks.contract import Skip, Target
 from holdfast.adapters.host.deep_checks.run import make_part
-from holdfast.adapters.host.pairs.channel import STALL, PairConnection, knock
+from holdfast.adapters.host.pairs.channel import STALL, PairConnection, authenticate_as_client
 from holdfast.adapters.host.pairs.contract import Peer, pair_finding
 from holdfast.adapters.host.pairs.table import PARTS
 from holdfast.apps.checks.config import CheckConfig
@@ -120,7 +120,7 @@ def _session(other: Other) -> Iterator[tuple[PairConnection, str]]:
 def _try(other: Other) -> tuple[socket.socket, PairConnection, str]:
     connection = _connect(other.address)
     try:
-        channel = knock(connection, other.token)
+        channel = authenticate_as_client(connection, other.token)
         answer = channel.receive()
     except BackendError as error:
         connection.close()

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.adapters.host.accelerators import instance_type
-from holdfast.adapters.host.pairs.channel import PairConnection, welcome
+from holdfast.adapters.host.pairs.channel import PairConnection, authenticate_as_server
 from holdfast.adapters.host.pairs.table import PARTS
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import node_name, target_of
@@ -99,7 +99,7 @@ class PairServer:
             connection = self._next(deadline, wait)
             with connection:
                 try:
-                    channel = welcome(connection, self._token)
+                    channel = authenticate_as_server(connection, self._token)
                 except BackendError:  # not a client with the token
                     continue
                 self._converse(channel)
@@ -114,7 +114,7 @@ class PairServer:
     def _answer(self, connection: socket.socket, host: str, log: Callable[[str], None]) -> None:
         try:
             with connection:
-                channel = welcome(connection, self._token)
+                channel = authenticate_as_server(connection, self._token)
                 if not self._testing.acquire(blocking=False):
                     channel.send({"busy": "it is being tested with another node"})
                     return

@@ -182,7 +182,7 @@ def _agents(sources: Sources, now: datetime) -> Mapping[str, AgentFacts] | None:
         return None
     try:
         reports = Reports(folder, trust_of(sources.conf))
-        reports.look(now)
+        reports.refresh(now)
     except HoldfastError:
         return {}
     found = {}

@@ -80,7 +80,7 @@ class SlurmFleet:
     def nodes(self) -> list[NodeStatus]:
         """See ``Fleet.nodes``."""
         now = self._clock.now()
-        self._reports.look(now)
+        self._reports.refresh(now)
         memory = self._store.read()
         known = known_nodes(self._slurm.nodes(), self._reports.received(), memory)
         incidents = incidents_by_node(self.incidents())

@@ -79,7 +79,7 @@ class HeadProlog:
 
     def known(self, nodes: Sequence[str], now: datetime) -> Iterator[UnfitNode]:
         """Yield nodes with a known fault that the controller may not have handled yet."""
-        self._reports.look(now)
+        self._reports.refresh(now)
         memory = self._store.read()
         found = known_nodes(self._slurm.nodes(*nodes), self._reports.received(), memory)
         for name in nodes:

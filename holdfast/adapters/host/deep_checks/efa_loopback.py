@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from holdfast.adapters.host.commands import beside
+from holdfast.adapters.host.commands import background_command
 from holdfast.adapters.host.deep_checks.contract import (
     CommandResult,
     Series,
@@ -14,7 +14,7 @@ from holdfast.adapters.host.deep_checks.contract import (
     missing_tool,
 )
 from holdfast.adapters.host.network import efa_devices
-from holdfast.adapters.host.pingpong import RUNS, Fabric, converse, free_port
+from holdfast.adapters.host.pingpong import RUNS, Fabric, free_port, run_client
 from holdfast.detectors.judgement import LONGEST_MESSAGE, Judgement
 from holdfast.detectors.pingpong import Exchange
 from holdfast.detectors.thresholds import Thresholds, shortfalls
@@ -77,10 +77,10 @@ def _talk(fabric: Fabric) -> Exchange:
     exchange = Exchange(doubt="no run was made")
     for run in RUNS:
         port = free_port()
-        with beside(fabric.server(run, port)) as server:
+        with background_command(fabric.server(run, port)) as server:
             try:
                 client = fabric.client(run, port, _HERE)
-                exchange = converse(client, is_over=lambda: server.has_ended)
+                exchange = run_client(client, is_over=lambda: server.has_ended)
             except BackendError as error:
                 exchange = Exchange(doubt=f"{error}: messages were not delivered")
             if exchange.doubt and (server_output := server.output()):

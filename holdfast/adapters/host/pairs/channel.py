@@ -128,7 +128,7 @@ class PairConnection:
         return BackendError(why)
 
 
-def welcome(connection: socket.socket, token: str) -> PairConnection:
+def authenticate_as_server(connection: socket.socket, token: str) -> PairConnection:
     """Authenticate as the server: accept a client that has the token.
 
     Raises:
@@ -146,7 +146,7 @@ def welcome(connection: socket.socket, token: str) -> PairConnection:
     return channel
 
 
-def knock(connection: socket.socket, token: str) -> PairConnection:
+def authenticate_as_client(connection: socket.socket, token: str) -> PairConnection:
     """Authenticate as the client.
 
     Raises:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from holdfast.adapters.host.commands import beside
+from holdfast.adapters.host.commands import background_command
 from holdfast.adapters.host.deep_checks.contract import (
     CommandResult,
     Series,
@@ -16,7 +16,7 @@ from holdfast.adapters.host.deep_checks.contract import (
 from holdfast.adapters.host.network import efa_devices
 from holdfast.adapters.host.pairs.channel import PairConnection
 from holdfast.adapters.host.pairs.contract import Peer, pair_finding
-from holdfast.adapters.host.pingpong import RUNS, TIMEOUT, Fabric, converse, free_port
+from holdfast.adapters.host.pingpong import RUNS, TIMEOUT, Fabric, free_port, run_client
 from holdfast.detectors.judgement import undecided, whole
 from holdfast.detectors.pingpong import Exchange
 from holdfast.model.errors import BackendError
@@ -57,7 +57,7 @@ def serve(target: Target, channel: PairConnection, message: Mapping[str, Any]) -
         for run in RUNS:
             channel.allow(_RUN, stall=_RUN)
             port = free_port()
-            with beside(fabric.server(run, port)) as server:
+            with background_command(fabric.server(run, port)) as server:
                 channel.send({"port": port})
                 goes_on = channel.receive().get("goes_on")
                 channel.send({"said": server.output()[-500:]})
@@ -114,7 +114,7 @@ def _talk(fabric: Fabric, peer: Peer) -> Exchange:
         peer.channel.allow(_RUN)
         port = int(peer.channel.receive().get("port", 0))
         try:
-            exchange = converse(fabric.client(run, port, peer.host))
+            exchange = run_client(fabric.client(run, port, peer.host))
         except BackendError as error:
             exchange = Exchange(fault=f"{error}: messages were not delivered")
         goes_on = not (exchange.fault or exchange.doubt)

@@ -121,14 +121,14 @@ class SlurmJobs:
         self._ours = frozenset(requests)
         if self._around.may_act():
             self._drift.put_away_reused(found)
-        self._unasked.look(found, now)
+        self._unasked.refresh(found, now)
         self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
         self._supervised = frozenset(
             name for name, request in requests.items() if is_supervised(found[name], request)
         )
         self._cases = dict(self._looked_after(found, requests, now))
         if self._around.may_act():
-            self._reservations.look()
+            self._reservations.refresh()
             self._drift.run(found, self._cases, self._ours, self._config)
         self._pace()
         views = [self._view(case, now) for case in self._cases.values()]

@@ -47,7 +47,7 @@ class UnaskedRuns:
         self._node_state = node_state
         self._runs: dict[str, _Run] = {}
 
-    def look(self, found: Mapping[str, BatchJob], now: datetime) -> None:
+    def refresh(self, found: Mapping[str, BatchJob], now: datetime) -> None:
         """Update the runs from the current state of all jobs, by ID."""
         alive = {name: job for name, job in found.items() if job.is_batch and not job.is_over}
         self._runs = {name: run for name, run in self._runs.items() if name in alive}

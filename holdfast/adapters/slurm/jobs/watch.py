@@ -96,11 +96,11 @@ class JobWatch:
                 is_new = self.read() != before
             except BackendError:
                 continue  # the round reports it
-            self._look()
+            self._refresh()
             if is_new or pace_s == BUSY.total_seconds():
                 self._changed()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Search the checkpoint directories. A hung file system blocks only this thread."""
         if time.monotonic() > self._looked_at + _STEPS_S:
             self._looked_at = time.monotonic()

@@ -92,7 +92,7 @@ class SlurmCluster:
         self._looking = threading.Lock()
         self._report_error = ""
         self._nodes = NodeWatch(self._slurm, settings, around.clock, around.changed)
-        self._news = FolderWatch(settings.report_dir, store.log, self._look, around.changed)
+        self._news = FolderWatch(settings.report_dir, store.log, self._refresh, around.changed)
         self._drift = DriftCorrection(
             partial(self._mark, was_closed=False), self._clear, store, around.clock, around.events
         )
@@ -229,7 +229,7 @@ class SlurmCluster:
             return
         found = (wanted_of(name, one.record) for name, one in memory.nodes.items())
         expected = [one for one in found if one is not None]
-        self._checks.look(expected)
+        self._checks.refresh(expected)
         opened = self._checks.opened(expected)
         if self._drift.run(facts, self._known, self._damaged(memory), opened):
             self._nodes.invalidate()
@@ -300,7 +300,7 @@ class SlurmCluster:
         """See ``ClusterBackend.retire``."""
         self._reports.forget(node)
         self._reports.forget(verdict_name(node))
-        self._look()
+        self._refresh()
         self._store.forget_node(node)
 
     def trip_breaker(self, trip: TripBreaker) -> None:
@@ -357,11 +357,11 @@ class SlurmCluster:
         self._jobs = found
         self._unmoved &= {job.id for jobs in found.values() for job in jobs}
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Look for new reports, and trigger a round if there are any."""
         with self._looking:
             try:
-                is_new = self._reports.look(self._around.clock.now())
+                is_new = self._reports.refresh(self._around.clock.now())
             except BackendError as error:
                 is_new, self._report_error = not self._report_error, str(error)
             else:
@@ -372,7 +372,7 @@ class SlurmCluster:
     def _received(self) -> Mapping[str, ReceivedReport]:
         with self._looking:
             with suppress(BackendError):  # the thread reports it; earlier reports still hold
-                self._reports.look(self._around.clock.now())
+                self._reports.refresh(self._around.clock.now())
             return self._reports.received()
 
     def _damaged(self, memory: Memory) -> Iterator[Damage]:

@@ -130,7 +130,7 @@ class DeepChecks:
         self._reported: set[CallFailed] = set()
         self._may_be_left = True
 
-    def look(self, expected: Iterable[WantedCheck]) -> None:
+    def refresh(self, expected: Iterable[WantedCheck]) -> None:
         """Update the state of the expected checks, and end all others."""
         wanted = {one.name: one for one in expected}
         if not wanted and not self._may_be_left:

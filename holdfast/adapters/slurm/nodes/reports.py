@@ -61,7 +61,7 @@ class _File:
 
 
 class Reports:
-    """Reports in the directory; one ``look`` takes microseconds per node.
+    """Reports in the directory; one ``refresh`` takes microseconds per node.
 
     A signature is verified when the file has another content or was signed again; heartbeats, which
     only set the time of the file, count while its signature is current.
@@ -73,7 +73,7 @@ class Reports:
         self._unverified = ""
         self._files: dict[str, _File] = {}
 
-    def look(self, now: datetime) -> bool:
+    def refresh(self, now: datetime) -> bool:
         """Read the files that have changed. Returns whether any report is new.
 
         Raises:
@@ -105,7 +105,7 @@ class Reports:
         )
 
     def received(self) -> Mapping[str, ReceivedReport]:
-        """Return the reports of the last look, by node name."""
+        """Return the reports of the last refresh, by node name."""
         return {
             name: file.received for name, file in self._files.items() if file.received is not None
         }

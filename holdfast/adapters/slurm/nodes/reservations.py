@@ -41,7 +41,7 @@ class ReservableNodes(Protocol):
 
 
 class Reservations:
-    """Reservations of one cluster; call ``look`` before each use."""
+    """Reservations of one cluster; call ``refresh`` before each use."""
 
     def __init__(
         self, slurm: JobCommands, nodes: ReservableNodes, spares: Mapping[str, int]
@@ -51,7 +51,7 @@ class Reservations:
         self._spares = spares
         self._all: dict[str, Reservation] = {}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Read the reservations from Slurm."""
         self._all = self._slurm.reservations()
 
@@ -135,7 +135,7 @@ class Reservations:
             if size not in (0, has):
                 self._resize(partition, size)
             if size != has:
-                self.look()
+                self.refresh()
         for name in [one for one in self._all if one.startswith((SPARE, NEXT))]:
             if name.removeprefix(SPARE).removeprefix(NEXT) not in self._spares:
                 self._slurm.end_reservation(name)
@@ -183,7 +183,7 @@ class Reservations:
         elif kept is not None:
             self._renew(kept, now)
         if had != wanted:
-            self.look()
+            self.refresh()
 
     def _back(self, partition: str) -> list[str]:
         """Return nodes that were reserved while away and can now be taken into the spare pool."""
@@ -207,7 +207,7 @@ class Reservations:
             left = len(set(spares.nodes) - set(used))
             if left:
                 self._slurm.keep_spares(name, partition, left)
-            self.look()
+            self.refresh()
 
     def _spare_nodes(self, partition: str) -> tuple[str, ...]:
         spares = self._all.get(SPARE + partition)

@@ -138,18 +138,18 @@ class FolderWatch:
     """Watches a directory and a file for changes, from ``start`` to ``stop``."""
 
     def __init__(
-        self, reports: Path, requests: Path, look: Callable[[], None], changed: Callable[[], None]
+        self, reports: Path, requests: Path, poll: Callable[[], None], changed: Callable[[], None]
     ) -> None:
         """Prepare; the calls come from a thread.
 
         Args:
             reports: directory of the reports.
             requests: file that other processes write to.
-            look: called when reports may have changed, and every second.
+            poll: called when reports may have changed, and every second.
             changed: called when a process has written to ``requests``.
 
         """
-        self._look = look
+        self._poll = poll
         self._requests = requests
         self._changed = changed
         self._watch = FileWatch([reports / "any", requests])
@@ -176,7 +176,7 @@ class FolderWatch:
             if self._end in select.select(sources, [], [], _LOOK_S)[0]:
                 return
             self._watch.refresh()
-            self._look()
+            self._poll()
             if seen != (seen := self._written()):
                 self._changed()
 
