@@ -19,7 +19,9 @@ from typing import Final
 from bench import needs
 from bench.figure import Figure
 from holdfast.adapters.slurm.commands.node_text import parse_nodes
+from holdfast.adapters.slurm.nodes.munge import Munge
 from holdfast.adapters.slurm.nodes.reports import Reports
+from holdfast.adapters.slurm.nodes.signatures import Trust, signed
 from holdfast.adapters.slurm.nodes.state import Memory, RememberedNode
 from holdfast.adapters.slurm.nodes.views import known_nodes, last_response_at, node_view
 from holdfast.decisions.policy import RemediationPolicy
@@ -27,7 +29,7 @@ from holdfast.decisions.remediation import decide
 from holdfast.kit.serial import to_plain
 from holdfast.model.nodes import ClusterView, NodeRecord, Phase
 from holdfast.model.report import NodeReport
-from tests.engines.slurm_cluster import SlurmCluster, installed_slurm
+from tests.engines.slurm_cluster import SlurmCluster, installed_slurm, running_munged
 from tests.engines.slurm_machine import Machine
 
 NODES: Final = 10_000
@@ -66,15 +68,20 @@ def _snapshot(rounds: int) -> Figure:
     text = "\n".join(_LINE.format(number=number) for number in range(NODES))
     record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=now)
     memory = Memory()
-    with tempfile.TemporaryDirectory() as folder:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_munged(installed_slurm()) as socket,
+    ):
+        munge = Munge(str(socket))
+        trust = Trust(credentials=munge, users=frozenset((os.geteuid(),)))
         for number in range(NODES):
             name = f"node{number}"
             memory.nodes[name] = RememberedNode(record=record, machine=f"m{number}")
             said = NodeReport(node=name, boot_id="b", sequence=1, reported_at=now)
             path = Path(folder) / f"{name}.json"
             whole = {"machine": f"m{number}", "report": to_plain(said)}
-            path.write_text(json.dumps(whole), encoding="utf-8")
-        reports = Reports(Path(folder))
+            path.write_text(signed(json.dumps(whole), munge), encoding="utf-8")
+        reports = Reports(Path(folder), trust)
         reports.refresh(now)
         took = []
         for _ in range(rounds):
