@@ -1,9 +1,14 @@
-"""Minimal HTTP server: few pages, few clients, and no client can block it."""
+"""Minimal HTTP server for metrics and health probes.
+
+At most ``CLIENTS`` connections are open. A further one replaces the oldest connection of the
+address that has the most, so a probe is answered even if other clients connect and send nothing.
+"""
 
 import select
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,13 +16,16 @@ from typing import Final
 from holdfast.model.errors import ConfigError
 
 CLIENTS: Final = 16
-"""Maximum concurrent clients; more wait in the listen backlog."""
+"""Maximum number of open connections."""
 
 TIMEOUT_S: Final = 5.0
 """Timeout for a whole exchange, after which the connection is closed."""
 
 REQUEST_BYTES: Final = 8 * 1024
 """Maximum size of a request with its headers, as in most servers."""
+
+_ACCEPT_PAUSE_S: Final = 0.1
+"""Wait after a failed ``accept``: without file descriptors, the listener stays ready."""
 
 _END: Final = b"\r\n\r\n"
 _READ: Final = select.POLLIN
@@ -43,6 +51,7 @@ class HttpResponse:
 @dataclass(slots=True)
 class _Client:
     connection: socket.socket
+    address: str
     deadline: float
     request: bytes = b""
     answer: memoryview = field(default_factory=lambda: memoryview(b""))
@@ -126,19 +135,25 @@ class HttpServer:
 
     def _accept(self) -> None:
         try:
-            connection, _ = self._listener.accept()
-        except OSError:  # it has disconnected already
+            connection, peer = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):  # the client has closed it already
             return
+        except OSError:
+            time.sleep(_ACCEPT_PAUSE_S)
+            return
+        if len(self._clients) == CLIENTS:
+            self._hang_up(self._replaceable())
         connection.setblocking(False)  # noqa: FBT003 - the name of the method says it
-        client = _Client(connection, time.monotonic() + TIMEOUT_S)
+        client = _Client(connection, str(peer[0]), time.monotonic() + TIMEOUT_S)
         self._clients[connection.fileno()] = client
         self._poll.register(connection, _READ)
-        if len(self._clients) == CLIENTS:
-            self._poll.unregister(self._listener)
+
+    def _replaceable(self) -> _Client:
+        """Return the oldest connection of the address that has the most."""
+        counts = Counter(client.address for client in self._clients.values())
+        return min(self._clients.values(), key=lambda one: (-counts[one.address], one.deadline))
 
     def _hang_up(self, client: _Client) -> None:
-        if len(self._clients) == CLIENTS:
-            self._poll.register(self._listener, _READ)
         self._poll.unregister(client.connection)
         del self._clients[client.connection.fileno()]
         client.connection.close()

@@ -1,4 +1,6 @@
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,6 +14,30 @@ from holdfast.model.errors import ConfigError
 TIMEOUT_S = 20.0
 BIG = "x" * 8_000_000
 GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
+STARVED = """
+import os, resource, socket, time
+from holdfast.adapters.telemetry.http_server import HttpResponse, HttpServer
+
+server = HttpServer("127.0.0.1", 0, {"/page": lambda: HttpResponse("x")})
+client = socket.socket()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+taken = []
+try:
+    while True:
+        taken.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    pass
+before = time.process_time()
+client.connect(("127.0.0.1", server.port))
+time.sleep(0.5)
+is_quiet = time.process_time() - before < 0.25
+for one in taken:
+    os.close(one)
+client.settimeout(20)
+client.sendall(b"GET /page HTTP/1.1\\r\\n\\r\\n")
+print(is_quiet, client.recv(100).split()[1].decode())
+server.close()
+"""
 
 
 @pytest.fixture
@@ -90,7 +116,7 @@ def test_a_big_page_arrives_though_its_reader_pauses(server: HttpServer) -> None
         assert read_all(connection).endswith(b"\r\n\r\n" + BIG.encode())
 
 
-def test_silent_clients_hold_up_nobody_and_are_hung_up_on(
+def test_silent_clients_are_disconnected_after_the_timeout(
     server: HttpServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_server, "TIMEOUT_S", 0.3)
@@ -100,10 +126,46 @@ def test_silent_clients_hold_up_nobody_and_are_hung_up_on(
         silent[1].sendall(b"GET /big HTTP/1.1\r\n\r\n")  # and never read
 
         assert ask(server, GET)[0] == 200
-        more = [stack.enter_context(connect(server)) for _ in range(3 * CLIENTS)]
-        assert ask(server, GET)[0] == 200
-        for connection in [silent[0], *silent[2:], *more]:
+        for connection in [silent[0], *silent[2:]]:
             assert connection.recv(1) == b""
+
+
+def test_a_probe_is_answered_while_clients_without_requests_hold_all_connections(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "TIMEOUT_S", 1000 * TIMEOUT_S)  # none of them times out
+    with ExitStack() as stack:
+        for wave in range(1, 5):
+            for _ in range(wave * CLIENTS):
+                silent = stack.enter_context(connect(server))
+                silent.sendall(b"GET /page HTTP/1.1\r\n")
+            assert ask(server, GET)[0] == 200
+
+
+def test_the_address_with_the_most_connections_loses_its_oldest(
+    server: HttpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_server, "TIMEOUT_S", 1000 * TIMEOUT_S)
+    with ExitStack() as stack:
+        other = socket.create_connection(
+            ("127.0.0.1", server.port), TIMEOUT_S, source_address=("127.0.0.2", 0)
+        )
+        first, *_ = [
+            stack.enter_context(one)
+            for one in (other, *(connect(server) for _ in range(3 * CLIENTS)))
+        ][1:]
+        assert first.recv(1) == b""
+
+        other.sendall(GET)
+        assert read_all(other).startswith(b"HTTP/1.1 200")
+
+
+def test_a_server_without_file_descriptors_waits_and_recovers() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", STARVED], capture_output=True, text=True, check=False, timeout=60
+    )
+
+    assert (done.stdout, done.stderr) == ("True 200\n", "")
 
 
 def test_a_client_that_hangs_up_disturbs_nobody(server: HttpServer) -> None:
