@@ -1,5 +1,6 @@
 """The web console: pages, data and requests. It records requests and never acts on nodes."""
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -9,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
@@ -30,6 +31,7 @@ from holdfast.api.console_source import (
     UnknownObject,
 )
 from holdfast.api.identity import Role
+from holdfast.api.problems import BODY_TIMEOUT_S
 from holdfast.kit.serial import from_plain
 from holdfast.model.errors import HoldfastError
 
@@ -214,10 +216,16 @@ def _same_origin(request: Request) -> None:
 
 async def _body(request: Request) -> dict[str, Any]:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _BODY_LIMIT:
-            raise _Refused(413, f"the request exceeds the limit of {_BODY_LIMIT} bytes")
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > _BODY_LIMIT:
+                    raise _Refused(413, f"the request exceeds the limit of {_BODY_LIMIT} bytes")
+    except (TimeoutError, ClientDisconnect):
+        raise _Refused(
+            408, f"the request was not received within {BODY_TIMEOUT_S:.0f} seconds"
+        ) from None
     try:
         content = json.loads(body)
         json.dumps(content, ensure_ascii=False).encode()  # rejects lone surrogates

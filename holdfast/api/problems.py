@@ -127,5 +127,8 @@ class InternalFailure(ApiProblem):
     status = 500
 
 
+BODY_TIMEOUT_S: Final = 10.0
+"""Timeout for the body of a request: ``BODY_LIMIT`` at 1 Mbit/s."""
+
 BODY_LIMIT: Final = 1_000_000
 """Limit in bytes. The longest request of the model names 3,000 nodes of 19 bytes."""

@@ -10,12 +10,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from holdfast.api.problems import BODY_LIMIT, ApiProblem, InternalFailure, TooLarge, TooSlow
+from holdfast.api.problems import (
+    BODY_LIMIT,
+    BODY_TIMEOUT_S,
+    ApiProblem,
+    InternalFailure,
+    TooLarge,
+    TooSlow,
+)
 from holdfast.api.protocol import ApiResponse, Protocol, refusal
 from holdfast.api.signature import SignedRequest
-
-TIMEOUT_S: Final = 10.0
-"""Timeout for the body of a request: ``BODY_LIMIT`` at 1 Mbit/s."""
 
 _BUG: Final = "Internal error; see the log of the server"
 
@@ -63,13 +67,13 @@ def application(
 async def _body(request: Request) -> bytes:
     body, size = bytearray(), 0
     try:
-        async with asyncio.timeout(TIMEOUT_S):
+        async with asyncio.timeout(BODY_TIMEOUT_S):
             async for chunk in request.stream():
                 size += len(chunk)
                 if size <= BODY_LIMIT:  # drain: a client reads only after sending
                     body += chunk
     except TimeoutError:
-        raise TooSlow(f"The request was not received within {TIMEOUT_S:.0f} seconds") from None
+        raise TooSlow(f"The request was not received within {BODY_TIMEOUT_S:.0f} seconds") from None
     if size > BODY_LIMIT:
         raise TooLarge(f"The request has {size} bytes; the limit is {BODY_LIMIT}")
     return bytes(body)

@@ -24,6 +24,9 @@ from holdfast.api.problems import BODY_LIMIT
 from holdfast.apps.api.connections import TIMEOUT_S
 
 HEAD = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n"
+SIGN_IN = (
+    b"POST /console/session HTTP/1.1\r\nHost: a\r\nOrigin: http://a\r\nContent-Length: 100\r\n\r\n{"
+)
 SLACK_S = 20.0
 SPARE = machine(7)
 """A node that no request of ``RIGHT`` names: a random request may delete it."""
@@ -84,6 +87,8 @@ def hangers(lab) -> dict[str, Hanger]:
         "a head a letter at a time": (HEAD + b"X-A: ", b"a"),
         "half a body": (HEAD + b"\r\n{", b""),
         "a body a letter at a time": (HEAD + b"\r\n{", b" "),
+        "half a body to the console": (SIGN_IN, b""),
+        "a body to the console a letter at a time": (SIGN_IN, b" "),
         "a second head": (b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nPOST", b"T"),
     }
     return {what: Hanger(lab.served.port, *words) for what, words in said.items()}
