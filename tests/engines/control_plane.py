@@ -83,7 +83,7 @@ class ControlPlane:
         self._node_grace = node_grace
         self._more_flags = flags or {}
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._commands: dict[str, Sequence[str | Path]] = {}
+        self._restarted: dict[str, Sequence[str | Path]] = {}
         self.folder = Path(
             tempfile.mkdtemp(prefix="control-plane-", dir=_MEMORY if _MEMORY.is_dir() else None)
         )
@@ -118,15 +118,18 @@ class ControlPlane:
 
         """
         for name in names:
-            self.run(name, self._binaries[name], *self._flags(name))
+            is_client = name in (CONTROLLERS, SCHEDULER)
+            self.run(name, self._binaries[name], *self._flags(name), has_webhooks=not is_client)
             self._wait_until_ready(name)
 
-    def run(self, name: str, *command: str | Path) -> None:
+    def run(self, name: str, *command: str | Path, has_webhooks: bool = True) -> None:
         """Start another program, such as an operator, with ``KUBECONFIG`` of this cluster.
 
-        It may do everything, ``stop`` ends it and ``log`` has what it writes.
+        It may do everything, ``stop`` ends it and ``log`` has what it writes. One without webhooks
+        restarts after an outage, as ``start_api_server`` says.
         """
-        self._commands[name] = command
+        if not has_webhooks:
+            self._restarted[name] = command
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [*_DIES_WITH_US, *command],
@@ -158,14 +161,14 @@ class ControlPlane:
     def start_api_server(self) -> None:
         """End the outage, at the same address and with the same state.
 
-        All its clients restart: after some outages in a row they would reconnect after a minute
-        only (client-go waits up to 30 s, randomly up to twice that).
+        Clients without webhooks restart: after some outages in a row they would reconnect after a
+        minute only (client-go waits up to 30 s, randomly up to twice that).
         """
         self.start(API_SERVER)
-        clients = [name for name in self.programs if name not in (ETCD, API_SERVER)]
+        clients = [name for name in self._restarted if name in self._processes]
         self.stop(*clients)
         for name in clients:
-            self.run(name, *self._commands[name])
+            self.run(name, *self._restarted[name])
             self._wait_until_ready(name)
 
     def restart_api_server(self) -> None:

@@ -19,4 +19,4 @@ def run_training_operator(
     module = module_files(OPERATOR, "github.com/kubeflow/training-operator")
     kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
     subprocess.run([*kubectl, "create", "-k", module / "manifests/base/crds"], check=True)
-    plane.run(OPERATOR, operator)
+    plane.run(OPERATOR, operator, has_webhooks=False)
