@@ -399,7 +399,9 @@ def test_two_agents_never_share_their_place_for_reports(node: Node) -> None:
     other = node.start()
     _, errors = other.communicate(timeout=TIMEOUT_S)
     assert other.returncode == 2
-    assert f"another agent reports to {node.reports}; end it first" in errors
+    assert (
+        f"another agent reports to {node.reports}; stop it, or choose another directory" in errors
+    )
 
     process.kill()
     process.wait()

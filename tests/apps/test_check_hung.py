@@ -68,4 +68,4 @@ def test_a_folder_that_cannot_be_made_says_nothing(tmp_path, argv) -> None:
     result = part(tmp_path, argv, if_hung="the disk stalls", directory=nowhere)
 
     assert result.outcome is Outcome.UNKNOWN
-    assert result.detail == f"no folder can be made in {nowhere}: No such file or directory"
+    assert result.detail == f"cannot create a directory in {nowhere}: No such file or directory"

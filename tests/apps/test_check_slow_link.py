@@ -133,7 +133,7 @@ def test_a_slow_link_is_found_by_what_crosses_it_and_a_cut_one_too(link) -> None
         bounds = "pair_fabric_mb_per_s = 150\npair_fabric_us = 0\n"
         code, parts = link.check("--only", "fi_pingpong", more=f"[thresholds.default]\n{bounds}")
         assert (code, parts["fi_pingpong"]["outcome"]) == (1, "failed"), parts
-        assert "should be at least 150" in parts["fi_pingpong"]["detail"]
+        assert "expected at least 150" in parts["fi_pingpong"]["detail"]
 
         is_late = link.slow(40)
         code, parts = link.check("--only", "tcp")

@@ -128,7 +128,7 @@ def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
     [
         ("", "there is no node in it; save them with: scontrol show node"),
         ("{}", "nodes: missing, expected a list"),
-        ('{"sinfo": []}', "sinfo of this version does not tell nodes one by one"),
+        ('{"sinfo": []}', "sinfo of this version does not list nodes"),
         ('{"nodes": [}', "line 1, column 12: Expecting value"),
         ('{"nodes": [7]}', "nodes[0]: '7', expected an object"),
         ('{"nodes": [{"name": "a"}]}', "nodes[0].state: missing, expected words such as IDLE"),

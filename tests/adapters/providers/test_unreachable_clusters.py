@@ -120,7 +120,7 @@ def test_a_kubeconfig_that_goes_missing_refuses_orders_until_it_is_back(tmp_path
     cluster = elsewhere(kubeconfig(tmp_path, "http://127.0.0.1:1"))
     (tmp_path / "kubeconfig").unlink()
 
-    with pytest.raises(ProviderError, match=f"no cluster to be reached: .*{tmp_path}"):
+    with pytest.raises(ProviderError, match=f"cannot connect to the cluster: .*{tmp_path}"):
         cluster.find(NODES, "node-1")
 
     with refusing(403, "it is back") as url:
@@ -148,7 +148,7 @@ def test_an_unfit_kubeconfig_is_told_at_the_start(tmp_path: Path, content: str |
         replace=ProviderName.CLUSTER_API, cluster_api=ClusterApiSettings(kubeconfig=file)
     )
 
-    with pytest.raises(ConfigError, match="provider: no cluster to be reached"):
+    with pytest.raises(ConfigError, match="provider: cannot connect to the cluster"):
         build_provider(config, FakeClock(), Clusters(call(Server(url="http://127.0.0.1:1")), call))
 
 
@@ -162,5 +162,7 @@ def test_a_context_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> Non
 def test_an_address_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path, "http://")
 
-    with pytest.raises(ConfigError, match="provider: no cluster to be reached: 'http://' is not"):
+    with pytest.raises(
+        ConfigError, match="provider: cannot connect to the cluster: 'http://' is not"
+    ):
         elsewhere(file)

@@ -35,5 +35,5 @@ def test_alarms_that_cannot_be_read_are_no_calm(region, monkeypatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_CLOUDWATCH", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
 
-    with pytest.raises(BackendError, match="CloudWatch does not tell"):
+    with pytest.raises(BackendError, match="CloudWatch alarms could not be read"):
         CloudWatchAlarms().active_alarms(["loss"])
