@@ -11,6 +11,7 @@ import yaml
 from chart import EXAMPLES, HELM_CHART, ChartRefused, Helm, Object, named
 
 import holdfast
+from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.providers.settings import ProviderName
 from holdfast.apps.agent.config import AgentConfig
 from holdfast.apps.controller.config import ControllerConfig
@@ -20,7 +21,10 @@ from holdfast.model.health import Remedy
 from holdfast.model.names import (
     AGENT_CONDITIONS,
     AGENT_HEALTH_STATUS,
+    JOB_RECORD,
+    JOB_STATUS,
     RECORD,
+    RECORD_OF,
     REPORT,
     HealthStatus,
     Labels,
@@ -481,3 +485,16 @@ def test_the_exporter_to_cloudwatch_has_no_right_on_the_node_but_to_read(helm: H
     assert security["allowPrivilegeEscalation"] is False
     assert security["readOnlyRootFilesystem"] is True
     assert host["readOnly"] is True
+
+
+def test_the_records_of_all_kinds_of_jobs_are_protected(helm: Helm) -> None:
+    policy = named(helm.objects(), "ValidatingAdmissionPolicy", "holdfast-controller-job-records")
+    rules = policy["spec"]["matchConstraints"]["resourceRules"]
+    found = {
+        (group, one) for rule in rules for group in rule["apiGroups"] for one in rule["resources"]
+    }
+    keys = {one["name"]: one["expression"] for one in policy["spec"]["variables"]}["changed"]
+
+    groups = {(kind.api_version.partition("/")[0], kind.plural) for kind in KINDS}
+    assert found == groups | {(group, f"{plural}/status") for group, plural in groups}
+    assert set(re.findall(r"'([^']+)'", keys)) == {JOB_RECORD, RECORD_OF, JOB_STATUS}

@@ -8,7 +8,7 @@ from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_st
 from holdfast.adapters.kubernetes.jobs.pytorch_job import PyTorchJobs
 from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.model.jobs import JobPhase, JobRecord
-from holdfast.model.names import JOB_RECORD, Labels
+from holdfast.model.names import JOB_RECORD, RECORD_OF, Labels
 
 LABELS = Labels()
 KIND = PyTorchJobs()
@@ -37,6 +37,8 @@ def a_job_object(
     said: dict[str, Any] = {LABELS.enable_job_auto_resume: "true"}
     said |= {} if record is None else {JOB_RECORD: compact_json(record)}
     said |= annotations or {}
+    if JOB_RECORD in said:
+        said.setdefault(RECORD_OF, metadata.get("uid", "job-uid"))
     return {
         "metadata": {
             "namespace": "default",

@@ -171,7 +171,7 @@ def test_what_nobody_cares_for_may_change_while_a_record_is_written(backend: Bac
     "change",
     [
         {"metadata": {"annotations": {LABELS.enable_job_auto_resume: None}}},
-        {"metadata": {"annotations": {JOB_RECORD: "{}"}}},
+        {"metadata": {"annotations": {JOB_RECORD: "{}", RECORD_OF: "job-uid"}}},
         {"metadata": {"uid": "another"}},
         {"metadata": {"deletionTimestamp": at(9)}},
         {"spec": {"runPolicy": {"suspend": True}}},

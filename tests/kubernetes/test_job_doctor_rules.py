@@ -134,7 +134,6 @@ CASES = [
     *((kind, SWITCH, "False", "auto-resume-off", E) for kind in ALL_KINDS),
     *((kind, SWITCH, "yes", "invalid-annotation", E) for kind in ALL_KINDS),
     *((kind, RETRIES, "-1", "invalid-annotation", W) for kind in ALL_KINDS),
-    *((kind, on("holdfast.dev/job-record"), "{", "invalid-annotation", E) for kind in ALL_KINDS),
     *((kind, RETRIES, None, "no-retries", N) for kind in ALL_KINDS),
     *((kind, RETRIES, "0", "no-retries", W) for kind in ALL_KINDS),
     *((kind, f"{PODS[kind]}.{SELECTOR}", None, "node-selector", W) for kind in ALL_KINDS),

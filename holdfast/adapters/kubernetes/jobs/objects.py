@@ -266,15 +266,16 @@ def described(kind: Named, job: Json, labels: Labels) -> dict[str, Any]:
 def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
     """Return the fields of a ``JobState`` that are annotations.
 
-    Ignores the record of another job, from which this job was copied.
+    Ignores the record of another job, from which this job was copied: a job is created before its
+    UID is known, so nobody can create one with a record of its own.
     """
     found: Mapping[str, str] = job["metadata"].get("annotations") or {}
     uid = job["metadata"]["uid"]
-    is_own = found.get(RECORD_OF, uid) == uid
+    is_own = found.get(RECORD_OF) == uid
     return {
         "record": found.get(JOB_RECORD) if is_own else None,
         "status": found.get(JOB_STATUS) if is_own else None,
-        "is_marked": found.get(RECORD_OF) == uid,
+        "is_marked": is_own,
         "auto_resume": found.get(labels.enable_job_auto_resume),
         "max_retries": found.get(labels.job_max_retry_count),
         "max_app_retries": found.get(APP_MAX_RETRY_COUNT),

@@ -1,0 +1,204 @@
+"""A user of a namespace cannot write the record with which the controller decides about nodes."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from attacked_agent import eventually
+
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from holdfast.adapters.kubernetes.client.server import Server
+from holdfast.adapters.kubernetes.jobs.kinds import KINDS
+from holdfast.model.names import JOB_RECORD, JOB_STATUS, RECORD_OF, Labels
+from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+TEAM = "team"
+SWITCH = Labels().enable_job_auto_resume
+FORGED = '{"phase": "stopping", "failure": {"kind": "hardware", "node": "victim"}}'
+REFUSAL = "only the controller of Holdfast writes"
+COLLECTIONS = {
+    "Job": f"/apis/batch/v1/namespaces/{TEAM}/jobs",
+    "JobSet": f"/apis/jobset.x-k8s.io/v1alpha2/namespaces/{TEAM}/jobsets",
+}
+
+
+class Cluster:
+    """A control plane with the plain manifests, and clients of its accounts."""
+
+    def __init__(self, plane: ControlPlane, kubectl: Path) -> None:
+        self.plane = plane
+        self._kubectl = kubectl
+
+    def install(self) -> None:
+        for part in ("helm/holdfast/crds", "kubernetes/holdfast.yaml"):
+            self.kubectl("apply", "--server-side", "--filename", str(DEPLOY / part))
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        self.plane.request("POST", definitions, job_sets())
+        self.kubectl("create", "namespace", TEAM)
+        self.kubectl("create", "serviceaccount", "mallory", "--namespace", TEAM)
+        # More than any role for users grants: also the status of jobs.
+        jobs = "jobs.batch,jobs.batch/status,jobsets.jobset.x-k8s.io,jobsets.jobset.x-k8s.io/status"
+        role = ("create", "role", "jobs", "--namespace", TEAM, "--verb=*")
+        self.kubectl(*role, f"--resource={jobs}")
+        binding = ("create", "rolebinding", "jobs", "--namespace", TEAM, "--role=jobs")
+        self.kubectl(*binding, f"--serviceaccount={TEAM}:mallory")
+
+    def kubectl(self, *arguments: str) -> None:
+        command = [self._kubectl, "--kubeconfig", self.plane.kubeconfig(), *arguments]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+    def client(self, namespace: str, account: str) -> Api:
+        token = self.plane.service_account_token(namespace, account)
+        server = Server(url=self.plane.url, ca_file=self.plane.certificate, token=lambda: token)
+        return Api(server, user_agent="tests", field_manager="tests")
+
+
+def job_sets() -> dict[str, Any]:
+    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1alpha2", "served": True, "storage": True}
+    names = {"kind": "JobSet", "listKind": "JobSetList", "plural": "jobsets", "singular": "jobset"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "jobsets.jobset.x-k8s.io"},
+        "spec": {
+            "group": "jobset.x-k8s.io",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{**version, "schema": {"openAPIV3Schema": anything}}],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def cluster(built: Built) -> Iterator[Cluster]:
+    programs = built(*PROGRAMS, "kubectl")
+    with ControlPlane(programs) as plane:
+        cluster = Cluster(plane, programs["kubectl"])
+        cluster.install()
+        with closing(cluster.client(TEAM, "mallory")) as mallory:
+            for kind in COLLECTIONS:
+                eventually(lambda kind=kind: is_protected(mallory, kind))
+        yield cluster
+
+
+def is_protected(mallory: Api, kind: str) -> bool:
+    """Whether jobs of the kind exist and the policy is in force: a moment after both are stored."""
+    path = f"{COLLECTIONS[kind]}/probe"
+    try:
+        mallory.create(COLLECTIONS[kind], job(kind, "probe"))
+    except NotFound:
+        return False
+    except AlreadyExists:
+        pass
+    try:
+        mallory.patch(path, annotations({JOB_STATUS: "probe"}))
+    except ApiError as error:
+        return REFUSAL in str(error)
+    mallory.patch(path, annotations({JOB_STATUS: None}))
+    return False
+
+
+@pytest.fixture
+def mallory(cluster: Cluster) -> Iterator[Api]:
+    """Somebody who may do everything with the jobs of one namespace."""
+    mallory = cluster.client(TEAM, "mallory")
+    yield mallory
+    mallory.close()
+
+
+@pytest.fixture
+def controller(cluster: Cluster) -> Iterator[Api]:
+    controller = cluster.client("holdfast", "holdfast-controller")
+    yield controller
+    controller.close()
+
+
+def annotations(values: dict[str, str | None]) -> dict[str, Any]:
+    return {"metadata": {"annotations": values}}
+
+
+def job(kind: str, name: str, **about: Any) -> dict[str, Any]:
+    container = {"name": "train", "image": "train"}
+    template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
+    version = COLLECTIONS[kind].split("/namespaces")[0].removeprefix("/apis/")
+    spec = {"suspend": True, **({"template": template} if kind == "Job" else {})}
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **about}, "spec": spec}
+
+
+def record_of(one: dict[str, Any], kind: str) -> str | None:
+    """The record that the controller finds on a job."""
+    [found] = [each for each in KINDS if each.kind == kind]
+    return found.trimmed(one, Labels()).record
+
+
+@pytest.mark.parametrize(("kind", "part"), [("Job", ""), ("Job", "/status"), ("JobSet", "")])
+def test_users_cannot_write_the_record_of_their_job(
+    mallory: Api, controller: Api, kind: str, part: str
+) -> None:
+    name = f"mine{part.replace('/', '-')}"
+    path = f"{COLLECTIONS[kind]}/{name}"
+    uid = mallory.create(COLLECTIONS[kind], job(kind, name))["metadata"]["uid"]
+    genuine: dict[str, str | None] = {JOB_RECORD: "{}", RECORD_OF: uid, JOB_STATUS: "attempt 1"}
+    forged: dict[str, str | None] = {JOB_RECORD: FORGED, RECORD_OF: uid, JOB_STATUS: "attempt 9"}
+
+    for key, value in forged.items():
+        with pytest.raises(ApiError, match=f"{REFUSAL} {key}"):
+            mallory.patch(f"{path}{part}", annotations({key: value}))
+    controller.patch(path, annotations(genuine))
+    for key in (JOB_RECORD, JOB_STATUS):
+        with pytest.raises(ApiError, match=f"{REFUSAL} {key}"):
+            mallory.patch(f"{path}{part}", annotations({key: forged[key]}))
+    whole = mallory.get(path)
+    whole["metadata"]["annotations"] |= forged
+    with pytest.raises(ApiError, match=REFUSAL):
+        mallory.replace(f"{path}{part}", whole)
+
+    assert record_of(mallory.get(path), kind) == "{}"
+
+
+@pytest.mark.parametrize("kind", COLLECTIONS)
+@pytest.mark.parametrize("owner", [None, "chosen"])
+def test_a_record_that_a_job_is_created_with_does_not_count(
+    mallory: Api, kind: str, owner: str | None
+) -> None:
+    name = f"born-{owner or 'bare'}"
+    values = {JOB_RECORD: FORGED} | ({RECORD_OF: owner} if owner else {})
+
+    made = mallory.create(
+        COLLECTIONS[kind], job(kind, name, uid=owner or "chosen", annotations=values)
+    )
+
+    assert made["metadata"]["annotations"] == values
+    assert record_of(made, kind) is None
+    claim = annotations({RECORD_OF: made["metadata"]["uid"]})
+    with pytest.raises(ApiError, match=REFUSAL):
+        mallory.patch(f"{COLLECTIONS[kind]}/{name}", claim)
+
+
+@pytest.mark.parametrize("kind", COLLECTIONS)
+def test_users_may_change_the_requests_of_their_job_and_remove_its_record(
+    mallory: Api, controller: Api, kind: str
+) -> None:
+    path = f"{COLLECTIONS[kind]}/plain"
+    uid = mallory.create(COLLECTIONS[kind], job(kind, "plain"))["metadata"]["uid"]
+    own: dict[str, str | None] = {JOB_RECORD: "{}", RECORD_OF: uid, JOB_STATUS: "attempt 1"}
+    controller.patch(path, annotations(own))
+
+    mallory.patch(path, annotations({SWITCH: "false", "holdfast.dev/app-max-retry-count": "1"}))
+    mallory.replace(path, mallory.get(path) | {"status": {}})
+    assert record_of(mallory.get(path), kind) == "{}"
+    mallory.patch(path, annotations(dict.fromkeys(own)))
+    mallory.delete(path)
+
+
+def test_users_cannot_change_the_policy_or_the_records_of_nodes(mallory: Api) -> None:
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    for path in (f"{policies}/holdfast-controller-job-records", "/api/v1/nodes/victim"):
+        with pytest.raises(Forbidden):
+            mallory.patch(path, annotations({"holdfast.dev/record": FORGED}))
