@@ -33,6 +33,9 @@ class LeavingNode:
     uid: str
     """UID of the node's object."""
 
+    addresses: tuple[str, ...] = ()
+    """As in ``NodeView``."""
+
 
 def successors(
     arrivals: Collection[Arrival], leaving: Mapping[str, LeavingNode], taken: Iterable[str]

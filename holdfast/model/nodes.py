@@ -209,6 +209,10 @@ class NodeView:
     """Machine behind the node, e.g. ``i-0123456789abcdef0``."""
 
     record: NodeRecord
+    addresses: tuple[str, ...] = ()
+    """Host names and IP addresses that the platform knows of it, beside its name: an order is given
+    only for a machine that has one of them."""
+
     group: str = ""
     """Instance group; empty if unknown."""
 

@@ -10,7 +10,8 @@ class NodeProvider(Protocol):
 
     ``token`` identifies one order. A repeated call with the same token has no effect, so that an
     order can be repeated when its response was lost. Calls return when the order is accepted, not
-    when it is done.
+    when it is done. A machine that has neither the name nor an address of the node is not the
+    node's: it gets no order, whatever ``node.provider_id`` is.
     """
 
     def reboot(self, node: NodeView, token: str) -> None:

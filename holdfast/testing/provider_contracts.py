@@ -1,7 +1,10 @@
 """Contract of ``NodeProvider``: test classes to inherit from, as in ``contracts``."""
 
+from contextlib import suppress
 from typing import Protocol
 
+from holdfast.model.errors import ProviderError
+from holdfast.model.nodes import NodeView
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.provider import NodeProvider
 from holdfast.testing.contracts import view
@@ -19,12 +22,50 @@ class ProviderHarness(Protocol):
         ...
 
 
+class IdentityHarness(ProviderHarness, Protocol):
+    """An owner of machines that has another machine, beside that of the node."""
+
+    def misled(self) -> NodeView:
+        """The node with the provider ID of the other machine, and its own name and addresses."""
+        ...
+
+    def is_untouched(self) -> bool:
+        """Whether the other machine got no order."""
+        ...
+
+
 class DurableProviderHarness(ProviderHarness, Protocol):
     """An owner of machines that outlives the process that talks to it."""
 
     def reopened(self) -> NodeProvider:
         """The same owner, as the next controller talks to it."""
         ...
+
+
+class ReplacedIdentityContract:
+    """``NodeProvider.replace`` for a node whose provider ID is that of somebody else's machine."""
+
+    def test_no_machine_of_somebody_else_is_replaced(self, harness: IdentityHarness) -> None:
+        with suppress(ProviderError):
+            harness.provider.replace(harness.misled(), "incident/1")
+        harness.settle()
+
+        assert harness.is_untouched()
+
+
+class RebootedIdentityContract:
+    """``NodeProvider.reboot`` for a node whose provider ID is that of somebody else's machine."""
+
+    def test_no_machine_of_somebody_else_is_rebooted(self, harness: IdentityHarness) -> None:
+        with suppress(ProviderError):
+            harness.provider.reboot(harness.misled(), "incident/1")
+        harness.settle()
+
+        assert harness.is_untouched()
+
+
+class IdentityContract(ReplacedIdentityContract, RebootedIdentityContract):
+    """``NodeProvider`` for a node whose provider ID is that of somebody else's machine."""
 
 
 class RebootContract:

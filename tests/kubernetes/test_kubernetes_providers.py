@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,11 @@ from holdfast.model.errors import ProviderError
 from holdfast.model.nodes import ClusterView, NodeView, Pool
 from holdfast.testing.builders import a_node
 from holdfast.testing.fakes import FakeClock
-from holdfast.testing.provider_contracts import DurableReplaceContract, ReplaceContract
+from holdfast.testing.provider_contracts import (
+    DurableReplaceContract,
+    ReplaceContract,
+    ReplacedIdentityContract,
+)
 from tests.engines.api_connection import Refused
 from tests.engines.control_plane import ControlPlane
 
@@ -121,6 +126,14 @@ class KarpenterSite(Site):
     def provider(self, kubeconfig: Path | None = None) -> Any:
         return self.build(ProviderName.KARPENTER, kubeconfig)
 
+    def misled(self) -> NodeView:
+        """A node that carries the provider ID of another."""
+        self.launch()
+        return replace(view(1), provider_id=provider_id(2))
+
+    def is_untouched(self) -> bool:
+        return self.leaving() == []
+
     def leaving(self) -> list[str]:
         """The names of the NodeClaims that were deleted."""
         claims = [one["metadata"] for one in self.items(CLAIMS)]
@@ -152,7 +165,20 @@ class CapiSite(Site):
         self.node(self.launched, annotations=names)
         metadata = {"annotations": annotations, "finalizers": [FINALIZER]}
         spec = {"providerID": provider_id(self.launched)}
-        self.put(f"{SPACE}/machines", "Machine", name, metadata=metadata, spec=spec)
+        status = {"nodeRef": {"name": f"node-{self.launched}"}}
+        self.put(f"{SPACE}/machines", "Machine", name, metadata=metadata, spec=spec, status=status)
+
+    def misled(self) -> NodeView:
+        """A node that carries the annotation and the provider ID of another."""
+        self.launch()
+        annotations = {f"{CAPI}/machine": "m-2"}
+        self.plane.request(
+            "PATCH", "/api/v1/nodes/node-1", {"metadata": {"annotations": annotations}}
+        )
+        return replace(view(1), provider_id=provider_id(2))
+
+    def is_untouched(self) -> bool:
+        return self.marked() == []
 
     def provider(
         self, kubeconfig: Path | None = None, *, version: str = "v1beta1", at: Path | None = None
@@ -252,6 +278,12 @@ class Harness:
     def reopened(self) -> Any:
         return self._site.provider()
 
+    def misled(self) -> NodeView:
+        return self._site.misled()
+
+    def is_untouched(self) -> bool:
+        return self._site.is_untouched()
+
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         others = (
             a_node(name=f"node-{n}", provider_id=provider_id(n), replaces=self.node)
@@ -263,7 +295,7 @@ class Harness:
         self._site.work()
 
 
-class TestKarpenter(ReplaceContract, DurableReplaceContract):
+class TestKarpenter(ReplaceContract, ReplacedIdentityContract, DurableReplaceContract):
     provider = ProviderName.KARPENTER
 
     @pytest.fixture
@@ -271,7 +303,7 @@ class TestKarpenter(ReplaceContract, DurableReplaceContract):
         return Harness(karpenter)
 
 
-class TestClusterApi(ReplaceContract, DurableReplaceContract):
+class TestClusterApi(ReplaceContract, ReplacedIdentityContract, DurableReplaceContract):
     provider = ProviderName.CLUSTER_API
 
     @pytest.fixture

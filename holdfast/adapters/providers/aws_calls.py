@@ -1,6 +1,7 @@
 """Calls to AWS with timeouts; errors are mapped to those of ``NodeProvider``."""
 
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from botocore.exceptions import (
 )
 from botocore.parsers import ResponseParserError
 
+from holdfast.adapters.providers.identity import require_machine_of
 from holdfast.adapters.providers.orders import OwnerAway
 from holdfast.adapters.providers.settings import AwsSettings
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
@@ -185,6 +187,23 @@ def instance_id(node: NodeView, region: str) -> str:
         f"{node.name} is no EC2 instance: neither its provider id {node.provider_id!r} nor its"
         " name ends in one such as i-0123456789abcdef0"
     )
+
+
+def is_named(node: NodeView, instance: str) -> bool:
+    """Whether the name of a node ends with the instance ID, as on HyperPod."""
+    found = _INSTANCE_ID.search(node.name)
+    return found is not None and found[1] == instance
+
+
+def require_instance_of(node: NodeView, instance: str, names: Sequence[str]) -> None:
+    """Raise unless an instance with these names and IP addresses is the one behind ``node``.
+
+    Raises:
+        ProviderError: see ``require_machine_of``.
+
+    """
+    if not is_named(node, instance):
+        require_machine_of(node, instance, [instance, *names])
 
 
 def _excerpt(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from holdfast.adapters.providers.identity import require_machine_of
 from holdfast.adapters.providers.kubernetes_api import (
     NODES,
     Json,
@@ -55,6 +56,7 @@ class ClusterApi:
             return
         annotations = machine["metadata"].get("annotations", {})
         shown = f"Machine {namespace}/{name}"
+        require_machine_of(node, shown, _names_of(machine))
         for annotation in (_SKIP, _PAUSED):
             if annotation in annotations:
                 raise ProviderError(
@@ -81,6 +83,13 @@ def _machine_of(node: Json) -> tuple[str, str]:
             f" {_NAMESPACE if name else _MACHINE}"
         )
     return namespace, name
+
+
+def _names_of(machine: Json) -> list[str]:
+    """Name of the Machine's node, and the Machine's addresses."""
+    status = machine.get("status", {})
+    addresses = status.get("addresses") or ()
+    return [status.get("nodeRef", {}).get("name", ""), *(one["address"] for one in addresses)]
 
 
 def _is_another(machine: Json, node: NodeView) -> bool:

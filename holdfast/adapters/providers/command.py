@@ -50,6 +50,7 @@ class Command:
             "action": action,
             "node": node.name,
             "provider_id": node.provider_id,
+            "addresses": " ".join(node.addresses),
             "token": token,
             "reason": node.record.remediation.reason if node.record.remediation is not None else "",
         }

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.adapters.providers.aws_calls import AWAY_PAUSE, Aws, instance_id
+from holdfast.adapters.providers.aws_calls import AWAY_PAUSE, Aws, instance_id, require_instance_of
 from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
@@ -23,6 +23,7 @@ class Ec2:
         found = self.find(instance)
         if found is None or is_gone(found):
             raise NodeGone(f"{instance} no longer exists in {self._ec2.region}")
+        require_instance_of(node, instance, names_of(found))
         state = found["State"]["Name"]
         if state == "pending":
             raise RetryLater(f"{instance} is still being launched", after=AWAY_PAUSE)
@@ -33,7 +34,9 @@ class Ec2:
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
         """Terminate the instance; whatever launched it must launch a replacement."""
         instance = instance_id(node, self._ec2.region)
-        if not is_gone(self.known(instance)):
+        found = self.known(instance)
+        if not is_gone(found):
+            require_instance_of(node, instance, names_of(found))
             self._ec2.call("terminate_instances", InstanceIds=[instance])
 
     def known(self, instance: str) -> dict[str, Any]:
@@ -65,6 +68,18 @@ class Ec2:
 def is_gone(instance: Mapping[str, Any]) -> bool:
     """Whether a described instance is terminating or terminated."""
     return instance["State"]["Name"] in _GONE
+
+
+def names_of(instance: Mapping[str, Any]) -> list[str]:
+    """DNS names and IP addresses of a described instance, of all its network interfaces."""
+    interfaces = instance.get("NetworkInterfaces") or ()
+    found: list[str] = []
+    for one in (instance, *interfaces):
+        keys = ("PrivateDnsName", "PrivateIpAddress", "PublicDnsName", "PublicIpAddress")
+        found += [one.get(key) or "" for key in keys]
+        found += [each["PrivateIpAddress"] for each in one.get("PrivateIpAddresses") or ()]
+        found += [each["Ipv6Address"] for each in one.get("Ipv6Addresses") or ()]
+    return list(dict.fromkeys(name for name in found if name))
 
 
 def build(config: ProviderConfig) -> Ec2:

@@ -5,8 +5,13 @@ The call is that of AWS's Neuron node recovery agent: ``SetInstanceHealth``.
 
 from typing import Any, Final
 
-from holdfast.adapters.providers.aws_calls import CAPACITY_PAUSE, Aws, instance_id
-from holdfast.adapters.providers.ec2 import Ec2, is_gone
+from holdfast.adapters.providers.aws_calls import (
+    CAPACITY_PAUSE,
+    Aws,
+    instance_id,
+    require_instance_of,
+)
+from holdfast.adapters.providers.ec2 import Ec2, is_gone, names_of
 from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.model.errors import ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
@@ -49,6 +54,7 @@ class Ec2AutoScaling:
         _refuse_outside_service(instance, group, state)
         self._refuse_suspended(group, instance, _NEEDED)
         if member["HealthStatus"].lower() != "unhealthy":
+            require_instance_of(node, instance, names_of(self._ec2.known(instance)))
             self._autoscaling.call(
                 "set_instance_health",
                 InstanceId=instance,

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from holdfast.adapters.providers.identity import require_machine_of
 from holdfast.adapters.providers.kubernetes_api import (
     NODES,
     Json,
@@ -37,6 +38,8 @@ class Karpenter:
                 f' {_POOL_LABEL}; set provider.replace, for example to "ec2-autoscaling"'
             )
         if claim is not None and not is_deleting(claim):
+            shown = f"NodeClaim {claim['metadata']['name']}"
+            require_machine_of(node, shown, [claim.get("status", {}).get("nodeName", "")])
             self._cluster.delete(_CLAIMS, claim["metadata"]["name"])
 
     def _is_foreign(self, name: str) -> bool:

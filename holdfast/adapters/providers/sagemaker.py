@@ -3,7 +3,14 @@
 from datetime import timedelta
 from typing import Final
 
-from holdfast.adapters.providers.aws_calls import AWAY_PAUSE, Aws, AwsRefusal, instance_id
+from holdfast.adapters.providers.aws_calls import (
+    AWAY_PAUSE,
+    Aws,
+    AwsRefusal,
+    instance_id,
+    is_named,
+    require_instance_of,
+)
 from holdfast.adapters.providers.settings import ProviderConfig, SageMakerSettings
 from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
@@ -22,6 +29,7 @@ class SageMaker:
     def reboot(self, node: NodeView, token: str) -> None:  # noqa: ARG002
         """Call ``BatchRebootClusterNodes``; a repeated call gets ``InstanceIdInUse``."""
         instance = instance_id(node, self._sagemaker.region)
+        self._require(node, instance)
         failure = self._order("batch_reboot_cluster_nodes", instance)
         if failure is not None:
             raise _refusal(failure, instance, self._cluster)
@@ -29,6 +37,7 @@ class SageMaker:
     def replace(self, node: NodeView, token: str) -> None:  # noqa: ARG002
         """Call ``BatchReplaceClusterNodes``, unless the node is being replaced or gone."""
         instance = instance_id(node, self._sagemaker.region)
+        self._require(node, instance)
         failure = self._order("batch_replace_cluster_nodes", instance)
         if failure is None or _is_being_replaced(failure):
             return
@@ -36,12 +45,28 @@ class SageMaker:
         if not isinstance(refusal, NodeGone):
             raise refusal
 
+    def _require(self, node: NodeView, instance: str) -> None:
+        """Refuse an instance that is not the node's; one that is gone is left to the order."""
+        if is_named(node, instance):
+            return
+        try:
+            answer = self._sagemaker.call(
+                "describe_cluster_node", ClusterName=self._cluster, NodeId=instance
+            )
+        except AwsRefusal as error:
+            if _is_unknown(error) or error.code == "ValidationException":
+                return
+            raise
+        found = answer["NodeDetails"]
+        keys = ("PrivateDnsHostname", "PrivatePrimaryIp", "PrivatePrimaryIpv6")
+        require_instance_of(node, instance, [found.get(key) or "" for key in keys])
+
     def _order(self, operation: str, instance: str) -> dict[str, str] | None:
         """Submit one order; returns the failure of the node if it was refused."""
         try:
             answer = self._sagemaker.call(operation, ClusterName=self._cluster, NodeIds=[instance])
         except AwsRefusal as error:
-            if error.code in ("ResourceNotFound", "ResourceNotFoundException"):
+            if _is_unknown(error):
                 raise ProviderError(f"{error}; check provider.sagemaker.cluster") from error
             raise
         entries = [
@@ -58,6 +83,11 @@ class SageMaker:
                 is_outcome_unknown=True,
             )
         return {key: str(value) for key, value in mine.items()}
+
+
+def _is_unknown(error: AwsRefusal) -> bool:
+    """Whether the cluster or the node does not exist."""
+    return error.code in ("ResourceNotFound", "ResourceNotFoundException")
 
 
 def _is_being_replaced(failure: dict[str, str]) -> bool:

@@ -22,7 +22,7 @@ CLUSTER: Final = re.compile(
 PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 """A placeholder: a name in braces. Other braces, such as those of JSON, are literal."""
 
-PLACEHOLDERS: Final = ("action", "node", "provider_id", "token", "reason")
+PLACEHOLDERS: Final = ("action", "node", "provider_id", "addresses", "token", "reason")
 """Names of placeholders in arguments of commands."""
 
 
@@ -158,8 +158,8 @@ class WebhookSettings:
 class CommandSettings:
     """Programs of ``command``, started without a shell.
 
-    Arguments may contain ``{action}``, ``{node}``, ``{provider_id}``, ``{token}`` and ``{reason}``;
-    the environment has the same as ``HOLDFAST_ACTION`` and so on.
+    Arguments may contain ``{action}``, ``{node}``, ``{provider_id}``, ``{addresses}``,
+    ``{token}`` and ``{reason}``; the environment has the same as ``HOLDFAST_ACTION`` and so on.
     """
 
     reboot: tuple[str, ...] = ()

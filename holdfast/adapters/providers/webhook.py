@@ -120,13 +120,14 @@ class Webhook:
         return secret.strip()
 
 
-def order_of(action: str, node: NodeView, token: str) -> dict[str, str]:
+def order_of(action: str, node: NodeView, token: str) -> dict[str, str | list[str]]:
     """Body of the request."""
     remediation = node.record.remediation
     return {
         "action": action,
         "node": node.name,
         "provider_id": node.provider_id,
+        "addresses": list(node.addresses),
         "boot_id": node.boot_id,
         "token": token,
         "incident": remediation.incident_id if remediation is not None else "",

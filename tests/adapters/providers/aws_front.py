@@ -66,7 +66,7 @@ class Front:
     always: dict[str, Answer] = field(default_factory=dict)
     url: str = ""
     batch: Callable[[str, dict[str, Any]], dict[str, Any]] | None = None
-    """Answers SageMaker's Batch operations."""
+    """Answers SageMaker's operations on nodes."""
 
     def say(self, operation: str, answer: Answer, times: int = 1) -> None:
         """Answer the next calls so."""
@@ -94,7 +94,7 @@ class Front:
             time.sleep(HANG_S)
         if operation in self.always:
             return self.always[operation]
-        if operation.startswith("Batch"):
+        if operation.startswith("Batch") or operation == "DescribeClusterNode":
             return 200, json.dumps(self._batch(operation, json.loads(body)))
         return self._passed_on(handler, body)
 
@@ -199,6 +199,12 @@ class Cloud:
             ImageId=self.image, MinCount=1, MaxCount=1, InstanceType="t3.micro"
         )
         return str(answer["Instances"][0]["InstanceId"])
+
+    def addresses(self, instance: str) -> tuple[str, ...]:
+        """What a kubelet on an instance reports."""
+        answer = self.ec2.describe_instances(InstanceIds=[instance])
+        found = answer["Reservations"][0]["Instances"][0]
+        return found["PrivateIpAddress"], found["PrivateDnsName"]
 
     def state(self, instance: str) -> str:
         answer = self.ec2.describe_instances(InstanceIds=[instance])

@@ -24,7 +24,7 @@ def provider(url: str, name: str = "ec2-autoscaling", clock: FakeClock | None = 
 
 
 def node(instance: str) -> NodeView:
-    return a_node(provider_id=f"aws:///{REGION}a/{instance}")
+    return a_node(name=f"gpu-{instance}", provider_id=f"aws:///{REGION}a/{instance}")
 
 
 def calls(front: Front, operation: str) -> int:

@@ -23,12 +23,13 @@ from holdfast.adapters.providers.settings import (
     WebhookSettings,
 )
 from holdfast.adapters.providers.table import ROWS, build_provider
-from holdfast.model.nodes import ClusterView, Pool
+from holdfast.model.nodes import ClusterView, NodeView, Pool
 from holdfast.testing.builders import a_node
 from holdfast.testing.fakes import FakeClock
 from holdfast.testing.provider_contracts import (
     DurableRebootContract,
     DurableReplaceContract,
+    IdentityContract,
     ProviderContract,
 )
 
@@ -38,6 +39,7 @@ class Platform:
 
     def __init__(self, config: ProviderConfig) -> None:
         self._config = config
+        self.stranger = ""
         self.provider = self.reopened()
         self.cluster = self
         self.node = "node-1"
@@ -47,7 +49,8 @@ class Platform:
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         first, *others = self.machines()
-        node = a_node(provider_id=first, boot_id=f"boot-{self.reboots()}")
+        boot_id = f"boot-{self.reboots()}"
+        node = a_node(provider_id=first, boot_id=boot_id, addresses=self.addresses(first))
         names = [f"node-{number}" for number in range(2, 2 + len(others))]
         successors = [
             replace(node, name=name, provider_id=one, replaces=self.node)
@@ -55,8 +58,14 @@ class Platform:
         ]
         return ClusterView(nodes=(node, *successors))
 
+    def misled(self) -> NodeView:
+        return replace(self.snapshot().nodes[0], provider_id=self.stranger)
+
     def machines(self) -> list[str]:
         """Every machine there ever was, oldest first."""
+        raise NotImplementedError
+
+    def addresses(self, machine: str) -> tuple[str, ...]:
         raise NotImplementedError
 
     def reboots(self) -> int:
@@ -72,7 +81,18 @@ class AutoScaling(Platform):
         super().__init__(ProviderConfig(replace=ProviderName.EC2_AUTOSCALING, aws=aws))
         front.always["DescribeScalingActivities"] = activities()
         self._cloud, self._front = cloud, front
+        (self.stranger,) = cloud.group()
         self._machines = cloud.group()
+
+    def addresses(self, machine: str) -> tuple[str, ...]:
+        return self._cloud.addresses(machine)
+
+    def is_untouched(self) -> bool:
+        answer = self._cloud.autoscaling.describe_auto_scaling_instances(
+            InstanceIds=[self.stranger]
+        )
+        (found,) = answer["AutoScalingInstances"]
+        return found["HealthStatus"].lower() == "healthy" and not self.reboots()
 
     def machines(self) -> list[str]:
         new = set(self._cloud.members()) - set(self._machines)
@@ -96,11 +116,15 @@ class HyperPod(Platform):
         super().__init__(config)
         self._front = front
         self._machines = ["i-00000000000000000"]
+        self.stranger = "i-000000000000000ff"
         self._replacing: set[str] = set()
         self._gone: set[str] = set()
         front.batch = self.take
 
     def take(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if operation == "DescribeClusterNode":
+            (address,) = self.addresses(arguments["NodeId"])
+            return {"NodeDetails": {"PrivatePrimaryIp": address}}
         (instance,) = arguments["NodeIds"]
         failure = {"NodeId": instance, "ErrorCode": "InstanceIdNotFound", "Message": "gone"}
         if instance in self._replacing:
@@ -113,6 +137,12 @@ class HyperPod(Platform):
 
     def machines(self) -> list[str]:
         return self._machines
+
+    def addresses(self, machine: str) -> tuple[str, ...]:
+        return (f"10.0.0.{int(machine[-2:], 16)}",)
+
+    def is_untouched(self) -> bool:
+        return self.stranger not in self._gone and not self.reboots()
 
     def reboots(self) -> int:
         return self._front.made.count("BatchRebootClusterNodes")
@@ -132,6 +162,13 @@ class Ec2(Platform):
         super().__init__(ProviderConfig(replace=ProviderName.EC2, aws=aws))
         self._cloud, self._front = cloud, front
         self._machines = [cloud.instance()]
+        self.stranger = cloud.instance()
+
+    def addresses(self, machine: str) -> tuple[str, ...]:
+        return self._cloud.addresses(machine)
+
+    def is_untouched(self) -> bool:
+        return self._cloud.state(self.stranger) == "running" and not self.reboots()
 
     def machines(self) -> list[str]:
         return self._machines
@@ -148,6 +185,8 @@ SCRIPT = """
 import os, pathlib, sys
 machines = pathlib.Path(sys.argv[1])
 name = os.environ["HOLDFAST_PROVIDER_ID"]
+if name == "m-2" and "10.0.0.2" not in os.environ["HOLDFAST_ADDRESSES"].split():
+    sys.exit("m-2 is 10.0.0.2")
 if os.environ["HOLDFAST_ACTION"] == "reboot":
     (machines / ("reboot-" + os.environ["HOLDFAST_TOKEN"].replace("/", "-"))).touch()
 else:
@@ -161,6 +200,13 @@ class Site(Platform):
     def __init__(self, path: Path, config: ProviderConfig) -> None:
         super().__init__(config)
         self._path = path
+        self.stranger = "m-2"
+
+    def addresses(self, machine: str) -> tuple[str, ...]:
+        return ("10.0.0.1",)
+
+    def is_untouched(self) -> bool:
+        return "after-m-2" not in self.machines() and not self.reboots()
 
     def machines(self) -> list[str]:
         return ["m-1", *sorted(one.name for one in self._path.glob("after-*"))]
@@ -181,7 +227,9 @@ class Orders(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         order = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if order["action"] == "reboot":
+        if order["provider_id"] == "m-2" and "10.0.0.2" not in order["addresses"]:
+            self.send_error(403, "m-2 is 10.0.0.2")
+        elif order["action"] == "reboot":
             self.take(f"reboot-{order['token'].replace('/', '-')}")
         else:
             self.take(f"after-{order['provider_id']}")
@@ -198,15 +246,20 @@ class Orders(BaseHTTPRequestHandler):
 
 PLUGIN = """
 import pathlib
+from holdfast import ProviderError
 class Files:
     def __init__(self, folder): self.folder = pathlib.Path(folder)
-    def reboot(self, node, token): (self.folder / ("reboot-" + token.replace("/", "-"))).touch()
-    def replace(self, node, token): (self.folder / ("after-" + node.provider_id)).touch()
+    def reboot(self, node, token): self.take(node, "reboot-" + token.replace("/", "-"))
+    def replace(self, node, token): self.take(node, "after-" + node.provider_id)
+    def take(self, node, name):
+        if node.provider_id == "m-2" and "10.0.0.2" not in node.addresses:
+            raise ProviderError("m-2 is 10.0.0.2")
+        (self.folder / name).touch()
 def build(settings): return Files(settings["folder"])
 """
 
 
-class TestEc2(ProviderContract, DurableReplaceContract):
+class TestEc2(ProviderContract, IdentityContract, DurableReplaceContract):
     provider = ProviderName.EC2
 
     @pytest.fixture
@@ -214,7 +267,7 @@ class TestEc2(ProviderContract, DurableReplaceContract):
         return Ec2(cloud, front)
 
 
-class TestAutoScaling(ProviderContract, DurableReplaceContract):
+class TestAutoScaling(ProviderContract, IdentityContract, DurableReplaceContract):
     provider = ProviderName.EC2_AUTOSCALING
 
     @pytest.fixture
@@ -222,7 +275,7 @@ class TestAutoScaling(ProviderContract, DurableReplaceContract):
         return AutoScaling(cloud, front)
 
 
-class TestHyperPod(ProviderContract, DurableReplaceContract):
+class TestHyperPod(ProviderContract, IdentityContract, DurableReplaceContract):
     provider = ProviderName.SAGEMAKER
 
     @pytest.fixture
@@ -230,7 +283,9 @@ class TestHyperPod(ProviderContract, DurableReplaceContract):
         return HyperPod(front)
 
 
-class TestCommand(ProviderContract, DurableReplaceContract, DurableRebootContract):
+class TestCommand(
+    ProviderContract, IdentityContract, DurableReplaceContract, DurableRebootContract
+):
     provider = ProviderName.COMMAND
 
     @pytest.fixture
@@ -238,7 +293,9 @@ class TestCommand(ProviderContract, DurableReplaceContract, DurableRebootContrac
         return by_command(tmp_path)
 
 
-class TestWebhook(ProviderContract, DurableReplaceContract, DurableRebootContract):
+class TestWebhook(
+    ProviderContract, IdentityContract, DurableReplaceContract, DurableRebootContract
+):
     provider = ProviderName.WEBHOOK
 
     @pytest.fixture
@@ -252,7 +309,7 @@ class TestWebhook(ProviderContract, DurableReplaceContract, DurableRebootContrac
             server.shutdown()
 
 
-class TestPlugin(ProviderContract, DurableReplaceContract, DurableRebootContract):
+class TestPlugin(ProviderContract, IdentityContract, DurableReplaceContract, DurableRebootContract):
     provider = ProviderName.PLUGIN
 
     @pytest.fixture
@@ -268,7 +325,7 @@ class TestPlugin(ProviderContract, DurableReplaceContract, DurableRebootContract
 
 ON_A_REAL_SLURM = {ProviderName.SLURM_POWER, ProviderName.SLURM_REBOOT}
 """Their laws are those of ``tests/slurm/test_slurm_providers.py``: a harness would have to do as
-slurmctld does."""
+slurmctld does. They name the node, and no machine, so no provider ID can mislead them."""
 
 
 def contracts_of(name: ProviderName) -> set[str]:
@@ -293,6 +350,10 @@ def _contracts(path: Path, name: ProviderName) -> set[str]:
 def test_every_provider_of_the_table_keeps_the_contract_of_what_it_can_do(
     name: ProviderName,
 ) -> None:
-    expected = {"ProviderContract"} if name.can_reboot else {"ReplaceContract"}
+    expected = (
+        {"ProviderContract", "IdentityContract"}
+        if name.can_reboot
+        else {"ReplaceContract", "ReplacedIdentityContract"}
+    )
 
     assert {*expected, "DurableReplaceContract"} <= contracts_of(name)

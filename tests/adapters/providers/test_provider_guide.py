@@ -66,7 +66,7 @@ def test_the_policy_for_auto_scaling_is_what_it_needs_and_no_more(
 ) -> None:
     front.always["DescribeScalingActivities"] = activities()
     (faulty,) = cloud.group()
-    node = a_node(provider_id=faulty)
+    node = a_node(provider_id=faulty, addresses=cloud.addresses(faulty))
     provider = orders(front, ProviderName.EC2_AUTOSCALING)
 
     provider.reboot(node, "t/1")
@@ -79,7 +79,8 @@ def test_the_policy_for_auto_scaling_is_what_it_needs_and_no_more(
 
 
 def test_the_policy_for_ec2_is_what_it_needs_and_no_more(cloud: Cloud, front: Front) -> None:
-    node = a_node(provider_id=cloud.instance())
+    instance = cloud.instance()
+    node = a_node(provider_id=instance, addresses=cloud.addresses(instance))
     provider = orders(front, ProviderName.EC2)
 
     provider.reboot(node, "t/1")

@@ -35,6 +35,8 @@ class HyperPod:
         front.batch = self.take
 
     def take(self, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if operation == "DescribeClusterNode":
+            return {"NodeDetails": {"PrivatePrimaryIp": "10.0.0.7"}}
         nodes = arguments["NodeIds"]
         self.orders.append((operation, arguments["ClusterName"], nodes))
         if self.failure is None:
@@ -73,9 +75,11 @@ def test_a_provider_id_goes_before_the_name(hyperpod: HyperPod, orders: Orders) 
     other = "i-00000000000000001"
     provider_id = f"aws:///usw2-az2/sagemaker/cluster/hyperpod-abc123def456-{other}"
 
-    orders.reboot(a_node(name=NODE.name, provider_id=provider_id), "t/1")
+    with pytest.raises(ProviderError, match=f"{other} may not be the machine of {NODE.name}"):
+        orders.reboot(a_node(name=NODE.name, provider_id=provider_id), "t/1")
+    orders.reboot(a_node(provider_id=provider_id, addresses=("10.0.0.7",)), "t/1")
 
-    assert hyperpod.orders[0][2] == [other]
+    assert [nodes for _, _, nodes in hyperpod.orders] == [[other]]
 
 
 def test_a_node_that_is_being_replaced_is_not_ordered_again(

@@ -30,7 +30,7 @@ from holdfast.testing.builders import NOW, a_node
 from holdfast.testing.fakes import FakeClock
 
 SECRET = "a secret of some length"  # noqa: S105
-NODE = a_node(Phase.REPLACING, provider_id="rack-3/7")
+NODE = a_node(Phase.REPLACING, provider_id="rack-3/7", addresses=("10.0.0.7",))
 SECOND = timedelta(seconds=1)
 HALF_A_MINUTE = timedelta(seconds=30)
 
@@ -116,6 +116,7 @@ def test_an_order_says_what_is_to_be_done_to_which_machine_and_why(receiver: Web
         "action": "replace",
         "node": "node-1",
         "provider_id": "rack-3/7",
+        "addresses": ["10.0.0.7"],
         "boot_id": "boot-1",
         "token": "incident-1/1",
         "incident": "incident-1",

@@ -372,7 +372,11 @@ class KubernetesCluster:
         state = self._nodes.state(node)
         if state is not None and is_same_machine(state.provider_id, known):
             return LeavingNode(
-                record=record, provider_id=state.provider_id, group=state.group, uid=state.uid
+                record=record,
+                provider_id=state.provider_id,
+                group=state.group,
+                uid=state.uid,
+                addresses=state.addresses,
             )
         if known is None:
             raise BackendError(f"node {node} no longer exists, so it is not replaced")

@@ -104,6 +104,9 @@ class NodeState:
     labels: Mapping[str, str] = field(default_factory=dict, compare=False)
     """All labels; used only for jobs that wait for a node."""
 
+    addresses: tuple[str, ...] = field(default=(), compare=False)
+    """Host names and IP addresses that it reports, of all types."""
+
     address: str = field(default="", compare=False)
     """Address for other nodes; used only for tests between nodes."""
 
@@ -157,6 +160,7 @@ def trimmed(node: Json, conventions: Conventions) -> NodeState:
         taints=taints,
         labels={intern(key): intern(value) for key, value in labels.items()},
         address=_address(status),
+        addresses=_addresses(status),
         label_authors=_label_authors(metadata, names),
         devices=_devices(status),
     )
@@ -190,6 +194,11 @@ def _address(status: Json) -> str:
     """Return the address of a node for other nodes; empty if it reports none."""
     addresses = status.get("addresses") or ()
     return next((one["address"] for one in addresses if one.get("type") == _REACHABLE), "")
+
+
+def _addresses(status: Json) -> tuple[str, ...]:
+    found = (str(one.get("address") or "") for one in status.get("addresses") or ())
+    return tuple(intern(one) for one in dict.fromkeys(found) if one)
 
 
 def _group(labels: Mapping[str, str], group_labels: Sequence[str]) -> str:

@@ -73,6 +73,7 @@ def node_view(
     return NodeView(
         name=state.name,
         provider_id=state.provider_id,
+        addresses=state.addresses,
         record=record,
         group=group_of(state),
         instance_type=instance_type_of(state),
@@ -96,7 +97,12 @@ def node_view(
 
 def leaving_view(name: str, leaving: LeavingNode) -> NodeView:
     """Return the view of a deleted node whose replacement has not arrived yet."""
-    return NodeView(name=name, provider_id=leaving.provider_id, record=leaving.record)
+    return NodeView(
+        name=name,
+        provider_id=leaving.provider_id,
+        addresses=leaving.addresses,
+        record=leaving.record,
+    )
 
 
 def kubelet_answered_at(

@@ -141,6 +141,7 @@ def node_view(
     return NodeView(
         name=known.name,
         provider_id=known.machine,
+        addresses=() if known.facts is None or not known.facts.address else (known.facts.address,),
         record=record,
         boot_id="" if report is None else report.boot_id,
         faults=()
