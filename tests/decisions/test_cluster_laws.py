@@ -7,12 +7,14 @@ from datetime import timedelta
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from policy_strategies import DEFAULT, node_policies
 
-from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
-from holdfast.decisions.remediation import decide
+from holdfast.decisions.faults import has_joined
+from holdfast.decisions.policy import RecoveryMode
+from holdfast.decisions.remediation import decide, decide_node
 from holdfast.decisions.replacement_limit import replacement_rate
 from holdfast.kit.quota import Quota
-from holdfast.model.actions import Drain, Quarantine, Reboot, Release, Replace
+from holdfast.model.actions import Drain, Quarantine, Reboot, Release, Replace, Wait
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, CheckResult, ClusterView, Phase
@@ -31,21 +33,19 @@ from holdfast.testing.builders import (
 )
 from tests.simulation.truth import bad_faults, is_bad, is_lost, is_out, waiting_successors
 
-POLICY = RemediationPolicy(breaker_min_nodes=2)
-
 # Uniform times almost never fall on a deadline, where the mistakes are.
 DEADLINES = [
     timedelta(0),
     timedelta(seconds=5),
-    POLICY.heartbeat_timeout,
-    POLICY.join_timeout,
-    POLICY.reboot_timeout,
-    POLICY.reboot_window,
-    POLICY.replace_timeout,
-    POLICY.drain_timeout,
-    POLICY.deep_check_timeout,
-    POLICY.breaker_window,
-    POLICY.offender_window,
+    DEFAULT.heartbeat_timeout,
+    DEFAULT.join_timeout,
+    DEFAULT.reboot_timeout,
+    DEFAULT.reboot_window,
+    DEFAULT.replace_timeout,
+    DEFAULT.drain_timeout,
+    DEFAULT.deep_check_timeout,
+    DEFAULT.breaker_window,
+    DEFAULT.offender_window,
     timedelta(days=30),
 ]
 TICK = timedelta(microseconds=1)
@@ -147,29 +147,7 @@ def clusters(draw):
     )
 
 
-policies = st.builds(
-    lambda mode, quota, on_start, silent, quiet, hour, day: replace(
-        POLICY,
-        node_recovery=mode,
-        max_unavailable=quota,
-        deep_check_on_start=on_start,
-        silent_agent_action=silent,
-        breaker_close_after=quiet,
-        replacements_per_hour=hour,
-        replacements_per_day=day,
-    ),
-    st.sampled_from(list(RecoveryMode)),
-    st.builds(Quota, count=st.integers(0, 3))
-    | st.builds(Quota, percent=st.sampled_from([0.0, 20.0, 33.4, 50.0, 100.0])),
-    st.booleans(),
-    st.sampled_from(list(SilentAgentAction)),
-    st.sampled_from([timedelta(0), timedelta(microseconds=1), timedelta(minutes=30)]),
-    st.none() | st.builds(Quota, count=st.integers(0, 4)),
-    st.none() | st.builds(Quota, count=st.integers(0, 4)),
-)
-
-
-@given(clusters(), policies, st.randoms(use_true_random=False))
+@given(clusters(), node_policies, st.randoms(use_true_random=False))
 def test_the_order_of_nodes_does_not_matter(cluster, policy, random) -> None:
     shuffled = random.sample(cluster.nodes, len(cluster.nodes))
 
@@ -178,7 +156,7 @@ def test_the_order_of_nodes_does_not_matter(cluster, policy, random) -> None:
     )
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_a_node_gets_one_answer_at_most(cluster, policy) -> None:
     plan = decide(cluster, policy, NOW)
 
@@ -187,7 +165,7 @@ def test_a_node_gets_one_answer_at_most(cluster, policy) -> None:
     assert set(answers) <= {node.name for node in cluster.nodes}
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_the_budget_is_never_exceeded(cluster, policy) -> None:
     plan = decide(cluster, policy, NOW)
 
@@ -198,7 +176,7 @@ def test_the_budget_is_never_exceeded(cluster, policy) -> None:
     assert drains == 0 or out + drains <= policy.max_unavailable.of(len(members))
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_no_more_machines_are_replaced_than_the_limits_allow_without_a_person(
     cluster, policy
 ) -> None:
@@ -227,7 +205,7 @@ def test_no_more_machines_are_replaced_than_the_limits_allow_without_a_person(
         assert one.why.endswith(f"holdfast nodes replace {one.node}")
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_nothing_is_done_with_a_machine_that_two_nodes_claim(cluster, policy) -> None:
     waiting = waiting_successors(cluster)
     claims = Counter(one.provider_id for one in cluster.nodes if one.name not in waiting)
@@ -238,7 +216,7 @@ def test_nothing_is_done_with_a_machine_that_two_nodes_claim(cluster, policy) ->
             assert claims[by_name[action.node].provider_id] == 1
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_an_open_breaker_lets_no_repair_begin(cluster, policy) -> None:
     plan = decide(cluster, policy, NOW)
 
@@ -246,7 +224,7 @@ def test_an_open_breaker_lets_no_repair_begin(cluster, policy) -> None:
         assert [one for one in plan.actions if isinstance(one, Drain | Reboot | Replace)] == []
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_nothing_is_repaired_without_a_cause(cluster, policy) -> None:
     by_name = {node.name: node for node in cluster.nodes}
     stays = (Condition.REQUESTED, Condition.DEEP_CHECK, Condition.REPEAT_OFFENDER)
@@ -261,7 +239,7 @@ def test_nothing_is_repaired_without_a_cause(cluster, policy) -> None:
             assert has_fault or node.record.remediation.condition in stays
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_in_mode_none_only_requests_are_carried_out(cluster, policy) -> None:
     assume(policy.node_recovery is RecoveryMode.NONE)
     by_name = {node.name: node for node in cluster.nodes}
@@ -272,7 +250,7 @@ def test_in_mode_none_only_requests_are_carried_out(cluster, policy) -> None:
             assert remediation.condition == Condition.REQUESTED
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_no_faulty_node_is_given_to_jobs_unless_a_person_says_so(cluster, policy) -> None:
     by_name = {node.name: node for node in cluster.nodes}
 
@@ -282,7 +260,7 @@ def test_no_faulty_node_is_given_to_jobs_unless_a_person_says_so(cluster, policy
             assert by_name[action.node].heartbeat_at is not None
 
 
-@given(clusters(), policies)
+@given(clusters(), node_policies)
 def test_every_faulty_node_in_service_is_marked_whatever_else_holds(cluster, policy) -> None:
     actions = {action.node: action for action in decide(cluster, policy, NOW).actions}
 
@@ -292,7 +270,7 @@ def test_every_faulty_node_in_service_is_marked_whatever_else_holds(cluster, pol
             assert isinstance(actions[node.name], Quarantine)
 
 
-@given(clusters(), policies, st.floats(0, 1, exclude_min=True, exclude_max=True))
+@given(clusters(), node_policies, st.floats(0, 1, exclude_min=True, exclude_max=True))
 def test_nothing_changes_by_itself_before_the_time_to_look_again(cluster, policy, part) -> None:
     plan = decide(cluster, policy, NOW)
     assume(plan.actions == () and plan.trip is None)
@@ -305,19 +283,54 @@ def test_nothing_changes_by_itself_before_the_time_to_look_again(cluster, policy
         assert (later.actions, later.trip) == ((), None)
 
 
+@pytest.mark.parametrize(
+    "phase", [Phase.CHECKING, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING]
+)
+@given(policy=node_policies)
+def test_a_node_in_a_phase_that_must_end_waits_until_a_deadline(phase, policy) -> None:
+    remedy = Remedy.REBOOT if phase is Phase.REBOOTING else Remedy.REPLACE
+    ordered = a_remediation(remedy, ordered_at=NOW, machine="i-1#boot-1")
+    node = a_node(
+        phase,
+        provider_id="i-1",
+        record={"phase_since": NOW, "remediation": ordered},
+        running_jobs=("a",),
+        faults=(a_fault(Remedy.REPLACE),) if phase is Phase.DRAINING else (),
+    )
+    assume(phase is not Phase.DRAINING or policy.drain_timeout > timedelta(0))
+
+    choice = decide_node(node, policy, NOW)
+
+    assert isinstance(choice, Wait)
+    assert choice.until is not None
+
+
+@given(nodes(), node_policies)
+def test_a_node_that_waits_has_a_deadline_unless_only_an_event_can_change_it(node, policy) -> None:
+    choice = decide_node(node, policy, NOW)
+
+    if isinstance(choice, Wait) and choice.until is None and not choice.why:
+        is_absent = node.heartbeat_at is None and node.record.phase is not Phase.CHECKING
+        awaits_check = node.record.phase is Phase.CHECKING and node.check is None
+        assert node.record.phase is Phase.SCHEDULABLE or (
+            (is_absent or not has_joined(node)) and not awaits_check
+        )
+        assert node.record.phase not in (Phase.REBOOTING, Phase.REPLACING)
+
+
 @pytest.mark.parametrize("count", [0, 1, 50])
 def test_a_healthy_cluster_needs_nothing_but_a_look_at_its_heartbeats(count) -> None:
     oldest = a_node(name="oldest", heartbeat_at=NOW - timedelta(seconds=39))
     nodes_ = (*healthy_nodes(count), oldest)
 
-    plan = decide(a_cluster(*nodes_), POLICY, NOW)
+    plan = decide(a_cluster(*nodes_), DEFAULT, NOW)
 
     assert (plan.actions, plan.trip, plan.deferred) == ((), None, ())
     assert plan.wake_at == NOW + timedelta(seconds=1)
 
 
 def test_an_empty_cluster_needs_nothing() -> None:
-    plan = decide(a_cluster(), POLICY, NOW)
+    plan = decide(a_cluster(), DEFAULT, NOW)
 
     assert (plan.actions, plan.trip, plan.wake_at) == ((), None, None)
 
@@ -327,7 +340,7 @@ def test_a_cluster_looks_again_when_the_first_of_its_deadlines_passes() -> None:
     refused = a_remediation(machine="i-1#boot-1", retry_at=deadline)
     node = a_node(Phase.REBOOTING, record={"remediation": refused})
 
-    plan = decide(a_cluster(node, *healthy_nodes(3, first=2)), POLICY, NOW)
+    plan = decide(a_cluster(node, *healthy_nodes(3, first=2)), DEFAULT, NOW)
 
     assert plan.wake_at == deadline
 
@@ -337,6 +350,6 @@ def test_silence_is_looked_for_while_a_node_is_held_back() -> None:
         Phase.QUARANTINED, faults=(a_fault(),), heartbeat_at=NOW, record={"phase_since": LONG_AGO}
     )
 
-    plan = decide(a_cluster(node), replace(POLICY, max_unavailable=Quota(count=0)), NOW)
+    plan = decide(a_cluster(node), replace(DEFAULT, max_unavailable=Quota(count=0)), NOW)
 
-    assert plan.wake_at == NOW + POLICY.heartbeat_timeout
+    assert plan.wake_at == NOW + DEFAULT.heartbeat_timeout

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from holdfast.adapters.sim.scenario import (
     Breaks,
@@ -74,7 +74,30 @@ def _with_later_settings(policy: RemediationPolicy, random: Random) -> Remediati
         silent_agent_action=random.choice(list(SilentAgentAction)),
         incident_retention=random.choice([timedelta(minutes=5), timedelta(days=90)]),
         incidents_kept=random.choice([1, 2000]),
+        offender_window=random.choice([timedelta(minutes=10), timedelta(days=7)]),
+        breaker_window=timedelta(minutes=random.choice([1, 5])),
+        provider_retry_max=random.choice([policy.provider_retry, timedelta(minutes=10)]),
+        max_checking=random.choice([Quota(count=1), Quota(percent=50.0), Quota(percent=100.0)]),
+        deep_check_pairs=random.random() < 0.25,
+        pair_timeout=timedelta(minutes=random.choice([1, 15])),
+        deep_check_groups=("other",)
+        if policy.deep_check_on_start and random.random() < 0.25
+        else (),
+        **(_other_deadlines(random) if random.random() < 0.25 else {}),
     )
+
+
+def _other_deadlines(random: Random) -> dict[str, Any]:
+    """Deadlines other than those by which the times of the scenario's events were chosen."""
+    return {
+        "heartbeat_timeout": timedelta(seconds=random.choice([20, 90])),
+        "join_timeout": timedelta(minutes=random.choice([1, 5])),
+        "reboot_timeout": timedelta(minutes=random.choice([1, 5])),
+        "replace_timeout": timedelta(minutes=random.choice([3, 10])),
+        "provider_retry": timedelta(seconds=random.choice([1, 15])),
+        "deep_check_timeout": timedelta(minutes=random.choice([2, 10])),
+        "deep_check_every": random.choice([None, timedelta(hours=12)]),
+    }
 
 
 def with_pairs(scenario: Scenario, seed: int) -> Scenario:
@@ -88,6 +111,7 @@ def with_pairs(scenario: Scenario, seed: int) -> Scenario:
             deep_check_on_start=random.random() < 0.5,
             deep_check_timeout=timedelta(minutes=random.choice([3, 10])),
             deep_check_pairs=True,
+            deep_check_groups=(),
             pair_timeout=timedelta(minutes=1),
             max_checking=random.choice([Quota(count=1), Quota(count=2), Quota(percent=100.0)]),
         ),
@@ -129,13 +153,15 @@ def _evictions(random: Random) -> Iterator[Evicts]:
 
 def _job_policy(random: Random) -> JobPolicy:
     return JobPolicy(
-        wait_for_nodes=timedelta(minutes=30),
-        launch_timeout=timedelta(minutes=2),
         failure_margin=random.choice([timedelta(0), timedelta(seconds=2), timedelta(seconds=20)]),
         app_backoff=random.choice([timedelta(0), timedelta(seconds=10), timedelta(seconds=40)]),
         app_backoff_max=timedelta(minutes=random.choice([1, 5])),
         app_backoff_reset=timedelta(minutes=random.choice([1, 10])),
         suspect_failures=random.choice([0, 2, 3]),
+        suspect_window=random.choice([timedelta(minutes=10), timedelta(hours=24)]),
+        settle=random.choice([timedelta(0), timedelta(milliseconds=200), timedelta(seconds=2)]),
+        wait_for_nodes=timedelta(minutes=random.choice([5, 30, 30])),
+        launch_timeout=timedelta(minutes=random.choice([1, 2])),
     )
 
 

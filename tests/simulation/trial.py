@@ -1,6 +1,7 @@
 """One scenario on trial: simulated to its end, under all laws."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -40,6 +41,9 @@ def judge(scenario: Scenario, laws: Laws | None = None) -> Simulation:
         now = simulation.world.now
         if simulation.gate.changes != changes or simulation.world.next_timer() is not None:
             changes, changed_at = simulation.gate.changes, now
+        if now > bound and simulation.world.scenario.policy.deep_check_every is not None:
+            _end_periodic_checks(simulation)
+            bound = now + SETTLING
         if now - changed_at > timeout or now > bound:
             break
     else:
@@ -48,13 +52,27 @@ def judge(scenario: Scenario, laws: Laws | None = None) -> Simulation:
     return simulation
 
 
+def _end_periodic_checks(simulation: Simulation) -> None:
+    """Restart the controller without periodic checks, which would go on for ever."""
+    scenario = simulation.world.scenario
+    policy = replace(
+        scenario.policy,
+        deep_check_every=None,
+        deep_check_groups=scenario.policy.deep_check_groups
+        if scenario.policy.deep_check_on_start
+        else (),
+    )
+    simulation.world.scenario = replace(scenario, policy=policy)
+    simulation.restart_controller()
+
+
 def _timeout(scenario: Scenario) -> timedelta:
     """After so long without a change, no deadline is left that could bring one."""
     policy, jobs = scenario.policy, scenario.job_policy
     return timedelta(minutes=5) + max(
         policy.join_timeout,
         policy.reboot_timeout,
-        policy.replace_timeout,
+        8 * policy.replace_timeout,  # doubles with each replacement that does not appear
         policy.drain_timeout,
         policy.deep_check_timeout,
         jobs.wait_for_nodes,

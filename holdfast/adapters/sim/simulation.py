@@ -130,10 +130,11 @@ class Simulation:
             except ControllerKilled:
                 self._controller = None
                 self.world.observer.controller_died()
-                self.world.after(self.world.scenario.mishaps.downtime, self._restart)
+                self.world.after(self.world.scenario.mishaps.downtime, self.restart_controller)
         return True
 
-    def _restart(self) -> None:
+    def restart_controller(self) -> None:
+        """Start another controller, with the policy that the scenario has now."""
         self._controller = Controller(self.world, self.gate)
 
     def _next_moment(self) -> datetime | None:

@@ -1,0 +1,33 @@
+"""Every setting of a policy varies in the property tests and in the simulator."""
+
+from dataclasses import fields
+
+import pytest
+from hypothesis import find
+from policy_strategies import job_policies, node_policies
+
+from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from tests.simulation.schedules import random_scenario
+
+SEEDS = range(300)
+SCENARIOS = [random_scenario(seed) for seed in SEEDS]
+
+
+def settings(policy):
+    return [field.name for field in fields(policy)]
+
+
+@pytest.mark.parametrize("name", settings(RemediationPolicy))
+def test_a_setting_for_nodes_varies_in_the_strategies_and_in_random_scenarios(name) -> None:
+    default = getattr(RemediationPolicy(), name)
+
+    assert getattr(find(node_policies, lambda one: getattr(one, name) != default), name) != default
+    assert len({getattr(one.policy, name) for one in SCENARIOS}) > 1
+
+
+@pytest.mark.parametrize("name", settings(JobPolicy))
+def test_a_setting_for_jobs_varies_in_the_strategies_and_in_random_scenarios(name) -> None:
+    default = getattr(JobPolicy(), name)
+
+    assert getattr(find(job_policies, lambda one: getattr(one, name) != default), name) != default
+    assert len({getattr(one.job_policy, name) for one in SCENARIOS}) > 1
