@@ -39,7 +39,7 @@ test-console: $(VENV)/.dev ## the console in the machine's Chromium
 test-providers: $(VENV)/.dev ## AWS providers against moto
 	@$(PYTEST) --suite providers $(ARGS)
 
-test-local: $(VENV)/.dev ## `holdfast run` with real processes
+test-local: $(VENV)/.dev ## `holdfast run` with real processes, and a slow link between two nodes
 	@$(PYTEST) --suite local $(ARGS)
 
 test-frameworks: frameworks ## training with PyTorch, Lightning, Accelerate and DeepSpeed

@@ -33,7 +33,7 @@ SUITES = {
     "slurm": ("programs",),
     "console": ("browser",),
     "providers": ("moto",),
-    "local": ("run", "local_platform"),
+    "local": ("run", "local_platform", "real_link"),
     "frameworks": ("torch", "frameworks"),
 }
 """The suites that need more than Python, each with the fixtures and markers of what it needs.

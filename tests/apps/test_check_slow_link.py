@@ -106,7 +106,7 @@ class Link:
 
 
 @pytest.fixture
-def link(tmp_path) -> Iterator[Link]:
+def real_link(tmp_path) -> Iterator[Link]:
     for tool in ("ip", "tc", "fi_pingpong"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is missing; on Debian: apt-get install iproute2 libfabric-bin")
@@ -121,28 +121,28 @@ def link(tmp_path) -> Iterator[Link]:
         made.remove()
 
 
-def test_a_slow_link_is_found_by_what_crosses_it_and_a_cut_one_too(link) -> None:
-    link.config.write_text('fabric_provider = "tcp"\n')
-    server = link.serve()
+def test_a_slow_link_is_found_by_what_crosses_it_and_a_cut_one_too(real_link) -> None:
+    real_link.config.write_text('fabric_provider = "tcp"\n')
+    server = real_link.serve()
     try:
-        code, parts = link.check(more=UNBOUNDED)
+        code, parts = real_link.check(more=UNBOUNDED)
         assert code == 0, parts
         assert [part["outcome"] for part in parts.values()] == ["passed", "passed"]
 
-        link.slow(200)
+        real_link.slow(200)
         bounds = "pair_fabric_mb_per_s = 150\npair_fabric_us = 0\n"
-        code, parts = link.check("--only", "fi_pingpong", more=f"[thresholds.default]\n{bounds}")
+        code, parts = real_link.check("--only", "fi_pingpong", more=f"[thresholds.default]\n{bounds}")
         assert (code, parts["fi_pingpong"]["outcome"]) == (1, "failed"), parts
         assert "expected at least 150" in parts["fi_pingpong"]["detail"]
 
-        is_late = link.slow(40)
-        code, parts = link.check("--only", "tcp")
+        is_late = real_link.slow(40)
+        code, parts = real_link.check("--only", "tcp")
         assert (code, parts["tcp"]["outcome"]) == (1, "failed"), parts
         assert "pair_tcp_mb_per_s is " in parts["tcp"]["detail"]
         assert ("pair_tcp_us is " in parts["tcp"]["detail"]) == is_late
 
-        link.cut()
-        code, parts = link.check()
+        real_link.cut()
+        code, parts = real_link.check()
         assert (code, list(parts)) == (1, ["connect"])
         assert "does not respond" in parts["connect"]["detail"]
         assert parts["connect"]["findings"][0]["reason"] == "PairTestFailed"
