@@ -131,7 +131,9 @@ def test_a_slow_link_is_found_by_what_crosses_it_and_a_cut_one_too(real_link) ->
 
         real_link.slow(200)
         bounds = "pair_fabric_mb_per_s = 150\npair_fabric_us = 0\n"
-        code, parts = real_link.check("--only", "fi_pingpong", more=f"[thresholds.default]\n{bounds}")
+        code, parts = real_link.check(
+            "--only", "fi_pingpong", more=f"[thresholds.default]\n{bounds}"
+        )
         assert (code, parts["fi_pingpong"]["outcome"]) == (1, "failed"), parts
         assert "expected at least 150" in parts["fi_pingpong"]["detail"]
 
