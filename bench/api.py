@@ -19,7 +19,6 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, product
 from typing import Any
 
-import uvicorn
 from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
@@ -34,7 +33,8 @@ from holdfast.api.created import CreatedClusters
 from holdfast.api.identity import AccessKey, Keyring, Role
 from holdfast.api.protocol import Protocol
 from holdfast.api.server import application
-from holdfast.apps.api.connections import ImpatientProtocol, listening
+from holdfast.apps.api.config import ApiConfig
+from holdfast.apps.api.connections import OpenConnections, api_server, listening
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.model.clusters import (
@@ -195,15 +195,12 @@ def serve(url: str) -> None:
         protocol = Protocol(
             Keyring((KEY,)), place, lambda: nullcontext(made.all()), SystemClock(), maker
         )
-        config = uvicorn.Config(
-            application(protocol, lambda error: print(error, file=sys.stderr)),
-            http=ImpatientProtocol,
-            log_level="warning",
-            access_log=False,
-        )
-        with listening(ListenAddress("127.0.0.1", 0)) as listener:
+        app = application(protocol, lambda error: print(error, file=sys.stderr))
+        connections = OpenConnections(ApiConfig(keys=(KEY,)).connection_limits)
+        address = ListenAddress("127.0.0.1", 0)
+        with listening(address, connections, print) as listener:
             print(listener.getsockname()[1], flush=True)
-            uvicorn.Server(config).run(sockets=[listener])
+            api_server(app, connections).run(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ import sys
 from contextlib import closing, nullcontext
 from pathlib import Path
 
-import uvicorn
-
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.api.call import AwsLocation, Maker
@@ -18,7 +16,7 @@ from holdfast.api.identity import Keyring
 from holdfast.api.protocol import Protocol
 from holdfast.api.server import application
 from holdfast.apps.api.config import ApiConfig
-from holdfast.apps.api.connections import ImpatientProtocol, listening
+from holdfast.apps.api.connections import OpenConnections, api_server, listening
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.kit.config import load_config
@@ -51,13 +49,12 @@ def serve(url: str, config: ApiConfig) -> None:
             maker,
         )
         app = application(protocol, lambda error: sys.stderr.write(f"a bug: {error!r}\n"))
-        settings = uvicorn.Config(
-            app, http=ImpatientProtocol, log_level="warning", access_log=False
-        )
-        with listening(ListenAddress("127.0.0.1", 0)) as listener:
+        connections = OpenConnections(config.connection_limits)
+        address = ListenAddress("127.0.0.1", 0)
+        with listening(address, connections, sys.stderr.write) as listener:
             sys.stdout.write(f"{listener.getsockname()[1]}\n")
             sys.stdout.flush()
-            uvicorn.Server(settings).run(sockets=[listener])
+            api_server(app, connections).run(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ import select
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from holdfast.kit.connections import ConnectionLimits, connection_to_replace
 from holdfast.model.errors import ConfigError
 
 CLIENTS: Final = 16
@@ -55,6 +55,10 @@ class _Client:
     deadline: float
     request: bytes = b""
     answer: memoryview = field(default_factory=lambda: memoryview(b""))
+
+    @property
+    def replacement_order(self) -> float:
+        return self.deadline
 
 
 class HttpServer:
@@ -141,17 +145,13 @@ class HttpServer:
         except OSError:
             time.sleep(_ACCEPT_PAUSE_S)
             return
-        if len(self._clients) == CLIENTS:
-            self._hang_up(self._replaceable())
+        limits = ConnectionLimits(total=CLIENTS, per_address=CLIENTS)
+        if old := connection_to_replace(self._clients.values(), str(peer[0]), limits):
+            self._hang_up(old)
         connection.setblocking(False)  # noqa: FBT003 - the name of the method says it
         client = _Client(connection, str(peer[0]), time.monotonic() + TIMEOUT_S)
         self._clients[connection.fileno()] = client
         self._poll.register(connection, _READ)
-
-    def _replaceable(self) -> _Client:
-        """Return the oldest connection of the address that has the most."""
-        counts = Counter(client.address for client in self._clients.values())
-        return min(self._clients.values(), key=lambda one: (-counts[one.address], one.deadline))
 
     def _hang_up(self, client: _Client) -> None:
         self._poll.unregister(client.connection)

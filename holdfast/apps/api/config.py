@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings
 from holdfast.api.identity import AccessKey
 from holdfast.apps.listen_address import ListenAddress
+from holdfast.kit.connections import ConnectionLimits
 
 DEFAULT_LISTEN: Final = ListenAddress("127.0.0.1", 8470)
 DEFAULT_URL: Final = f"http://{DEFAULT_LISTEN}"
@@ -48,6 +49,16 @@ class ApiConfig:
     node_limit: int = 100
     """Maximum number of nodes of all created clusters together."""
 
+    max_connections: int = 256
+    """Maximum number of open connections. Beyond it, a new connection replaces the oldest idle one
+    of the client that has the most. Never more than half of the file descriptors that the process
+    may open."""
+
+    max_connections_per_client: int = 64
+    """Maximum number of open connections of one IP address. Loopback addresses are exempt, because
+    all clients of a reverse proxy or an SSH tunnel share one. If the proxy is on another machine,
+    set it to ``max_connections``."""
+
     alarms: Alarming = Alarming.NONE
     """Source of the alarms that roll back a software update: ``cloudwatch``, or none."""
 
@@ -59,6 +70,9 @@ class ApiConfig:
     def __post_init__(self) -> None:
         if self.node_limit < 0:
             raise ValueError(f"node_limit must be 0 or more, got {self.node_limit}")
+        for name in ("max_connections", "max_connections_per_client"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if len(self.account) != 12 or not self.account.isdecimal():
             raise ValueError(f"account must be twelve digits, got {self.account!r}")
         ids = [key.access_key_id for key in self.keys]
@@ -71,3 +85,10 @@ class ApiConfig:
         tokens = [key.token for key in self.keys if key.token]
         if len(set(tokens)) < len(tokens):
             raise ValueError("keys must have different tokens, got one twice")
+
+    @property
+    def connection_limits(self) -> ConnectionLimits:
+        """Limits of the open connections."""
+        return ConnectionLimits(
+            total=self.max_connections, per_address=self.max_connections_per_client
+        )

@@ -4,8 +4,6 @@ import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 
-import uvicorn
-
 from holdfast.api.call import AwsLocation
 from holdfast.api.console import Console
 from holdfast.api.console_live import Live
@@ -15,7 +13,7 @@ from holdfast.api.protocol import Protocol
 from holdfast.api.server import application
 from holdfast.apps.api.adopted import clusters_of
 from holdfast.apps.api.config import ApiConfig
-from holdfast.apps.api.connections import ImpatientProtocol, listening
+from holdfast.apps.api.connections import OpenConnections, api_server, listening
 from holdfast.apps.api.console import ConsoleSource
 from holdfast.apps.api.making import making_of
 from holdfast.apps.cli.where import Where
@@ -37,7 +35,8 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
         report(f"a bug: {''.join(traceback.format_exception(error))}")
 
     with ExitStack() as opened:
-        listener = opened.enter_context(listening(config.listen))
+        connections = OpenConnections(config.connection_limits)
+        listener = opened.enter_context(listening(config.listen, connections, report))
         shown = clusters_of(where, config.name, opened)
         clusters, maker = making_of(config, where, shown, opened, report)
         protocol = Protocol(
@@ -50,19 +49,11 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
         source = opened.enter_context(closing(ConsoleSource(where, SystemClock())))
         live = Live(source, SystemClock(), failed)
         console = Console(source, Sessions(config.keys, SystemClock()), live)
-        settings = uvicorn.Config(
-            application(protocol, failed, console.routes()),
-            http=ImpatientProtocol,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=5,
-        )
+        server = api_server(application(protocol, failed, console.routes()), connections)
         host, port = listener.getsockname()[:2]
         url = f"http://{ListenAddress(host, port)}"
         call = f"aws --endpoint-url {url} --region {config.region} sagemaker list-clusters"
         report(f"serving on {url}; try: {call}")
         report(f"console: {url}/")
-        server = uvicorn.Server(settings)
         live.is_ending = lambda: server.should_exit
         server.run(sockets=[listener])
