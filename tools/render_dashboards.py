@@ -137,7 +137,7 @@ DASHBOARDS: Final = (
                         "sum by (remedy, outcome) "
                         "(increase(holdfast_repairs_total[$__rate_interval]))",
                         "{{remedy}} {{outcome}}",
-                        about="Given, put off because the provider refused, and held back by the "
+                        about="Ordered, postponed because the provider refused, and deferred by the "
                         "budget, the breaker or a person.",
                     ),
                 ),

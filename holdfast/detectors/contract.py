@@ -88,7 +88,7 @@ class Readings:
     samples: Mapping[str, Sample] = field(default_factory=dict)
     """Samples that were taken since the previous round, by name."""
 
-    def has_news(self, names: frozenset[str]) -> bool:
+    def has_changes(self, names: frozenset[str]) -> bool:
         """Whether there is a new reading of ``names``, as in ``Detector.reads``."""
         return (bool(self.kernel_log) and KERNEL_LOG in names) or not names.isdisjoint(self.samples)
 

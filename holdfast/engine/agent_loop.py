@@ -76,7 +76,7 @@ class AgentLoop:
                 reports what was not reported, and reads what was not read.
 
         """
-        has_news = self._take_in()
+        has_changes = self._take_in()
         now = self._clock.now()
         is_due = self._is_beat_due(now)
         is_time = is_due or self._is_urgent()
@@ -88,7 +88,7 @@ class AgentLoop:
                 self._beat(now)
         if is_time:
             self._host.commit()
-        return now if has_news else self._beat_at
+        return now if has_changes else self._beat_at
 
     def _take_in(self) -> bool:
         """Read and evaluate. Return whether there may be more to read."""
@@ -122,7 +122,7 @@ class AgentLoop:
         findings: list[Finding] = []
         settled: set[str] = set()
         for detector in self._detectors:
-            if not readings.has_news(detector.reads):
+            if not readings.has_changes(detector.reads):
                 continue
             try:
                 found = detector.detect(readings)

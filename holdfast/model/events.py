@@ -78,7 +78,7 @@ class RepairOverdue(Event):
 class RepairDeferred(Event):
     """A repair is due but may not start."""
 
-    name: ClassVar[str] = "repair.held_back"
+    name: ClassVar[str] = "repair.deferred"
     node: str
     why: str
     times: int = 1

@@ -33,7 +33,7 @@ class ClusterHarness(Protocol):
     cluster: ClusterBackend
     node: str
 
-    def ask(self, request: Request) -> None:
+    def put_request(self, request: Request) -> None:
         """Record a person's request for the node."""
         ...
 
@@ -79,7 +79,7 @@ class ClusterContract(ReportedOnce):
 
     def test_clearing_a_request_leaves_a_later_one(self, harness: ClusterHarness) -> None:
         later = Request(id="later", verb=Verb.REPLACE, requested_at=NOW)
-        harness.ask(later)
+        harness.put_request(later)
 
         harness.cluster.clear_request(harness.node, "earlier")
         assert view(harness.cluster, harness.node).request == later
@@ -108,7 +108,7 @@ class ClusterContract(ReportedOnce):
         self, harness: ClusterHarness
     ) -> None:
         of_a_person = Request(id="r", verb=Verb.REBOOT, requested_at=NOW)
-        harness.ask(of_a_person)
+        harness.put_request(of_a_person)
 
         request = Request(id="suspect", verb=Verb.DEEP_CHECK, requested_at=NOW)
         harness.cluster.request_check(harness.node, request)
@@ -155,7 +155,7 @@ class DurableClusterContract:
             Phase.REBOOTING, remediation=remediation, history=(a_past_fault(ago=HOUR),)
         )
         request = Request(id="r", verb=Verb.REBOOT, requested_at=NOW, urgency=Urgency.DEFERRED)
-        harness.ask(request)
+        harness.put_request(request)
         harness.cluster.put(harness.node, record)
         harness.cluster.trip_breaker(TripBreaker(reason="a storm", nodes=()))
         harness.cluster.remember_offender("i-1")

@@ -61,7 +61,7 @@ class _Harness(Protocol):
     cluster: ClusterBackend
     node: str
 
-    def ask(self, request: Request) -> None: ...
+    def put_request(self, request: Request) -> None: ...
 
 
 class ReportedOnce:
@@ -81,8 +81,8 @@ class ReportedOnce:
         loop = NodeReconciler(ports, RemediationPolicy(max_unavailable=Quota(count=0)))
 
         for number in range(_ROUNDS):
-            harness.ask(Request(id=f"r-{number}", verb=Verb.REPLACE, requested_at=NOW))
+            harness.put_request(Request(id=f"r-{number}", verb=Verb.REPLACE, requested_at=NOW))
             loop.step()
             loop.step()
 
-        assert Counter(events.names()) == {"node.quarantined": 1, "repair.held_back": 1}
+        assert Counter(events.names()) == {"node.quarantined": 1, "repair.deferred": 1}

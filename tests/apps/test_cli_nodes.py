@@ -142,7 +142,7 @@ def test_describe_tells_everything_of_a_node(runs) -> None:
     )
     put(store, 2, phase=Phase.DRAINING, remediation=remediation(2), history=(past,))
     request = Request(id="7", verb=Verb.RELEASE, requested_at=NOW, requested_by="ada")
-    store.ask(node(2), request)
+    store.put_request(node(2), request)
     past_incident = incident(9, id="past", successor=node(2))
     for one in (past_incident, incident(1), incident(2, node="the one before", successor="")):
         store.put(one)
@@ -447,7 +447,7 @@ def test_a_request_under_an_open_breaker_is_recorded_with_a_warning(runs) -> Non
 def awaited(runs):
     store = runs.add("train", nodes=(1,), ranks=())
     request = Request(id="7", verb=Verb.REBOOT, requested_at=NOW)
-    store.ask(node(1), request)
+    store.put_request(node(1), request)
     known = KnownRun(runs.directory("train"), store, is_active=True)
     return Awaited(known, node(1), request.id)
 

@@ -130,7 +130,7 @@ def fleet(console) -> Iterator[LocalStore]:
         store.put_node(node(number), record)
     console.runs.report("llm", 8)
     store.hold(node(9), f"vendor {EVIL} (bob)")
-    store.ask(node(10), Request(id="r", verb=Verb.DEEP_CHECK, requested_at=ago(1)))
+    store.put_request(node(10), Request(id="r", verb=Verb.DEEP_CHECK, requested_at=ago(1)))
     store.put(PAST)
     store.put(GOES_ON)
     return store

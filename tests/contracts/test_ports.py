@@ -32,7 +32,7 @@ class FakeHarness:
         self.node = node.name
         self.cluster = FakeCluster([node], Calls(), FakeClock())
 
-    def ask(self, request):
+    def put_request(self, request):
         self.cluster.change(self.node, request=request)
 
 
@@ -45,7 +45,7 @@ class SimHarness:
         (self.node,) = self._world.nodes
         self.settle()
 
-    def ask(self, request):
+    def put_request(self, request):
         self._world.nodes[self.node].request = request
 
     def settle(self):
@@ -91,8 +91,8 @@ class LocalHarness:
         store = LocalStore(self._run.state)
         return LocalCluster(self.provider, store, checks, SystemClock(), FakeEvents())
 
-    def ask(self, request):
-        self.store.ask(self.node, request)
+    def put_request(self, request):
+        self.store.put_request(self.node, request)
 
     def settle(self):
         self.provider.boot_due()

@@ -620,7 +620,7 @@ def test_why_a_repair_is_held_back_is_told_once_and_again_if_it_changes() -> Non
     world = World(faulty, policy=replace(POLICY, max_unavailable=Quota(count=0)))
 
     world.step(rounds=3)
-    assert world.events.names() == ["repair.held_back"]
+    assert world.events.names() == ["repair.deferred"]
     world.cluster.breaker = replace(world.cluster.breaker, tripped_at=NOW)
     world.step(rounds=2)
     assert [event.why for event in world.events.reported] == [

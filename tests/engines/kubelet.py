@@ -60,7 +60,7 @@ class PodServer:
         self._logs: defaultdict[str, _Log] = defaultdict(_Log)
         self._over = threading.Event()
         self._broken = 0
-        self.is_deaf = False
+        self.ignores_requests = False
         self.run: Command = lambda _, command: ("", f"{command[0]}: not found", 127)
         self.program: Program = lambda _, command: command
         self._terminals: list[FakeTerminal] = []
@@ -121,7 +121,7 @@ class PodServer:
 
     def answer(self, uid: str, *, since: datetime | None, follow: bool) -> Iterator[str]:
         """The lines of a log as they come, with their stamps; empty text while none does."""
-        if self.is_deaf:
+        if self.ignores_requests:
             yield "unable to retrieve container logs\n"
             return
         log, broken = self._logs[uid], self._broken

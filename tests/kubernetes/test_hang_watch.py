@@ -189,12 +189,12 @@ def test_a_rank_that_prints_keeps_the_silent_ones_from_being_taken_for_hung(
 def test_silence_that_could_not_be_heard_is_no_hang(
     watch: HangWatch, pods: list[PodState], kubelet: PodServer
 ):
-    kubelet.is_deaf = True
+    kubelet.ignores_requests = True
     watch.follow([an_attempt(pods, START)])
     until(lambda: watch.errors)
     stays(lambda: watch.hang("job-uid") is None, 2)
 
-    kubelet.is_deaf = False
+    kubelet.ignores_requests = False
     until(lambda: watch.hang("job-uid"))
     assert watch.errors == ()
 

@@ -88,7 +88,7 @@ def requested(
     """Each rank has answered once."""
     found = HeartbeatFile(api, SystemClock(), heartbeat, since)
     ranks.requested.clear()
-    found.ask(pods)
+    found.request_read(pods)
     until(lambda: sorted(ranks.requested) == ["p0", "p1"])
     found.join()
     return found

@@ -18,7 +18,7 @@ class Harness:
         one.join(self.node, provider_id="aws:///zone/i-0")
         one.seen(self.node)
 
-    def ask(self, request) -> None:
+    def put_request(self, request) -> None:
         self._one.annotate(self.node, request=compact_json(request))
         self._one.seen(self.node, lambda view: view.request == request)
 

@@ -187,12 +187,12 @@ def test_a_log_that_is_being_read_to_its_end_is_not_known_before(
 def test_a_kubelet_that_cannot_read_the_log_does_not_say_that_it_is_silent(
     kubelet: PodServer, log: PodLog, reader: Reader
 ):
-    kubelet.is_deaf = True
+    kubelet.ignores_requests = True
     log.start()
     until(lambda: "the node cannot read it" in log.error)
     assert log.known_until is None
 
-    kubelet.is_deaf = False
+    kubelet.ignores_requests = False
     until(lambda: log.known_until is not None)
     assert log.error == ""
 

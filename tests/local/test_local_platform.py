@@ -107,7 +107,7 @@ def test_a_machine_that_is_gone_cannot_be_rebooted(platform):
 
 
 def test_a_retired_node_is_forgotten_with_its_request_and_its_directory_is_kept(platform):
-    platform.store.ask(platform.node, Request(id="r", verb=Verb.REBOOT, requested_at=NOW))
+    platform.store.put_request(platform.node, Request(id="r", verb=Verb.REBOOT, requested_at=NOW))
 
     platform.cluster.retire(platform.node)
     platform.cluster.retire(platform.node)
@@ -242,7 +242,7 @@ def test_bytes_that_come_back_wrong_or_not_at_all_are_told(sent, reported, capsy
 
         thread = threading.Thread(target=answer)
         thread.start()
-        code = pair_check.main(["ask", str(listener.getsockname()[1])])
+        code = pair_check.main(["query", str(listener.getsockname()[1])])
         thread.join()
 
     assert code == 1

@@ -196,7 +196,7 @@ def test_a_killed_node_process_takes_everything_on_its_machine_with_it(training)
 def test_a_persons_request_is_carried_out_and_spends_no_retry(training, verb, reason, remedy):
     node = node_of(training, 0)
     store = training.store()
-    store.ask(node, Request(id="r1", verb=verb, requested_at=datetime.now(UTC)))
+    store.put_request(node, Request(id="r1", verb=verb, requested_at=datetime.now(UTC)))
     store.close()
     training.dir.wake.touch()
 
@@ -252,7 +252,9 @@ def test_a_reboot_ends_also_what_hides_from_its_parents_and_from_its_environment
     pid = int((run.dir.checkpoints / "hidden-1").read_text())
     started = start_time(pid)
     store = run.store()
-    store.ask(node_of(run, 0), Request(id="r1", verb=Verb.REBOOT, requested_at=datetime.now(UTC)))
+    store.put_request(
+        node_of(run, 0), Request(id="r1", verb=Verb.REBOOT, requested_at=datetime.now(UTC))
+    )
     store.close()
     power_off(run.dir.node(node_of(run, 0)))
 

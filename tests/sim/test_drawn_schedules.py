@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from holdfast.adapters.sim.scenario import (
     Breaks,
     Cancels,
+    ControllerFaults,
     Crash,
     Defect,
     Delivery,
@@ -16,7 +17,6 @@ from holdfast.adapters.sim.scenario import (
     Hangs,
     Hardware,
     LosesPower,
-    Mishaps,
     Outage,
     ProviderReply,
     RemedyRequest,
@@ -111,7 +111,7 @@ trainings = st.builds(
         st.builds(Crash, step=st.integers(0, 40), times=st.integers(1, 4)), max_size=1
     ).map(tuple),
     stop_time=st.sampled_from([timedelta(0), timedelta(seconds=1), timedelta(seconds=5)]),
-    heeds_sigterm=st.booleans(),
+    handles_sigterm=st.booleans(),
 )
 hardware = st.builds(
     Hardware,
@@ -125,8 +125,12 @@ hardware = st.builds(
     failed_checks=st.lists(st.sampled_from([False, True, None]), max_size=3).map(tuple),
 )
 calls = st.lists(st.tuples(st.integers(1, 300), st.booleans()), max_size=4).map(tuple)
-mishaps = st.builds(
-    Mishaps, kills=calls, failures=calls, is_deaf=st.booleans(), jobs_first=st.booleans()
+controller_faults = st.builds(
+    ControllerFaults,
+    kills=calls,
+    failures=calls,
+    misses_events=st.booleans(),
+    jobs_first=st.booleans(),
 )
 pauses = st.sampled_from([timedelta(0), timedelta(seconds=2), timedelta(minutes=2)])
 scenarios = st.builds(
@@ -146,7 +150,7 @@ scenarios = st.builds(
         suspect_failures=st.sampled_from([0, 2, 3]),
     ),
     hardware=hardware,
-    mishaps=mishaps,
+    controller_faults=controller_faults,
 )
 
 

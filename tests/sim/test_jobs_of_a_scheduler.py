@@ -7,11 +7,11 @@ import pytest
 from effort import examples
 
 from holdfast.adapters.sim.scenario import (
+    ControllerFaults,
     Evicts,
     Hangs,
     Hardware,
     LosesPower,
-    Mishaps,
     Scenario,
     Training,
 )
@@ -90,7 +90,7 @@ def test_a_rank_that_is_bound_to_a_node_that_hangs_is_started_elsewhere() -> Non
             trainings=(replace(TRAINING, submitted_at=100 * SECOND),),
             scenario_events=(Hangs(at=99 * SECOND, node=0), Hangs(at=99 * SECOND, node=1)),
             hardware=boot,
-            mishaps=Mishaps(),
+            controller_faults=ControllerFaults(),
         )
     )
     simulation.run(timedelta(seconds=101))

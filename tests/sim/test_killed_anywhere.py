@@ -8,10 +8,10 @@ from effort import positions
 
 from holdfast.adapters.sim.scenario import (
     Breaks,
+    ControllerFaults,
     Defect,
     Hardware,
     LosesPower,
-    Mishaps,
     RemedyRequest,
     Scenario,
     Training,
@@ -40,7 +40,7 @@ STORIES = {
 CASES = [(story, keeps_names) for story in STORIES for keeps_names in (False, True)]
 
 
-def scenario(story: str, *, keeps_names: bool, mishaps: Mishaps) -> Scenario:
+def scenario(story: str, *, keeps_names: bool, controller_faults: ControllerFaults) -> Scenario:
     return Scenario(
         nodes=2,
         trainings=(TRAINING,),
@@ -48,7 +48,7 @@ def scenario(story: str, *, keeps_names: bool, mishaps: Mishaps) -> Scenario:
         policy=replace(POLICY, deep_check_on_start=keeps_names),
         job_policy=JobPolicy(),
         hardware=Hardware(keeps_names=keeps_names),
-        mishaps=replace(mishaps, downtime=timedelta(seconds=1)),
+        controller_faults=replace(controller_faults, downtime=timedelta(seconds=1)),
     )
 
 
@@ -73,11 +73,15 @@ def outcome(simulation) -> tuple:
 def test_a_story_ends_the_same_wherever_it_is_interrupted(
     story, keeps_names, has_taken_effect, mishap
 ) -> None:
-    undisturbed = judge(scenario(story, keeps_names=keeps_names, mishaps=Mishaps()))
+    undisturbed = judge(
+        scenario(story, keeps_names=keeps_names, controller_faults=ControllerFaults())
+    )
     expected = outcome(undisturbed)
     assert expected[0] is JobPhase.SUCCEEDED
 
     for number in positions(undisturbed.gate.calls):
-        mishaps = Mishaps(**{mishap: ((number, has_taken_effect),)})
-        disturbed = judge(scenario(story, keeps_names=keeps_names, mishaps=mishaps))
+        controller_faults = ControllerFaults(**{mishap: ((number, has_taken_effect),)})
+        disturbed = judge(
+            scenario(story, keeps_names=keeps_names, controller_faults=controller_faults)
+        )
         assert outcome(disturbed) == expected, f"{mishap} in call {number}"

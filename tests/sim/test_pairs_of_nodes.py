@@ -8,9 +8,9 @@ import pytest
 from effort import examples
 
 from holdfast.adapters.sim.scenario import (
+    ControllerFaults,
     Hardware,
     LosesPower,
-    Mishaps,
     RemedyRequest,
     Scenario,
     Training,
@@ -31,7 +31,7 @@ CHUNK = min(100, SCHEDULES)
 ON_START = RemediationPolicy(
     deep_check_on_start=True, deep_check_pairs=True, max_unavailable=Quota(percent=100.0)
 )
-NO_MISHAPS = Mishaps()
+NO_MISHAPS = ControllerFaults()
 NO_PARTNER = "no other node of its group and type was available to test it with"
 ON_DEMAND = RemediationPolicy(deep_check_pairs=True)
 
@@ -47,7 +47,7 @@ def judged(
     *,
     scenario_events: Sequence[RemedyRequest | LosesPower] = (),
     trainings: Sequence[Training] = (),
-    mishaps: Mishaps = NO_MISHAPS,
+    controller_faults: ControllerFaults = NO_MISHAPS,
     **hardware: Any,
 ) -> Simulation:
     return judge(
@@ -57,7 +57,7 @@ def judged(
             scenario_events=tuple(scenario_events),
             trainings=tuple(trainings),
             hardware=Hardware(**hardware),
-            mishaps=mishaps,
+            controller_faults=controller_faults,
         )
     )
 
@@ -196,8 +196,8 @@ def test_a_node_that_dies_in_a_test_leaves_the_other_unharmed() -> None:
 
 @pytest.mark.parametrize("call", range(60, 200, 10))
 def test_a_controller_that_is_killed_in_a_round_is_followed_by_one_that_ends_it(call: int) -> None:
-    mishaps = Mishaps(kills=((call, True), (call + 40, False)))
+    controller_faults = ControllerFaults(kills=((call, True), (call + 40, False)))
 
-    simulation = judged(6, flawed=(2,), flaws_show=1.0, mishaps=mishaps)
+    simulation = judged(6, flawed=(2,), flaws_show=1.0, controller_faults=controller_faults)
 
     assert accused(simulation) == [machine(2)]

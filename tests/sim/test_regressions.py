@@ -31,7 +31,7 @@ def test_what_was_wrong_stays_right(seed: int) -> None:
 
 def test_the_seeds_still_mean_the_same() -> None:
     drawn = [
-        (scenario.nodes, scenario.scenario_events, scenario.mishaps)
+        (scenario.nodes, scenario.scenario_events, scenario.controller_faults)
         for scenario in map(random_scenario, FOUND)
     ]
 

@@ -9,14 +9,14 @@ from holdfast.adapters.sim.cluster import cluster_view
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import (
     Breaks,
+    ControllerFaults,
     Crash,
     Defect,
     FallsSilent,
     Hangs,
     LosesPower,
-    Mishaps,
+    MachineFailure,
     Outage,
-    Outright,
     Scenario,
     Training,
     Wear,
@@ -166,8 +166,8 @@ class Clock:
     now = START
 
 
-def a_line(outages=(), **mishaps) -> CallGate:
-    return CallGate(Clock(), Mishaps(**mishaps), outages)
+def a_line(outages=(), **controller_faults) -> CallGate:
+    return CallGate(Clock(), ControllerFaults(**controller_faults), outages)
 
 
 @pytest.mark.parametrize(("has_effect", "expected"), [(False, []), (True, ["effect"])])
@@ -308,8 +308,8 @@ def test_an_outage_is_sat_out() -> None:
 
 
 def test_a_controller_that_dies_is_followed_by_another() -> None:
-    mishaps = Mishaps(kills=((1, False), (30, True)), downtime=MINUTE)
-    simulation = a_simulation(mishaps=mishaps)
+    controller_faults = ControllerFaults(kills=((1, False), (30, True)), downtime=MINUTE)
+    simulation = a_simulation(controller_faults=controller_faults)
 
     simulation.run(10 * MINUTE)
 
@@ -338,7 +338,7 @@ def fault_counts(simulation) -> list[int]:
 
 
 def test_faults_come_at_their_rate() -> None:
-    simulation = worn(kinds=((Outright.POWER, 1),))
+    simulation = worn(kinds=((MachineFailure.POWER, 1),))
 
     # 500 are expected; sigma is 22.
     assert 400 < simulation.world.owner.deliveries < 600

@@ -15,8 +15,8 @@ class BreakerLaws(Observer):
     def _check(self, holds: bool, what: str) -> None:
         """Raise ``LawBroken`` unless a law is kept."""
 
-    def breaker_closes(self) -> None:
-        """See ``Observer.breaker_closes``: all nodes were in service for long enough."""
+    def breaker_closed(self) -> None:
+        """See ``Observer.breaker_closed``: all nodes were in service for long enough."""
         quiet = self.world.scenario.policy.breaker_close_after
         since = self.world.now - quiet
         opened_at = self.world.breaker.tripped_at

@@ -113,7 +113,12 @@ def _counts(judged: Callable[[range], int], chunks: list[range], jobs: int) -> I
 
 
 def _replay(scenario: Scenario) -> None:
-    for part in (scenario.policy, scenario.hardware, scenario.mishaps, *scenario.trainings):
+    for part in (
+        scenario.policy,
+        scenario.hardware,
+        scenario.controller_faults,
+        *scenario.trainings,
+    ):
         click.echo(str(part))
     judge(scenario, TracedLaws(click.echo))
     click.echo("every law was kept")

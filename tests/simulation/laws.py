@@ -219,8 +219,8 @@ class Laws(BreakerLaws):
         out = [node.name for node in members if is_out(node.record)]
         self._check(len(out) <= allowed, f"{out} are out of service, {allowed} may be")
 
-    def pair_begun(self, node: SimNode, partner: SimNode) -> None:
-        """See ``Observer.pair_begun``."""
+    def pair_started(self, node: SimNode, partner: SimNode) -> None:
+        """See ``Observer.pair_started``."""
         judge_pair(self.world, node, partner, self._check)
 
     # orders

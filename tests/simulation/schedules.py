@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from holdfast.adapters.sim.scenario import (
     Breaks,
     Cancels,
+    ControllerFaults,
     Crash,
     Defect,
     Delivery,
@@ -17,7 +18,6 @@ from holdfast.adapters.sim.scenario import (
     Hangs,
     Hardware,
     LosesPower,
-    Mishaps,
     Outage,
     ProviderReply,
     RemedyRequest,
@@ -59,7 +59,7 @@ def random_scenario(seed: int) -> Scenario:
         policy=_with_later_settings(random_policy(random), Random(f"policy {seed}")),
         job_policy=_job_policy(Random(f"jobs {seed}")),
         hardware=_hardware(random),
-        mishaps=_mishaps(random),
+        controller_faults=_mishaps(random),
     )
 
 
@@ -217,7 +217,7 @@ def _training(random: Random, number: int, nodes: int) -> Training:
         checkpoint_steps=random.choice([1, 5, 20]),
         crashes=tuple(crashes) if random.random() < 0.4 else (),
         stop_time=timedelta(seconds=random.choice([0, 1, 5, 8])),
-        heeds_sigterm=random.random() < 0.8,
+        handles_sigterm=random.random() < 0.8,
     )
 
 
@@ -283,16 +283,16 @@ def _hardware(random: Random) -> Hardware:
     )
 
 
-def _mishaps(random: Random) -> Mishaps:
+def _mishaps(random: Random) -> ControllerFaults:
     def calls(most: int) -> tuple[tuple[int, bool], ...]:
         count = random.randint(0, most)
         return tuple((random.randint(1, 400), random.random() < 0.5) for _ in range(count))
 
-    return Mishaps(
+    return ControllerFaults(
         kills=calls(3),
         failures=calls(6),
         downtime=random.choice([timedelta(milliseconds=1), *EDGES[1:]]),
-        is_deaf=random.random() < 0.15,
+        misses_events=random.random() < 0.15,
         jobs_first=random.random() < 0.3,
     )
 

@@ -111,8 +111,8 @@ class Harness:
         self.cluster = backed.cluster
         backed.slurm.until(lambda: backed.view() is not None)
 
-    def ask(self, request: Request) -> None:
-        self._backed.store.ask(self.node, request)
+    def put_request(self, request: Request) -> None:
+        self._backed.store.put_request(self.node, request)
 
     def reopened(self) -> Backend:
         self._others.append(Backed(self._backed.slurm, self._backed.folder))
@@ -193,7 +193,7 @@ def test_a_node_is_not_idle_if_a_job_has_begun_since_the_nodes_were_read(
     one.report()
     slurm.until(lambda: one.view() is not None)
     one.cluster.put("node1", a_record(Phase.SCHEDULABLE))
-    one.store.ask("node1", a_request(Verb.DEEP_CHECK))
+    one.store.put_request("node1", a_request(Verb.DEEP_CHECK))
     assert one.view().is_idle
 
     job = slurm.submit("-N1", "-w", "node1", script="sleep 60")
@@ -325,7 +325,11 @@ def test_news_wake_whoever_decides(backed: Backed) -> None:
     wakes(lambda: backed.report(boot_id="b2"))
     wakes(lambda: backed.slurm.run("scontrol", "update", "nodename=node3", "state=drain",
                                    "reason=x"))  # fmt: skip
-    wakes(lambda: backed.store.ask("node1", Request(id="r", verb=Verb.REBOOT, requested_at=NOW)))
+    wakes(
+        lambda: backed.store.put_request(
+            "node1", Request(id="r", verb=Verb.REBOOT, requested_at=NOW)
+        )
+    )
 
 
 def test_a_heartbeat_alone_wakes_nobody(backed: Backed) -> None:

@@ -62,7 +62,7 @@ class LocalChecks:
         if machine.task is not None and machine.task.name == task:
             return
         port = str(free_port())
-        for one, role in ((partner, "serve"), (machine, "ask")):
+        for one, role in ((partner, "serve"), (machine, "query")):
             log = one.directory.path / "pair.log"
             one.kill_task(self._clock.now())
             log.unlink(missing_ok=True)

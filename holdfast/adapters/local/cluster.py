@@ -137,7 +137,7 @@ class LocalCluster:
     def request_check(self, node: str, request: Request) -> bool:
         """See ``ClusterBackend.request_check``."""
         if node not in self._store.requests():
-            self._store.ask(node, request)
+            self._store.put_request(node, request)
         return True
 
     def drain(self, node: str) -> None:

@@ -1,8 +1,8 @@
 """Network test between two local machines: data integrity and bandwidth.
 
-Run as a process on each of the two: ``serve PORT`` echoes data, ``ask PORT`` sends and compares.
-Exit code 0 if all data came back unchanged; the last line of ``ask`` is the measurement as JSON, or
-the error.
+Run as a process on each of the two: ``serve PORT`` echoes data, ``query PORT`` sends and compares.
+Exit code 0 if all data came back unchanged; the last line of ``query`` is the measurement as JSON,
+or the error.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def serve(port: int) -> str:
     return ""
 
 
-def ask(port: int) -> str:
+def query(port: int) -> str:
     """Send data and compare the echo; returns the error, or an empty text."""
     data = hashlib.shake_256(b"holdfast").digest(BYTES)
     with _connect(port) as connection:
@@ -65,7 +65,7 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 def main(argv: list[str]) -> int:
     """Run the side that the first argument names."""
-    role = {"serve": serve, "ask": ask}[argv[0]]
+    role = {"serve": serve, "query": query}[argv[0]]
     try:
         wrong = role(int(argv[1]))
     except OSError as error:

@@ -164,7 +164,7 @@ class LocalStore:
         rows = self._read("SELECT node, body FROM requests")
         return {node: _load(Request, text) for node, text in rows}
 
-    def ask(self, node: str, request: Request) -> None:
+    def put_request(self, node: str, request: Request) -> None:
         """Store a request for a node, in place of a pending one."""
         self._write("INSERT OR REPLACE INTO requests VALUES (?, ?)", node, _dump(request))
 

@@ -4,7 +4,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Protocol, Self
 
-from holdfast.adapters.sim.scenario import Mishaps
+from holdfast.adapters.sim.scenario import ControllerFaults
 from holdfast.model.errors import BackendError
 
 
@@ -22,7 +22,10 @@ class CallGate:
     """Counts calls to all ports; fails or kills the controller at the planned ones."""
 
     def __init__(
-        self, time: Timepiece, mishaps: Mishaps, outages: tuple[tuple[datetime, datetime], ...]
+        self,
+        time: Timepiece,
+        controller_faults: ControllerFaults,
+        outages: tuple[tuple[datetime, datetime], ...],
     ) -> None:
         self.calls = 0
         self.failed = 0
@@ -32,8 +35,8 @@ class CallGate:
         """Calls that may have changed something."""
 
         self._time = time
-        self._kills = dict(mishaps.kills)
-        self._failures = dict(mishaps.failures)
+        self._kills = dict(controller_faults.kills)
+        self._failures = dict(controller_faults.failures)
         self._outages = outages
 
     def reading(self) -> "GatedCall":

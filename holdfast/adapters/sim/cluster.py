@@ -80,7 +80,7 @@ class SimCluster:
         """See ``ClusterBackend.close_breaker``."""
         with self._gate.writing():
             if self._world.breaker.tripped_at == close.tripped_at:
-                self._world.observer.breaker_closes()
+                self._world.observer.breaker_closed()
                 self._world.breaker = Breaker(reset_at=self._world.now)
 
     def remember_offender(self, provider_id: str) -> None:

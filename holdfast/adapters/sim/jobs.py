@@ -53,7 +53,7 @@ class SimJobs:
             if is_scheduled(found):
                 return
             for rank in found.living():
-                if not rank.is_terminated and found.training.heeds_sigterm:
+                if not rank.is_terminated and found.training.handles_sigterm:
                     rank.is_terminated = True
                     self._world.after(found.training.stop_time, _Ender(self._world, found, rank))
 

@@ -62,7 +62,7 @@ class SimMachine:
         return self.power in (Power.ON, Power.HUNG)
 
     @property
-    def talks(self) -> bool:
+    def is_reporting(self) -> bool:
         """Whether its agent sends heartbeats now."""
         return self._talks_since is not None
 
@@ -95,7 +95,7 @@ class SimMachine:
 
     def report(self) -> tuple[Fault, ...]:
         """Last report of the agent in this boot."""
-        return tuple(self.faults.values()) if self.talks else self._last_report
+        return tuple(self.faults.values()) if self.is_reporting else self._last_report
 
     def send_heartbeat(self, now: datetime) -> None:
         """Start or resume the agent."""

@@ -15,7 +15,7 @@ def start_pair(world: World, node: str, partner: str, test_id: str) -> None:
     machines = (one.machine, other.machine)
     if any(machine.power is not Power.ON for machine in machines):
         return
-    world.observer.pair_begun(one, other)
+    world.observer.pair_started(one, other)
     one.pair_id, one.pair = test_id, None
     number = world.owner.pairs
     world.owner.pairs += 1
@@ -35,7 +35,7 @@ def start_pair(world: World, node: str, partner: str, test_id: str) -> None:
             ended_at=world.now,
             detail="simulated" if is_silent or has_failed else "",
         )
-        world.has_news = True
+        world.has_changes = True
 
     world.after(world.hardware.pair_time, end)
 

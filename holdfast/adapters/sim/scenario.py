@@ -1,7 +1,7 @@
-"""What a simulated world is made of and what happens in it, as plain data.
+"""Definition of a simulation: cluster, jobs and scheduled events, as plain data.
 
-Times are counted from the start of the simulation. A node is named by a number: that of the node
-in the order of the names, modulo their count, at the time of the happening.
+Times are relative to the start of the simulation. A node is given by a number: its index in the
+sorted names, modulo their count, at the time of the event.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from holdfast.model.requests import Verb
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """Something wrong with a machine that its agent reports, such as an XID."""
+    """Defect of a machine that its agent reports, such as an XID."""
 
     remedy: Remedy
     urgency: Urgency = Urgency.IMMEDIATE
@@ -25,25 +25,25 @@ class Defect:
     """Whether the rank on the machine ends when the defect appears."""
 
     seen_after: timedelta = timedelta(0)
-    """From the defect to the agent's report of it."""
+    """Time from the defect to the agent's report."""
 
     lasts: timedelta | None = None
-    """After which the report goes away by itself; None if only a repair helps."""
+    """Time after which the agent no longer reports it; None if only a repair clears it."""
 
     relapses: int = 0
-    """How many reboots do not cure it."""
+    """Number of reboots that do not clear it."""
 
     relapse_after: timedelta = timedelta(seconds=30)
-    """From the boot to the report of a defect that was not cured."""
+    """Time from the boot to the report of a defect that the reboot did not clear."""
 
     @property
     def reason(self) -> Reason:
-        """The cause that the agent names."""
+        """Reason that the agent reports."""
         return _REASONS[self.remedy]
 
     @property
     def condition(self) -> Condition:
-        """The node condition that it sets."""
+        """Node condition that it sets."""
         return _CONDITIONS.get(self.remedy, Condition.SOFTWARE)
 
 
@@ -72,7 +72,7 @@ class Breaks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LosesPower:
-    """Everything on a node ends; its owner sees the machine powered off."""
+    """A node loses power; its provider reports the machine as powered off."""
 
     at: timedelta
     node: int
@@ -80,7 +80,7 @@ class LosesPower:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vanishes:
-    """The owner of a node's machine takes it away: it can be replaced, not rebooted."""
+    """The provider terminates a node's machine: it can be replaced, not rebooted."""
 
     at: timedelta
     node: int
@@ -88,7 +88,7 @@ class Vanishes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hangs:
-    """Agent and ranks of a node freeze and cannot be reached."""
+    """Agent and ranks of a node freeze and are unreachable."""
 
     at: timedelta
     node: int
@@ -98,7 +98,7 @@ class Hangs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FallsSilent:
-    """Only the agent of a node stops speaking; its ranks work on."""
+    """The agent of a node stops reporting; its ranks continue."""
 
     at: timedelta
     node: int
@@ -107,7 +107,7 @@ class FallsSilent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemedyRequest:
-    """A person requests something for a node."""
+    """An operator requests a remedy for a node."""
 
     at: timedelta
     node: int
@@ -117,14 +117,14 @@ class RemedyRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetsBreaker:
-    """A person closes the breaker."""
+    """An operator resets the circuit breaker."""
 
     at: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cancels:
-    """A person cancels a job."""
+    """A user cancels a job."""
 
     at: timedelta
     job: int
@@ -132,7 +132,7 @@ class Cancels:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evicts:
-    """Somebody takes a rank of a job away that a scheduler has placed."""
+    """A rank of a job is evicted; only for jobs of a scheduler."""
 
     at: timedelta
     job: int
@@ -141,7 +141,7 @@ class Evicts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsOut:
-    """The provider has no machine to give."""
+    """The provider has no capacity."""
 
     at: timedelta
     lasts: timedelta
@@ -149,7 +149,7 @@ class RunsOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """No call to the cluster, the jobs or the incidents gets through."""
+    """All calls to the cluster, the jobs and the incidents fail."""
 
     at: timedelta
     lasts: timedelta
@@ -171,32 +171,32 @@ ScenarioEvent = (
 
 
 class Delivery(StrEnum):
-    """What comes of one order for a machine."""
+    """Outcome of one order for a machine."""
 
     GOOD = "good"
     LOST = "lost"
-    """The order was accepted, and nothing follows."""
+    """The order was accepted, but no machine appears."""
 
     DEAD = "dead"
     """The machine appears and never boots."""
 
     OFFENDER = "offender"
-    """The machine sent away last comes back, where the provider still has one."""
+    """The machine returned last is delivered again, if the provider still has one."""
 
 
 class ProviderReply(StrEnum):
-    """How the provider answers one call."""
+    """Response of the provider to one call."""
 
     ACCEPTED = "accepted"
     RETRY_LATER = "retry-later"
     REFUSED = "refused"
     LOST = "lost"
-    """The order is carried out, but the caller gets an error."""
+    """The order takes effect, but the caller gets an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crash:
-    """The application itself fails when it reaches a step."""
+    """Failure of the application at a step."""
 
     step: int
     times: int
@@ -205,35 +205,35 @@ class Crash:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """A job and what it does."""
+    """A job and its behavior."""
 
     spec: JobSpec
     submitted_at: timedelta = timedelta(0)
     steps: int
     step_time: timedelta
     load_time: timedelta = timedelta(seconds=30)
-    """From the launch of all ranks to the first step."""
+    """Time from the launch of all ranks to the first step."""
 
     checkpoint_steps: int = 10
     """Steps between two checkpoints."""
 
     checkpoint_time: timedelta = timedelta(0)
-    """How long a checkpoint keeps the job from its next step."""
+    """Time for which saving a checkpoint blocks the job."""
 
     crashes: tuple[Crash, ...] = ()
     stop_time: timedelta = timedelta(seconds=1)
-    """From SIGTERM to the end of a rank."""
+    """Time from SIGTERM to the end of a rank."""
 
-    heeds_sigterm: bool = True
+    handles_sigterm: bool = True
     operator_time: timedelta = timedelta(0)
-    """Until an operator has heard that the job is to stop or to run; only where there is one."""
+    """Delay until an operator suspends or resumes the job; only for jobs of a scheduler."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """How the machines and their owner behave.
+    """Behavior of the machines and their provider.
 
-    Tuples give one outcome to each order in turn; what comes after their end is good.
+    Tuples give one outcome to each order in turn; later orders succeed.
     """
 
     heartbeat: timedelta = timedelta(seconds=10)
@@ -248,51 +248,51 @@ class Hardware:
     retry_after: timedelta = timedelta(seconds=20)
     deliveries: tuple[Delivery, ...] = ()
     lost_reboots: tuple[bool, ...] = ()
-    """Whether a reboot ends in a machine that never comes back."""
+    """Whether the machine never returns from a reboot."""
 
     failed_checks: tuple[bool | None, ...] = ()
     """Whether a deep health check fails; None if it never ends."""
 
     pair_time: timedelta = timedelta(seconds=10)
-    """How long a test between two nodes takes."""
+    """Duration of a pair test."""
 
     silent_pairs: tuple[bool | None, ...] = ()
-    """Whether a test between two nodes says nothing; None if it never ends."""
+    """Whether a pair test ends without a result; None if it never ends."""
 
     flawed: tuple[int, ...] = ()
-    """Machines, by the order in which they came, that fail tests with others, at times."""
+    """Machines, by order of creation, whose pair tests sometimes fail."""
 
     flawed_links: tuple[tuple[int, int], ...] = ()
-    """Pairs of machines between which tests fail, at times."""
+    """Pairs of machines between which pair tests sometimes fail."""
 
     flaws_show: float = 0.5
-    """How often a flaw makes a test fail."""
+    """Probability that a flaw makes a pair test fail."""
 
     flaws_seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mishaps:
-    """What goes wrong with the controller itself, by the number of its call to a port."""
+class ControllerFaults:
+    """Faults of the controller itself, by the number of its call to a port."""
 
     kills: tuple[tuple[int, bool], ...] = ()
-    """The controller dies in these calls: (number, whether the call has taken effect)."""
+    """Calls in which the controller is killed: (number, whether the call takes effect)."""
 
     failures: tuple[tuple[int, bool], ...] = ()
-    """These calls fail: (number, whether the call has taken effect all the same)."""
+    """Calls that fail: (number, whether the call takes effect nevertheless)."""
 
     downtime: timedelta = timedelta(seconds=5)
-    """Until the next controller is there."""
+    """Time until the next controller starts."""
 
-    is_deaf: bool = False
-    """No news reaches the controller: it acts only when it asked to be called."""
+    misses_events: bool = False
+    """Whether the controller is never woken by changes, only at the times that it returns."""
 
     jobs_first: bool = False
-    """Whether jobs are looked at before nodes in each round."""
+    """Whether each round reconciles jobs before nodes."""
 
 
-class Outright(StrEnum):
-    """Faults that no agent can report."""
+class MachineFailure(StrEnum):
+    """Machine failures that no agent can report."""
 
     POWER = "power"
     HANG = "hang"
@@ -300,24 +300,24 @@ class Outright(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wear:
-    """Faults that come by chance to every machine, independently and at a constant rate."""
+    """Random faults of every machine, independent and at a constant rate."""
 
     per_machine_day: float
-    """Faults of an average machine in a day."""
+    """Faults per day of an average machine."""
 
-    kinds: tuple[tuple[Defect | Outright, float], ...]
-    """What happens, and how often beside the others."""
+    kinds: tuple[tuple[Defect | MachineFailure, float], ...]
+    """Defects or failures, each with its relative frequency."""
 
     shape: float | None = None
-    """Shape of the gamma distribution, of mean 1, that machines' rates are drawn from; None if
-    all machines are alike. The smaller, the more faults fall on few machines."""
+    """Shape of the gamma distribution with mean 1 of the machines' relative fault rates; None for
+    equal rates. A smaller shape concentrates the faults on fewer machines."""
 
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A whole simulation."""
+    """A complete simulation."""
 
     nodes: int
     trainings: tuple[Training, ...] = ()
@@ -325,11 +325,11 @@ class Scenario:
     policy: RemediationPolicy = field(default_factory=RemediationPolicy)
     job_policy: JobPolicy = field(default_factory=JobPolicy)
     hardware: Hardware = field(default_factory=Hardware)
-    mishaps: Mishaps = field(default_factory=Mishaps)
+    controller_faults: ControllerFaults = field(default_factory=ControllerFaults)
     wear: Wear | None = None
 
     @property
     def has_scheduler(self) -> bool:
-        """Whether a scheduler places the jobs: it has a daemon of its own on each node."""
+        """Whether a scheduler, with a daemon on each node, places the jobs."""
         placings = {training.spec.placing for training in self.trainings}
         return placings == {Placing.SCHEDULER}

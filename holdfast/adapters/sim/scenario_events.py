@@ -1,4 +1,4 @@
-"""What happens to the simulated world when a happening is due."""
+"""Effects of scenario events on the simulated world."""
 
 from datetime import timedelta
 
@@ -25,11 +25,11 @@ from holdfast.model.requests import Request
 
 
 def apply_event(world: World, scenario_event: ScenarioEvent) -> None:
-    """Let a happening take place now. Whom it would befall may be in no state for it."""
-    world.has_news = True
+    """Apply an event now; it has no effect if its target is not in a suitable state."""
+    world.has_changes = True
     match scenario_event:
         case Breaks() | LosesPower() | Vanishes() | Hangs() | FallsSilent():
-            _befall(world, _node(world, scenario_event.node).machine, scenario_event)
+            _apply_to_machine(world, _node(world, scenario_event.node).machine, scenario_event)
         case RemedyRequest():
             _request_remedy(world, _node(world, scenario_event.node), scenario_event)
         case ResetsBreaker():
@@ -44,7 +44,7 @@ def apply_event(world: World, scenario_event: ScenarioEvent) -> None:
                 evict(world, placed[scenario_event.job % len(placed)], scenario_event.rank)
         case RunsOut():
             world.owner.out_until = world.now + scenario_event.lasts
-        case Outage():  # the controller's calls look at the clock
+        case Outage():  # the controller's calls check the clock
             return
 
 
@@ -53,7 +53,7 @@ def _node(world: World, number: int) -> SimNode:
     return world.nodes[names[number % len(names)]]
 
 
-def _befall(
+def _apply_to_machine(
     world: World,
     machine: SimMachine,
     scenario_event: Breaks | LosesPower | Vanishes | Hangs | FallsSilent,
@@ -68,15 +68,15 @@ def _befall(
             world.cut(machine, Power.GONE)
         case Hangs() if is_on:
             hang(world, machine, scenario_event.lasts)
-        case FallsSilent() if machine.talks:
+        case FallsSilent() if machine.is_reporting:
             _fall_silent(world, machine, scenario_event)
 
 
 def hang(world: World, machine: SimMachine, lasts: timedelta | None) -> None:
-    """Freeze a machine that works; None if only a repair helps."""
+    """Freeze a working machine for ``lasts``; until a repair if None."""
     boot = machine.boot
     machine.hang(world.now)
-    if machine.talks:
+    if machine.is_reporting:
         machine.fall_silent(world.now)
     for job, rank in world.living_ranks():
         if rank.machine is machine:
@@ -91,10 +91,10 @@ def hang(world: World, machine: SimMachine, lasts: timedelta | None) -> None:
 
 
 def _recover(world: World, machine: SimMachine) -> None:
-    """The machine works again, and its processes take the signals that were sent meanwhile."""
+    """Resume a frozen machine; its processes receive the signals that were sent meanwhile."""
     machine.power = Power.ON
     machine.send_heartbeat(world.now)
-    world.has_news = True
+    world.has_changes = True
     for job, rank in world.living_ranks():
         if rank.machine is machine and (rank.is_killed or rank.is_terminated):
             world.end_rank(job, rank, SIGKILL_EXIT if rank.is_killed else SIGTERM_EXIT)
@@ -110,9 +110,9 @@ def _fall_silent(world: World, machine: SimMachine, silence: FallsSilent) -> Non
     machine.fall_silent(world.now)
 
     def send_heartbeat() -> None:
-        if machine.boot == boot and machine.power is Power.ON and not machine.talks:
+        if machine.boot == boot and machine.power is Power.ON and not machine.is_reporting:
             machine.send_heartbeat(world.now)
-            world.has_news = True
+            world.has_changes = True
 
     world.after(silence.lasts, send_heartbeat)
 
@@ -122,6 +122,6 @@ def _request_remedy(world: World, node: SimNode, request: RemedyRequest) -> None
         id=f"request-{next(world.numbers)}",
         verb=request.verb,
         requested_at=world.now,
-        requested_by="somebody",
+        requested_by="operator",
         urgency=request.urgency,
     )

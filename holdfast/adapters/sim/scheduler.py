@@ -1,4 +1,4 @@
-"""Jobs that a scheduler of the simulated platform places, and an operator suspends and lets go."""
+"""Jobs that a simulated scheduler places and a simulated operator suspends and resumes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -9,7 +9,7 @@ from holdfast.adapters.sim.world import SimNode, World
 from holdfast.model.jobs import JobPhase, JobRecord, JobView, Placing, RankView
 from holdfast.model.nodes import Phase
 
-HELD = (JobPhase.STOPPING, JobPhase.WAITING)
+SUSPENDED = (JobPhase.STOPPING, JobPhase.WAITING)
 """Phases in which a job is suspended."""
 
 
@@ -19,35 +19,35 @@ def is_scheduled(job: SimJob) -> bool:
 
 
 def follow(world: World, job: SimJob, before: JobRecord) -> None:
-    """Do as a record says that was just stored: suspend the job, let it go, or neither."""
-    is_held, was_held = (one.phase in HELD for one in (job.record, before))
-    if is_held and not was_held:
+    """Suspend or resume a job after its record was stored, if its phase requires it."""
+    is_suspended, was_suspended = (one.phase in SUSPENDED for one in (job.record, before))
+    if is_suspended and not was_suspended:
         world.after(job.training.operator_time, _Suspension(world, job))
-    if was_held and job.record.phase is JobPhase.STARTING:
+    if was_suspended and job.record.phase is JobPhase.STARTING:
         job.is_stop_seen = False
         world.after(job.training.operator_time, _Release(job))
 
 
 class _Suspension:
-    """The operator hears that a job is to stop, and ends its ranks."""
+    """The operator suspends a job and terminates its ranks."""
 
     def __init__(self, world: World, job: SimJob) -> None:
         self._world, self._job = world, job
 
     def __call__(self) -> None:
         world, job, training = self._world, self._job, self._job.training
-        job.is_stop_seen, job.is_released, world.has_news = True, False, True
+        job.is_stop_seen, job.is_released, world.has_changes = True, False, True
         job.bound.clear()
         for rank in job.living():
             rank.is_terminated = True
-            is_calm = training.heeds_sigterm and training.stop_time < training.spec.grace
-            delay = training.stop_time if is_calm else training.spec.grace
-            code = SIGTERM_EXIT if is_calm else SIGKILL_EXIT
+            exits_itself = training.handles_sigterm and training.stop_time < training.spec.grace
+            delay = training.stop_time if exits_itself else training.spec.grace
+            code = SIGTERM_EXIT if exits_itself else SIGKILL_EXIT
             world.after(delay, _Ender(world, job, rank, code))
 
 
 class _Release:
-    """The operator hears that a job may run, and wants its ranks placed."""
+    """The operator resumes a job, so that its ranks are placed."""
 
     def __init__(self, job: SimJob) -> None:
         self._job = job
@@ -57,7 +57,7 @@ class _Release:
 
 
 class _Ender:
-    """Ends a rank if its machine works by then."""
+    """Ends a rank if its machine is reachable."""
 
     def __init__(self, world: World, job: SimJob, rank: SimRank, exit_code: int) -> None:
         self._world, self._job, self._rank, self._code = world, job, rank, exit_code
@@ -68,16 +68,16 @@ class _Ender:
 
 
 def schedule(world: World) -> None:
-    """Give nodes to the ranks that wait for one, and start those whose machines work."""
+    """Bind waiting ranks to nodes, and start bound ranks whose machine is powered on."""
     for job in world.jobs.values():
         if not job.is_released:
             continue
         placed = {one.rank for one in job.ranks if one.attempt == job.record.attempt}
         waiting = set(range(job.training.spec.nodes)) - placed - job.bound.keys()
-        free = [node.name for node in _open(world) if not _takers(world, node.name)]
+        free = [node.name for node in _open(world) if not _jobs_on(world, node.name)]
         for rank, name in zip(sorted(waiting), free, strict=False):
             job.bound[rank] = name
-            world.has_news = True
+            world.has_changes = True
         for rank, name in sorted(job.bound.items()):
             node = world.nodes.get(name)
             if node is not None and node.machine.power is Power.ON:
@@ -86,18 +86,18 @@ def schedule(world: World) -> None:
 
 
 def _open(world: World) -> Iterable[SimNode]:
-    """Nodes without a mark that keeps new ranks away."""
+    """Return the schedulable nodes by name."""
     found = [node for node in world.nodes.values() if node.record.phase is Phase.SCHEDULABLE]
     return sorted(found, key=lambda node: node.name)
 
 
-def _takers(world: World, node: str) -> list[SimJob]:
-    """Jobs that have a rank on a node, or are about to."""
+def _jobs_on(world: World, node: str) -> list[SimJob]:
+    """Return the jobs with a running or bound rank on a node."""
     return [job for job in world.jobs.values() if node in job.places()]
 
 
 def evict(world: World, job: SimJob, number: int) -> None:
-    """Somebody takes a rank away."""
+    """Evict a rank of a job."""
     living = [rank for rank in job.living() if rank.is_reachable]
     if living:
         rank = living[number % len(living)]
@@ -106,17 +106,17 @@ def evict(world: World, job: SimJob, number: int) -> None:
 
 
 def remove_fenced(world: World, job: SimJob) -> None:
-    """Forget ranks whose machine is off or gone: nobody else could say that they have ended."""
+    """Remove ranks whose machine is off or gone: they have ended, and nothing else reports it."""
     for rank in [one for one in job.lingering() if _is_fenced(one)]:
         world.end_rank(job, rank, SIGKILL_EXIT)
         job.ranks.remove(rank)
-        world.has_news = True
+        world.has_changes = True
 
 
 def scheduled_view(world: World, job: SimJob) -> JobView:
-    """What a backend sees of a job that a scheduler places."""
+    """Return the view of a job that a scheduler places."""
     view = job.view(world.now)
-    if job.record.phase in HELD:
+    if job.record.phase in SUSPENDED:
         left = job.lingering()
         is_waiting = job.record.phase is JobPhase.WAITING
         return replace(
@@ -153,7 +153,7 @@ def _is_fenced(rank: SimRank) -> bool:
 
 
 def _rooms(world: World, job: SimJob) -> dict[str, int]:
-    """Nodes beside all other jobs, those included whose ranks have no node yet."""
+    """Return the free nodes, less those that unbound ranks of other starting jobs need."""
     others = [one for one in world.jobs.values() if one is not job and is_scheduled(one)]
     taken = {name for one in others for name in one.places()}
     promised = sum(

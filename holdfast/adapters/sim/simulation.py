@@ -1,4 +1,4 @@
-"""The loop of a simulation: the real engine in a simulated world, in simulated time."""
+"""Simulation loop: the real engine in a simulated world and simulated time."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,12 +20,12 @@ from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MIN_PAUSE: Final = timedelta(milliseconds=1)
-"""From one round to the next: a round takes time, too."""
+"""Minimum time between two rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedPlatform:
-    """The ports of one controller. All but the world behind them dies with it."""
+    """Ports of one controller; only the world behind them survives its restart."""
 
     cluster: SimCluster
     provider: SimProvider
@@ -36,7 +36,7 @@ class SimulatedPlatform:
 
 
 def platform(world: World, gate: CallGate) -> SimulatedPlatform:
-    """The ports that a controller finds when it starts now."""
+    """Return the ports of a controller that starts now."""
     return SimulatedPlatform(
         cluster=SimCluster(world, gate),
         provider=SimProvider(world, gate),
@@ -48,7 +48,7 @@ def platform(world: World, gate: CallGate) -> SimulatedPlatform:
 
 
 class Controller:
-    """The two loops of the engine, as one process runs them."""
+    """The node and job reconcilers of one controller process."""
 
     def __init__(self, world: World, gate: CallGate) -> None:
         self._world = world
@@ -74,16 +74,16 @@ class Controller:
             ("nodes", NodeReconciler(node_ports, scenario.policy)),
             ("jobs", JobReconciler(job_ports, policy)),
         ]
-        if scenario.mishaps.jobs_first:
+        if scenario.controller_faults.jobs_first:
             self._loops.reverse()
         self.wake_at = world.now
         self.is_idle = False
-        """Whether its last round went well and found nothing to do."""
+        """Whether its last round changed nothing and no call failed."""
 
         world.controller_since = world.now
 
     def make_round(self) -> None:
-        """Let both loops make one round."""
+        """Run one round of both reconcilers."""
         wake_times = []
         changes, failed = self._gate.changes, self._gate.failed
         for what, loop in self._loops:
@@ -95,24 +95,24 @@ class Controller:
 
 
 class Simulation:
-    """One world with one controller, which is replaced by another whenever it is killed."""
+    """A world and its controller, which is restarted whenever it is killed."""
 
     def __init__(self, scenario: Scenario, observer: Observer | None = None) -> None:
         self.world = World(scenario, START, observer or Observer(), wearing(scenario.wear))
-        self.gate = CallGate(self.world, scenario.mishaps, _outages(scenario))
+        self.gate = CallGate(self.world, scenario.controller_faults, _outages(scenario))
         self._controller: Controller | None = Controller(self.world, self.gate)
         for scenario_event in scenario.scenario_events:
             self.world.after(scenario_event.at, _Due(self.world, scenario_event))
 
     def run(self, until: timedelta) -> None:
-        """Run until so long after the start."""
+        """Run until the given time since the start."""
         end = self.world.start + until
         while (at := self._next_moment()) is not None and at <= end:
             self.step()
         self.world.advance(end)
 
     def step(self) -> bool:
-        """Go on to the next moment at which something happens; False if nothing will."""
+        """Advance to the next event; False if there is none."""
         at = self._next_moment()
         if at is None:
             return False
@@ -121,16 +121,16 @@ class Simulation:
         controller = self._controller
         if controller is None:
             return True
-        if self.world.has_news and not self.world.scenario.mishaps.is_deaf:
+        if self.world.has_changes and not self.world.scenario.controller_faults.misses_events:
             controller.wake_at = self.world.now
-        self.world.has_news = False
+        self.world.has_changes = False
         if controller.wake_at <= self.world.now:
             try:
                 controller.make_round()
             except ControllerKilled:
                 self._controller = None
                 self.world.observer.controller_died()
-                self.world.after(self.world.scenario.mishaps.downtime, self.restart_controller)
+                self.world.after(self.world.scenario.controller_faults.downtime, self.restart_controller)
         return True
 
     def restart_controller(self) -> None:
@@ -140,14 +140,16 @@ class Simulation:
     def _next_moment(self) -> datetime | None:
         timer = self.world.next_timer()
         controller, world = self._controller, self.world
-        if controller is None or (controller.is_idle and not world.has_news and world.is_quiet()):
+        if controller is None or (
+            controller.is_idle and not world.has_changes and world.is_settled()
+        ):
             return timer
         wake_at = controller.wake_at
         return wake_at if timer is None else min(timer, wake_at)
 
 
 class _Due:
-    """Lets a happening take place."""
+    """Applies a scenario event."""
 
     def __init__(self, world: World, scenario_event: ScenarioEvent) -> None:
         self._world, self._scenario_event = world, scenario_event

@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 from holdfast.adapters.sim.machine import Power, SimMachine
-from holdfast.adapters.sim.scenario import Defect, Outright, Wear
+from holdfast.adapters.sim.scenario import Defect, MachineFailure, Wear
 from holdfast.adapters.sim.scenario_events import hang
 from holdfast.adapters.sim.world import World
 
@@ -51,14 +51,14 @@ class _MachineWear:
         kinds, weights = zip(*self._wear.kinds, strict=True)
         kind = self._random.choices(kinds, weights)[0]
         if self._machine.power is Power.ON:
-            self._befall(kind)
+            self._apply_to_machine(kind)
         self.wait()
 
-    def _befall(self, kind: Defect | Outright) -> None:
+    def _apply_to_machine(self, kind: Defect | MachineFailure) -> None:
         match kind:
             case Defect():
                 self._world.break_machine(self._machine, kind)
-            case Outright.POWER:
+            case MachineFailure.POWER:
                 self._world.cut(self._machine, Power.OFF)
-            case Outright.HANG:
+            case MachineFailure.HANG:
                 hang(self._world, self._machine, None)

@@ -1,4 +1,4 @@
-"""The simulated world: what is true, and what outlives the controller."""
+"""Simulated world: its state, which survives restarts of the controller."""
 
 import heapq
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class SimNode:
-    """A node: the machine behind it, and what is stored with it."""
+    """A node, its machine and its stored state."""
 
     name: str
     machine: SimMachine
@@ -44,7 +44,7 @@ class SimNode:
 
 
 class Observer:
-    """Told of what takes effect in a simulation. This one looks away; override what matters."""
+    """Callbacks for the effects of a simulation; they do nothing unless overridden."""
 
     def node_put(self, node: SimNode, before: NodeRecord) -> None:
         """A node's record was stored."""
@@ -55,23 +55,23 @@ class Observer:
     def launched(self, job: SimJob, rank: SimRank) -> None:
         """A rank was started."""
 
-    def pair_begun(self, node: SimNode, partner: SimNode) -> None:
-        """A test between two nodes was started."""
+    def pair_started(self, node: SimNode, partner: SimNode) -> None:
+        """A pair test was started."""
 
-    def breaker_closes(self) -> None:
-        """The controller closes the breaker, which is still open."""
+    def breaker_closed(self) -> None:
+        """The controller closes the open circuit breaker."""
 
     def ordered(self, node: SimNode, verb: str, token: str, answer: ProviderReply) -> None:
-        """The provider was called, and gives this answer."""
+        """The provider was called and responds with ``answer``."""
 
     def event_applied(self, scenario_event: ScenarioEvent) -> None:
-        """A happening is due."""
+        """A scenario event is applied."""
 
     def reported(self, event: Event) -> None:
-        """The engine told a fact."""
+        """The engine emitted an event."""
 
     def round_ended(self, what: str, *, is_clean: bool) -> None:
-        """A round over ``nodes`` or ``jobs`` ended; clean if no call in it failed."""
+        """A round of ``nodes`` or ``jobs`` ended; it is clean if no call failed."""
 
     def controller_died(self) -> None:
         """The controller was killed."""
@@ -79,10 +79,10 @@ class Observer:
 
 @dataclass(slots=True)
 class ProviderState:
-    """What the owner of the machines remembers."""
+    """State of the provider."""
 
     tokens: set[str] = field(default_factory=set)
-    """Orders that were carried out."""
+    """Tokens of orders that took effect."""
 
     calls: int = 0
     reboots: int = 0
@@ -90,14 +90,14 @@ class ProviderState:
     checks: int = 0
     pairs: int = 0
     out_until: datetime | None = None
-    """No machine can be had before then."""
+    """End of the capacity shortage; None if there is none."""
 
     returned: list[str] = field(default_factory=list)
-    """``provider_id`` of the machines that were taken back, oldest first."""
+    """``provider_id`` of the returned machines, oldest first."""
 
 
 class World:
-    """Nodes, jobs, timers, and everything that is durable. Knows no controller."""
+    """Nodes, jobs, timers and all durable state; independent of the controller."""
 
     def __init__(
         self,
@@ -117,9 +117,9 @@ class World:
         self.breaker = Breaker()
         self.offenders: set[str] = set()
         self.owner = ProviderState()
-        self.has_news = True
+        self.has_changes = True
         self.controller_since = start
-        """When the present controller started: it remembers no heartbeat from before."""
+        """Start of the current controller, which knows no earlier heartbeat."""
 
         self._wear_out = wear_out
         self._timers: list[tuple[datetime, int, Callable[[], None]]] = []
@@ -133,23 +133,23 @@ class World:
     # time
 
     def after(self, delay: timedelta, act: Callable[[], None]) -> None:
-        """Let something happen later."""
+        """Call ``act`` after a delay."""
         heapq.heappush(self._timers, (self.now + delay, next(self.numbers), act))
 
     def next_timer(self) -> datetime | None:
-        """When the next thing happens by itself; None if nothing will."""
+        """Return the time of the next timer; None if there is none."""
         return self._timers[0][0] if self._timers else None
 
     def advance(self, until: datetime) -> None:
-        """Let time pass, and happen what is due."""
+        """Advance the time and call all timers that are due."""
         while self._timers and self._timers[0][0] <= until:
             at, _, act = heapq.heappop(self._timers)
             self.now = max(self.now, at)
             act()
         self.now = max(self.now, until)
 
-    def is_quiet(self) -> bool:
-        """Whether all is well, so that only a timer can change anything."""
+    def is_settled(self) -> bool:
+        """Whether all nodes and jobs are settled, so that only a timer can change them."""
         return all(
             node.record.phase is Phase.SCHEDULABLE and node.machine.is_well and node.request is None
             for node in self.nodes.values()
@@ -161,7 +161,7 @@ class World:
     # machines
 
     def new_machine(self, provider_id: str = "") -> SimMachine:
-        """A machine that is booting."""
+        """Return a new machine that is booting."""
         machine = SimMachine(
             provider_id=provider_id or f"i-{next(self.numbers):017x}",
             number=next(self._machines),
@@ -172,11 +172,11 @@ class World:
         return machine
 
     def add_node(self, machine: SimMachine, replaces: str = "") -> None:
-        """A node appears for a machine."""
+        """Add a node for a machine."""
         name = f"{NODE_NAME_PREFIX}{machine.provider_id}"
         record = NodeRecord(phase=Phase.JOINING, phase_since=self.now)
         self.nodes[name] = SimNode(name=name, machine=machine, record=record, replaces=replaces)
-        self.has_news = True
+        self.has_changes = True
 
     def break_machine(self, machine: SimMachine, defect: Defect) -> None:
         """Give a machine a defect now."""
@@ -191,24 +191,24 @@ class World:
         def note() -> None:
             if machine.boot == boot and machine.power is Power.ON:
                 machine.note(defect, self.now)
-                self.has_news = True
+                self.has_changes = True
                 if defect.lasts is not None:
                     self.after(defect.lasts, clear)
 
         def clear() -> None:
             if machine.boot == boot and machine.faults.pop(defect.reason, None) is not None:
-                self.has_news = True
+                self.has_changes = True
 
         self.after(defect.seen_after, note)
 
     def cut(self, machine: SimMachine, power: Power) -> None:
-        """Take the power, or the machine, away; what ran on it ends."""
+        """Power off or remove a machine; its processes end."""
         for job, rank in self.living_ranks():
             if rank.machine is machine:
                 rank.is_reported = False
                 self.end_rank(job, rank, SIGKILL_EXIT)
         machine.cut(power)
-        self.has_news = True
+        self.has_changes = True
 
     def reboot(self, machine: SimMachine) -> None:
         """Reboot a machine, as ordered."""
@@ -221,7 +221,7 @@ class World:
         self.after(self.hardware.reboot_time, self._booter(machine))
 
     def replace(self, node: SimNode) -> None:
-        """Take a node's machine away and bring another."""
+        """Terminate a node's machine and order another."""
         old = node.machine
         if old.has_successor:
             return
@@ -247,7 +247,7 @@ class World:
             node.machine = machine
         else:
             self.add_node(machine, replaces=node.name)
-        self.has_news = True
+        self.has_changes = True
 
     def _booter(self, machine: SimMachine) -> Callable[[], None]:
         boot = machine.boot
@@ -257,7 +257,7 @@ class World:
                 return
             machine.power = Power.ON
             machine.send_heartbeat(self.now)
-            self.has_news = True
+            self.has_changes = True
             back, machine.defects = machine.defects, []
             for defect in back:
                 self.after(defect.relapse_after, self._relapse(machine, defect))
@@ -274,7 +274,7 @@ class World:
         return relapse
 
     def start_check(self, node: SimNode, check_id: str) -> None:
-        """Begin a deep health check on a node."""
+        """Start a deep health check on a node."""
         if node.check_id == check_id or node.machine.power is not Power.ON:
             return
         node.check_id, node.check = check_id, None
@@ -286,7 +286,7 @@ class World:
             is_same = node.check_id == check_id and node.machine.boot == boot
             if is_same and node.machine.power is Power.ON and fails is not None:
                 node.check = CheckResult(passed=not fails, ended_at=self.now, detail="simulated")
-                self.has_news = True
+                self.has_changes = True
 
         self.after(self.hardware.check_time, end)
 
@@ -295,12 +295,12 @@ class World:
     def _submitter(self, training: Training) -> Callable[[], None]:
         def submit() -> None:
             self.jobs[training.spec.name] = new_job(training, first_record(training, self.now))
-            self.has_news = True
+            self.has_changes = True
 
         return submit
 
     def start_rank(self, job: SimJob, rank: int, node: SimNode) -> None:
-        """Start the process of one rank, unless its machine does not work."""
+        """Start the process of one rank if its machine is powered on."""
         machine = node.machine
         if machine.power is not Power.ON:
             return
@@ -310,14 +310,14 @@ class World:
         )
         job.ranks.append(process)
         self.observer.launched(job, process)
-        self.has_news = True
+        self.has_changes = True
         present = [one for one in job.living() if one.attempt == attempt]
         if len(present) == job.training.spec.nodes:
             job.begin(self.now)
             self.await_end(job)
 
     def await_end(self, job: SimJob) -> None:
-        """Let the job fail or finish by itself when it comes to that."""
+        """Schedule the time at which the job fails or finishes by itself."""
         end = job.next_end()
         if end is not None:
             self.after(end[0] - self.now, lambda: self._end_itself(job))
@@ -334,20 +334,20 @@ class World:
             job.crashes_left[crash] -= 1
             job.living()[-1].end(crash.exit_code, self.now)
         job.halt(self.now)
-        self.has_news = True
+        self.has_changes = True
 
     def end_rank(self, job: SimJob, rank: SimRank, exit_code: int) -> None:
-        """End one process."""
+        """End the process of one rank."""
         if rank.exit_code is None:
             rank.end(exit_code, self.now)
             job.halt(self.now)
-            self.has_news = True
+            self.has_changes = True
 
     def living_ranks(self) -> Iterable[tuple[SimJob, SimRank]]:
-        """Every process that has not ended, with its job."""
+        """Return all running processes, each with its job."""
         return [(job, rank) for job in self.jobs.values() for rank in job.living()]
 
 
 def nth(outcomes: tuple[T, ...], number: int, *, good: T) -> T:
-    """The outcome of order ``number``, counted from 0: as planned, then good."""
+    """Return the outcome of order ``number``, counted from 0; ``good`` beyond the plan."""
     return outcomes[number] if number < len(outcomes) else good

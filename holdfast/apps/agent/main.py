@@ -120,8 +120,8 @@ def _look(options: argparse.Namespace) -> int:
         _report(notice.message)
     if report.faults:
         return ExitCode.FAILED
-    is_deaf = any(notice.device == LOGS for notice in unread)
-    return ExitCode.BAD_INPUT if is_deaf else ExitCode.OK
+    is_log_unreadable = any(notice.device == LOGS for notice in unread)
+    return ExitCode.BAD_INPUT if is_log_unreadable else ExitCode.OK
 
 
 def _as_text(report: NodeReport) -> str:

@@ -154,7 +154,7 @@ def _parts(
         if part.name not in names:
             continue
         try:
-            plan = part.ask(target, peer)
+            plan = part.measure(target, peer)
         except BackendError as error:
             result = PartResult(name=part.name, outcome=Outcome.UNKNOWN, detail=str(error))
         else:

@@ -42,7 +42,7 @@ class PairResponse:
     parts: tuple[PartResult, ...] = ()
 
 
-Ask = Callable[[Pair], PairResponse]
+Measure = Callable[[Pair], PairResponse]
 """Tests a pair."""
 
 _LONGEST_WHY: Final = 300
@@ -67,7 +67,7 @@ class PairsResult:
 
 def run_rounds(
     nodes: Sequence[str],
-    ask: Ask,
+    measure: Measure,
     *,
     rounds: int,
     at_once: int,
@@ -78,7 +78,7 @@ def run_rounds(
 
     Args:
         nodes: two or more, each once.
-        ask: tests a pair; called from several threads.
+        measure: tests a pair; called from several threads.
         rounds: maximum number of rounds.
         at_once: number of pairs to test in parallel; pairs of one round share no node.
         reported: called with the number of a round, from 1, and its results.
@@ -94,7 +94,7 @@ def run_rounds(
         while number < rounds and not localize(nodes, _tests(answers)).is_settled:
             number += 1
             pairs = next_pairs(nodes, _tests(answers))
-            made = list(zip(pairs, threads.map(ask, pairs), strict=True))
+            made = list(zip(pairs, threads.map(measure, pairs), strict=True))
             reported(number, made)
             if not _tests(made):
                 pair, answer = made[0]
@@ -114,13 +114,13 @@ def _ending(over: Event) -> Iterator[None]:
         over.set()
 
 
-def by_command(argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bool]) -> Ask:
+def by_command(argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bool]) -> Measure:
     """Return a test of pairs by a command, which gets both names as its last arguments.
 
     The pair passes if the command exits with 0. A command that times out fails: bad links make
     collectives hang in this way.
     """
-    return partial(_ask, tuple(argv), timeout, is_over)
+    return partial(_query, tuple(argv), timeout, is_over)
 
 
 def node_checks(
@@ -191,7 +191,7 @@ def _tests(answers: Answers) -> tuple[PairTest, ...]:
     )
 
 
-def _ask(
+def _query(
     argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bool], pair: Pair
 ) -> PairResponse:
     try:

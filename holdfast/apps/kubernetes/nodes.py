@@ -13,7 +13,7 @@ from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, parse
 from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, LeaseReader, NodeLease
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
-from holdfast.adapters.kubernetes.nodes.requests import ask, hold
+from holdfast.adapters.kubernetes.nodes.requests import hold, put_request
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.views import (
     LastHeartbeats,
@@ -110,7 +110,7 @@ class KubernetesFleet:
 
     def submit(self, node: str, request: Request) -> str:
         """See ``Fleet.submit``."""
-        ask(self._api, node, request)
+        put_request(self._api, node, request)
         return ""
 
     def hold(self, node: str, why: str) -> None:

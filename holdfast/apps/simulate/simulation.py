@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from holdfast.adapters.sim.scenario import Defect, Hardware, Outright, Scenario, Training, Wear
+from holdfast.adapters.sim.scenario import (
+    Defect,
+    Hardware,
+    MachineFailure,
+    Scenario,
+    Training,
+    Wear,
+)
 from holdfast.adapters.sim.simulation import Simulation
 from holdfast.adapters.sim.training import SimJob
 from holdfast.adapters.sim.world import Observer
@@ -27,8 +34,8 @@ FAULT_KINDS: Final = (
     (Defect(remedy=Remedy.REPLACE, crashes=True), 178),
     (Defect(remedy=Remedy.REBOOT, crashes=True), 175),
     (Defect(remedy=Remedy.RESTART_APP, crashes=True), 56),
-    (Outright.HANG, 7),
-    (Outright.POWER, 3),
+    (MachineFailure.HANG, 7),
+    (MachineFailure.POWER, 3),
 )
 """The 419 interruptions of Llama 3's pre-training (arXiv 2407.21783, table 5), by the remedy that
 is assumed for each. Replace: faulty GPUs 148, NICs 7, silent data corruption 6, overheating 6,

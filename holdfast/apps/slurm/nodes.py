@@ -112,7 +112,7 @@ class SlurmFleet:
 
     def submit(self, node: str, request: Request) -> str:
         """See ``Fleet.submit``."""
-        self._store.ask(node, request)
+        self._store.put_request(node, request)
         return ""
 
     def hold(self, node: str, why: str) -> None:

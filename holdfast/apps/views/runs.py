@@ -127,7 +127,7 @@ class KnownRun:
 
     def submit(self, node: str, request: Request) -> str:
         """See ``Fleet.submit``."""
-        self.store.ask(node, request)
+        self.store.put_request(node, request)
         self.wake()
         return "" if is_held(self.directory) else f"run {self.name} has just ended"
 

@@ -30,7 +30,7 @@ class PairPart:
     what: str
     """Description of what the test verifies."""
 
-    ask: Callable[[Target, Peer], Series | Skip]
+    measure: Callable[[Target, Peer], Series | Skip]
     """Client side, which starts the test and measures."""
 
     serve: Callable[[Target, PairConnection, Mapping[str, Any]], None]

@@ -29,7 +29,7 @@ _RUN: Final = TIMEOUT + timedelta(seconds=20)
 """Timeout of one run including the wait for its server."""
 
 
-def ask(target: Target, peer: Peer) -> Series | Skip:
+def measure(target: Target, peer: Peer) -> Series | Skip:
     """Measure from the client side, if both sides support the test."""
     fabrics = _fabrics(target)
     if isinstance(fabrics, Skip):

@@ -6,11 +6,16 @@ from holdfast.adapters.host.pairs import fabric, tcp
 from holdfast.adapters.host.pairs.contract import PairPart
 
 PARTS: Final = (
-    PairPart(name=tcp.NAME, what="one TCP connection is fast enough", ask=tcp.ask, serve=tcp.serve),
+    PairPart(
+        name=tcp.NAME,
+        what="one TCP connection is fast enough",
+        measure=tcp.measure,
+        serve=tcp.serve,
+    ),
     PairPart(
         name=fabric.NAME,
         what="libfabric's messages arrive whole and fast enough",
-        ask=fabric.ask,
+        measure=fabric.measure,
         serve=fabric.serve,
     ),
 )

@@ -32,7 +32,7 @@ _GOES_ON: Final = b"+"
 _ENDS: Final = b"."
 
 
-def ask(target: Target, peer: Peer) -> Series:
+def measure(target: Target, peer: Peer) -> Series:
     """Measure from the client side."""
     return Series(
         argv=("tcp", peer.host),

@@ -242,7 +242,7 @@ class HangWatch:
                 self._open_logs(attempt, monitor)
             hang = self._verdict(attempt, monitor, now)
         if attempt.heartbeats is not None:
-            attempt.heartbeats.ask(attempt.requested.followed)
+            attempt.heartbeats.request_read(attempt.requested.followed)
             hang = hang or attempt.heartbeats.hang()
         attempt.hang = self._with_stacks(attempt, hang, now)
         reported = len(self.rejected(attempt.requested.job.uid))

@@ -66,7 +66,7 @@ class HeartbeatFile:
         self.error = ""
         """Why the file of a rank could not be read last time; empty if all could."""
 
-    def ask(self, pods: Sequence[PodState]) -> None:
+    def request_read(self, pods: Sequence[PodState]) -> None:
         """Start reading unless the last read is recent or in progress; returns at once."""
         now = self._clock.now()
         is_lately = self._read_at is not None and now < self._read_at + self._pause

@@ -105,7 +105,7 @@ class PodLog:
         params |= {"follow": "true"} if follow else {}
         if self._position.since is not None:
             params["sinceTime"] = format_time(self._position.since)
-        has_news = False
+        has_new_lines = False
         splitter = Splitter()
         stall = _SILENCE if follow else _ANSWER
         with ResponseStream(*self._api.opened(self._path, params, stall)) as stream:
@@ -116,12 +116,12 @@ class PodLog:
                     if lines:
                         self._take([line.text for line in lines])
                         self._position.read(lines)
-                        has_news = True
+                        has_new_lines = True
             finally:
                 self._opened(None, None)
         if splitter.has_foreign and not splitter.has_lines:
             raise BackendError(f"{self._path}: the node cannot read it at the moment")
-        return has_news
+        return has_new_lines
 
     def _opened(self, stream: ResponseStream | None, followed: ResponseStream | None) -> None:
         self._position.opened()

@@ -29,10 +29,10 @@ NODES: Final = "/api/v1/nodes"
 STALE: Final = timedelta(minutes=3)
 """Maximum age of the cache; the API server sends an event or a bookmark every minute."""
 
-_LOOK_AGAIN_S: Final = 5.0
-"""For this long a node that the selector excludes is not read again."""
+_LOOKUP_TTL_S: Final = 5.0
+"""Time for which a node that the selector excludes is not read again."""
 
-_TRIES: Final = 5
+_MAX_ATTEMPTS: Final = 5
 """Attempts to patch a node before it is left for the next round."""
 
 
@@ -81,7 +81,7 @@ class NodeCache:
         return self._reflector
 
     def read(self, now: datetime, retired: Iterable[str]) -> Mapping[str, CachedNode]:
-        """All nodes by name; only changed ones are parsed again.
+        """Return all nodes by name; only changed ones are parsed again.
 
         Args:
             now: the present time.
@@ -91,8 +91,8 @@ class NodeCache:
             BackendError: the cache is stale.
 
         """
-        self._check()
-        left_out = frozenset(retired)
+        self._check_age()
+        excluded = frozenset(retired)
         states = self._reflector.objects()
         for gone in self._nodes.keys() - states.keys():
             del self._nodes[gone]
@@ -101,23 +101,23 @@ class NodeCache:
             if cached is not None and cached.state is state:
                 continue
             if cached is not None and cached.state == state:
-                cached.state = state  # a newer version, of which nothing else matters
+                cached.state = state  # only the resource version changed
             else:
-                self._nodes[name] = self._copied(state, cached, now)
-        if not left_out:
+                self._nodes[name] = self._parsed(state, cached, now)
+        if not excluded:
             return self._nodes
         return {
-            name: cached for name, cached in self._nodes.items() if cached.state.uid not in left_out
+            name: cached for name, cached in self._nodes.items() if cached.state.uid not in excluded
         }
 
     def state(self, node: str) -> NodeState | None:
-        """A node as it is now; None if there is none of that name."""
+        """Return the cached node; None if there is none of that name."""
         return self._reflector.objects().get(node)
 
     def look_up(self, node: str) -> NodeState | None:
         """Return a node as read at most 5 s ago; None if there is none of that name."""
         known = self._looked_up.get(node)
-        if known is not None and time.monotonic() - known[0] < _LOOK_AGAIN_S:
+        if known is not None and time.monotonic() - known[0] < _LOOKUP_TTL_S:
             return known[1]
         try:
             state = trimmed(self._api.get(f"{NODES}/{node}"), self._conventions)
@@ -143,7 +143,7 @@ class NodeCache:
 
         """
         path = f"{NODES}/{node}"
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             state = self._current(node)
             body = patch(state, parse_annotations(state, self._conventions, now))
             if body is None:
@@ -153,7 +153,7 @@ class NodeCache:
                 return
             except Conflict:
                 self._reflector.learn(self._api.get(path))
-        raise BackendError(f"{path} changes too often to be written")
+        raise BackendError(f"{path}: not written after {_MAX_ATTEMPTS} conflicting changes")
 
     def write_condition(self, node: str, now: datetime) -> None:
         """Update the ``AgentSilent`` condition of a node from its record."""
@@ -175,13 +175,13 @@ class NodeCache:
         state = self.state(node)
         cached = self._nodes.get(node)
         if state is None or (cached is not None and cached.state.uid != state.uid):
-            what = "no longer exists" if state is None else "was created again"
+            what = "no longer exists" if state is None else "was recreated"
             raise NotFound(
                 f"node {node} {what}", status=404, reason="NotFound", message="", after=None
             )
         return state
 
-    def _copied(self, state: NodeState, before: CachedNode | None, now: datetime) -> CachedNode:
+    def _parsed(self, state: NodeState, before: CachedNode | None, now: datetime) -> CachedNode:
         is_same = before is not None and before.state.uid == state.uid
         parsed = parse_annotations(state, self._conventions, now)
         has_drifted = differs_from_record(state, parsed, self._conventions)
@@ -198,7 +198,7 @@ class NodeCache:
             needs_no_correction=not (has_drifted or is_wrong or is_new or parsed.rejected),
         )
 
-    def _check(self) -> None:
+    def _check_age(self) -> None:
         reflector = self._reflector
         if reflector.age > STALE:
             raise BackendError(

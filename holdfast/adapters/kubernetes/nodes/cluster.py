@@ -136,7 +136,7 @@ class KubernetesCluster:
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``; the leader corrects drift first."""
         if not self.synced:
-            raise BackendError(f"the cluster is not read yet: {'; '.join(self.errors) or 'wait'}")
+            raise BackendError(f"the caches are not filled yet: {'; '.join(self.errors) or 'wait'}")
         now = self._dependencies.clock.now()
         memory = self._memory.read()
         cached_nodes = self._nodes.read(now, memory.retired.values())
@@ -206,7 +206,7 @@ class KubernetesCluster:
         """See ``ClusterBackend.start_pair``."""
         state = self._nodes.state(partner)
         if state is None or not state.address:
-            raise BackendError(f"the node {partner} has no InternalIP at which it can be reached")
+            raise BackendError(f"node {partner} has no InternalIP address")
         self._checks.start_pair(PairIds(node, partner, test_id), state.address)
 
     def retire(self, node: str) -> None:
@@ -274,7 +274,7 @@ class KubernetesCluster:
         peer_pools: Collection[Pool],
         now: datetime,
     ) -> tuple[frozenset[str], set[str]]:
-        """The nodes without pods, as far as was looked, and all of which that matters."""
+        """Return the nodes known to have no pods, and all nodes of which that matters."""
         due, requested = set(), set()
         for name, record in records.items():
             cached = cached_nodes[name]
@@ -291,7 +291,7 @@ class KubernetesCluster:
         records: Mapping[str, NodeRecord],
         now: datetime,
     ) -> Mapping[str, _Leases]:
-        """The leases of the agents, and of the kubelets that the node controller has given up."""
+        """Return the leases of the agents, and of kubelets whose node is ``Unknown``."""
         coming = [name for name, record in records.items() if record.phase in _COMING]
         lost = [name for name in records if cached_nodes[name].state.ready == UNKNOWN]
         agents = self._agents.of(records, now, at_once=coming)
@@ -340,7 +340,7 @@ class KubernetesCluster:
     def _follow(
         self, cached_nodes: Mapping[str, CachedNode], records: Mapping[str, NodeRecord]
     ) -> None:
-        """Count the pods of the nodes where they matter."""
+        """Follow the pods of the nodes where they matter."""
         fenced = {
             name: is_fenced(cached_nodes[name].state, cached_nodes[name].parsed, record)
             for name, record in records.items()
@@ -351,15 +351,15 @@ class KubernetesCluster:
             if is_followed(record) and (
                 cached_nodes[name].parsed.held or record.phase is not Phase.DRAINING
             ):
-                self._drainer.spare(name)
+                self._drainer.stop_evicting(name)
 
     def _gone(self, cached_nodes: Mapping[str, CachedNode]) -> Mapping[str, bool]:
-        """Replaced nodes whose object is gone and whose pods are left: nothing runs there any more.
+        """Return replaced nodes whose object is deleted but not their pods, as fenced.
 
-        Kubernetes itself would delete such pods a minute later, and their jobs would wait for it.
+        Kubernetes itself would delete such pods a minute later, which would delay their jobs.
         """
         leaving = self._memory.read().leaving
-        self._left -= cached_nodes.keys() - leaving.keys()  # another machine bears the name
+        self._left -= cached_nodes.keys() - leaving.keys()  # another machine has the name
         for name, one in leaving.items():
             if one.record.remediation is not None and one.record.remediation.ordered_at is not None:
                 self._left.add(name)
@@ -379,7 +379,7 @@ class KubernetesCluster:
                 addresses=state.addresses,
             )
         if known is None:
-            raise BackendError(f"node {node} no longer exists, so it is not replaced")
+            raise BackendError(f"node {node} not replaced: it no longer exists")
         return replace(known, record=record)
 
 
@@ -388,13 +388,13 @@ def _pool(state: NodeState) -> Pool:
 
 
 def _record(cached: CachedNode, leaving: LeavingNode | None) -> NodeRecord:
-    """The record of a node; one that comes back by its name goes on with that it left with."""
+    """Return the record of a node; of one that returned under its name, the record it left with."""
     if cached.parsed.record is None and leaving is not None:
         return leaving.record
     return record_of(cached.state, cached.parsed, cached.first_seen)
 
 
 def _is_settled(cached: CachedNode, record: NodeRecord) -> bool:
-    """Whether only an event can change the view of a node for a while."""
+    """Whether the view of a node can be reused until an event."""
     has_heartbeat = cached.state.ready != UNKNOWN
     return record.phase is Phase.SCHEDULABLE and cached.parsed.record is not None and has_heartbeat

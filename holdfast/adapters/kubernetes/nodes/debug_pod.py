@@ -25,14 +25,19 @@ _LABELS: Final = {
     "app.kubernetes.io/managed-by": "holdfast",
     "app.kubernetes.io/component": "shell",
 }
-_OVER: Final = {
+_ENDED: Final = {
     "labelSelector": ",".join(f"{key}={value}" for key, value in _LABELS.items()),
     "fieldSelector": "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown",
 }
 """Selectors of debug pods that have ended."""
 
 _PAUSE_S: Final = 0.1
-_HOPELESS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerError")
+_UNRECOVERABLE: Final = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "CreateContainerError",
+)
 
 _LOGIN: Final = ("sh", "-c", "command -v bash >/dev/null && exec bash -l; exec sh -l")
 
@@ -87,17 +92,17 @@ def running(
 ) -> Iterator[str]:
     """Create a pod, wait until it runs, and delete it on exit from the context.
 
-    Pods that have ended, as nobody was left to delete them, are deleted as well.
+    Ended pods that earlier calls left behind are deleted as well.
 
     Args:
         api: the client.
-        namespace: where.
+        namespace: namespace of the pod.
         pod: its manifest.
-        within: the longest time until it runs.
+        within: timeout until it runs.
         leaving: called before it is deleted.
 
     Yields:
-        its address.
+        the API path of the pod.
 
     Raises:
         BackendError: it could not be created or deleted, or does not run in time.
@@ -107,11 +112,11 @@ def running(
     _clear(api, folder)
     path = f"{folder}/{pod['metadata']['name']}"
     try:
-        with suppress(AlreadyExists):  # made by a try whose answer was lost: the name is our own
+        with suppress(AlreadyExists):  # created by a call whose response was lost
             api.create(folder, pod, repeatable=True)
     except NotFound as error:
         raise BackendError(
-            f"there is no namespace {namespace}; name another with --namespace"
+            f"namespace {namespace} not found; set another with --namespace"
         ) from error
     try:
         _wait(api, path, within)
@@ -124,7 +129,7 @@ def running(
 def _clear(api: Api, folder: str) -> None:
     """Delete debug pods that interrupted calls left, if permitted."""
     with suppress(ApiError):
-        for pod in list(api.list(folder, _OVER)):
+        for pod in list(api.list(folder, _ENDED)):
             about = pod["metadata"]
             api.delete(f"{folder}/{about['name']}", uid=about["uid"], grace=0)
 
@@ -136,12 +141,12 @@ def _wait(api: Api, path: str, within: timedelta) -> None:
         phase, why = str(pod["status"].get("phase")), _waits_for(pod)
         if phase == PodPhase.RUNNING:
             return
-        is_over = phase in (PodPhase.FAILED, PodPhase.SUCCEEDED) or why in _HOPELESS
-        if is_over or time.monotonic() > deadline:
+        has_failed = phase in (PodPhase.FAILED, PodPhase.SUCCEEDED) or why in _UNRECOVERABLE
+        if has_failed or time.monotonic() > deadline:
             reported = pod["status"].get("message") or why or "its kubelet does not respond"
             node = pod["spec"]["nodeName"]
             raise BackendError(
-                f"the pod does not run on {node}: it is {phase}: {reported}; try --via ssh"
+                f"debug pod on {node} did not start: {phase}: {reported}; try --via ssh"
             )
         time.sleep(_PAUSE_S)
 
@@ -159,5 +164,5 @@ def _delete(api: Api, path: str) -> None:
     except BackendError as error:
         _, _, _, _, namespace, _, name = path.split("/")
         raise BackendError(
-            f"{error}; the pod is still there: kubectl delete pod {name} --namespace {namespace}"
+            f"{error}; delete the pod: kubectl delete pod {name} --namespace {namespace}"
         ) from error

@@ -28,11 +28,11 @@ class Dependencies:
     """Receives a node and the owner of a pod that was evicted from it."""
 
     fresh: timedelta = timedelta(seconds=10)
-    """For so long a healthy node counts as heard without another look. A quarter of the policy's
-    ``heartbeat_timeout``, so that no node falls silent for want of looking."""
+    """Time for which a healthy node's heartbeat is not read again: a quarter of the policy's
+    ``heartbeat_timeout``, so that no node times out unread."""
 
     stops_itself: Callable[[str], bool] = lambda _pod: False
     """Whether a pod, as ``namespace/name``, is stopped together with its whole job."""
 
     is_check_due: Callable[[str, NodeRecord, datetime], bool] | None = None
-    """Whether a node of a group is due for a check when idle; None if none ever is."""
+    """Whether a node of a group is due for a check when idle; None without such checks."""

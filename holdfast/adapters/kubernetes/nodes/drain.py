@@ -28,8 +28,8 @@ def _never(_pod: str) -> bool:
 class Drainer:
     """Follows the pods of some nodes in its own thread, from ``start`` to ``stop``.
 
-    Pods leave by the Eviction API, so that disruption budgets hold; one without room is asked
-    again. Nobody here gives up: when to go on all the same is not decided here.
+    Pods are evicted with the Eviction API, which respects disruption budgets; a refused eviction
+    is retried without limit. The decision core decides when the repair continues nevertheless.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Drainer:
 
         Args:
             api: the client.
-            may_act: whether pods may be asked to leave; counting is always allowed.
-            changed: called from the thread when a node has other pods than before.
-            failed: called from the thread with what failed and why, when that is news.
+            may_act: whether pods may be evicted; listing is always allowed.
+            changed: called from the thread when the pods of a node have changed.
+            failed: called from the thread with an operation and its error, once for each error.
             evicted: see ``Reported``.
-            stops_itself: whether a pod, as ``namespace/name``, is left to what stops its job as a
-                whole: it is counted, but not asked to leave.
+            stops_itself: whether a pod, as ``namespace/name``, is stopped together with its whole
+                job: it is counted, but not evicted.
 
         """
         self._api = api
@@ -64,7 +64,7 @@ class Drainer:
         self._followed: Mapping[str, bool] = {}
         self._drained: frozenset[str] = frozenset()
         self._jobs: dict[str, tuple[str, ...]] = {}
-        self._looked_at: dict[str, float] = {}
+        self._listed_at: dict[str, float] = {}
         self._errors: dict[str, str] = {}
         self._woken = threading.Event()
         self._stopped = threading.Event()
@@ -84,8 +84,8 @@ class Drainer:
         """Follow the pods of these nodes from now on, and of no others.
 
         Args:
-            nodes: name to whether nothing can run on the node any more: there, pods are not only
-                asked to leave but removed as soon as they should have left.
+            nodes: name to whether the node is fenced: its pods are evicted, and deleted as soon as
+                they terminate.
 
         """
         with self._lock:
@@ -103,11 +103,11 @@ class Drainer:
             is_new = node in self._followed and node not in self._drained
             if is_new:
                 self._drained |= {node}
-                self._looked_at.pop(node, None)
+                self._listed_at.pop(node, None)
         if is_new:
             self._woken.set()
 
-    def spare(self, node: str) -> None:
+    def stop_evicting(self, node: str) -> None:
         """Stop evicting the pods of a node."""
         with self._lock:
             self._drained -= {node}
@@ -125,29 +125,29 @@ class Drainer:
             for node in due:
                 if self._stopped.is_set():
                     return
-                self._look_at(node)
+                self._evict_pods(node)
 
     def _until_next(self) -> float | None:
         """Seconds until a node is due; None if none is followed."""
         with self._lock:
             if not self._followed:
                 return None
-            looked_at = (self._looked_at.get(node, 0.0) for node in self._followed)
-            return max(0.0, min(looked_at) + _EVERY_S - time.monotonic())
+            listed_at = (self._listed_at.get(node, 0.0) for node in self._followed)
+            return max(0.0, min(listed_at) + _EVERY_S - time.monotonic())
 
     def _due(self) -> list[str]:
         latest = time.monotonic() - _EVERY_S
         with self._lock:
-            for gone in self._looked_at.keys() - self._followed.keys():
-                del self._looked_at[gone]
+            for gone in self._listed_at.keys() - self._followed.keys():
+                del self._listed_at[gone]
                 self._errors.pop(gone, None)
-            return [n for n in self._followed if self._looked_at.get(n, latest) <= latest]
+            return [n for n in self._followed if self._listed_at.get(n, latest) <= latest]
 
-    def _look_at(self, node: str) -> None:
+    def _evict_pods(self, node: str) -> None:
         with self._lock:
             is_fenced = self._followed.get(node)
             is_drained = node in self._drained
-            self._looked_at[node] = time.monotonic()
+            self._listed_at[node] = time.monotonic()
         if is_fenced is None:
             return
         params = {"fieldSelector": f"spec.nodeName={node}"}

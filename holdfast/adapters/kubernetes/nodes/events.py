@@ -66,7 +66,7 @@ SERIES: Final = timedelta(minutes=10)
 """Time within which a repeated Event is counted instead of created, as in client-go."""
 
 _SERIES_KEPT: Final = 4096  # client-go's lruCacheEntries
-_LONGEST: Final = 1024  # bytes of a message that the API takes
+_MAX_MESSAGE: Final = 1024  # bytes of a message that the API accepts
 _NAME_CHARS: Final = 253 - 1 - 16
 """Characters left for the name of the object, beside a dot and a digest."""
 
@@ -86,30 +86,34 @@ class EventKind:
 
 KINDS: Final[Mapping[type[Event], EventKind]] = {
     NodeQuarantined: EventKind(
-        "NodeQuarantined", "Warning", "no new pods; it is drained when the budget allows it"
+        "NodeQuarantined", "Warning", "no new pods are placed; it is drained when the budget allows"
     ),
     NodeReassigned: EventKind(
         "RemedyChanged", "Warning", "the repair continues with the new remedy"
     ),
     NodeDraining: EventKind(
-        "NodeDraining", "Normal", "its pods are evicted; then, or at the deadline, it is repaired"
+        "NodeDraining",
+        "Normal",
+        "its pods are being evicted; the repair starts then, or at the deadline",
     ),
-    RepairOrdered: EventKind("RepairOrdered", "Normal", "the node leaves and is expected back"),
+    RepairOrdered: EventKind(
+        "RepairOrdered", "Normal", "the node goes down and is expected to rejoin"
+    ),
     RepairOverdue: EventKind("RepairOverdue", "Warning"),
     RepairPostponed: EventKind("RepairPostponed", "Warning"),
-    RepairDeferred: EventKind("RepairHeldBack", "Normal", "it begins as soon as that changes"),
+    RepairDeferred: EventKind("RepairDeferred", "Normal", "it starts as soon as that changes"),
     NodeRejoined: EventKind("NodeRejoined", "Normal", "it is released if it is healthy"),
-    NodeReplaced: EventKind("NodeReplaced", "Normal", "its object is removed"),
+    NodeReplaced: EventKind("NodeReplaced", "Normal", "its Node object is deleted"),
     NodeVanished: EventKind("NodeVanished", "Warning", "no replacement is ordered"),
     NodeSuspected: EventKind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
     FaultUncorroborated: EventKind(Reason.FAULT_UNCORROBORATED.value, "Warning"),
     NodeCheckWaits: EventKind(
-        "DeepHealthCheckWaits", "Normal", "it begins as soon as that changes"
+        "DeepHealthCheckWaits", "Normal", "it starts as soon as that changes"
     ),
     NodeCheckBegun: EventKind("DeepHealthCheckStarted", "Normal", "it is released if it passes"),
     NodePairTested: EventKind("DeepHealthCheckPairTested", "Normal"),
     NodeCheckPassed: EventKind("DeepHealthCheckPassed", "Normal"),
-    NodeCheckSkipped: EventKind("DeepHealthCheckSkipped", "Warning", "install what it lacks"),
+    NodeCheckSkipped: EventKind("DeepHealthCheckSkipped", "Warning", "install the missing tools"),
     NodeCheckFailed: EventKind(Reason.CHECK_FAILED, "Warning", "it is repaired and checked again"),
     NodeReleased: EventKind("NodeReleased", "Normal", "pods can be placed on it"),
     NodeAgentSilent: EventKind(Reason.AGENT_SILENT.value, "Warning"),
@@ -155,14 +159,14 @@ def node_notice(event: Event, at: datetime) -> Notice | None:
         kind = kind if level_of(event.reason) is EventLevel.ERROR else replace(kind, type="Normal")
     # The uid is the name, as the kubelet and node-problem-detector have it.
     about = PodOwner(api_version="v1", kind="Node", namespace="", name=node, uid=node)
-    words = f"{sentence(event)}; {kind.next}" if kind.next else sentence(event)
-    return Notice(about=about, kind=kind, message=words, at=at)
+    message = f"{sentence(event)}; {kind.next}" if kind.next else sentence(event)
+    return Notice(about=about, kind=kind, message=message, at=at)
 
 
 def eviction_notice(node: str, owner: PodOwner, at: datetime) -> Notice:
     """Return the notice for the owner of a pod that is evicted from a node."""
-    words = f"found unhealthy node {node}: a pod is evicted from it, so that it can be repaired"
-    return Notice(about=owner, kind=EventKind(NODE_FAULT, "Warning"), message=words, at=at)
+    message = f"found unhealthy node {node}: evicting a pod from it, so that it can be repaired"
+    return Notice(about=owner, kind=EventKind(NODE_FAULT, "Warning"), message=message, at=at)
 
 
 def event_object(notice: Notice, first: datetime, count: int) -> Json:
@@ -197,13 +201,13 @@ class KubernetesEvents:
     """``EventSink`` that sends from its own thread, from ``start`` to ``stop``."""
 
     def __init__(self, api: Api, clock: Clock, *, namespace: str, memory: str) -> None:
-        """Prepare; nothing is sent yet.
+        """Create the sink; nothing is sent yet.
 
         Args:
             api: the client.
-            clock: gives the events their times.
-            namespace: of the controller's state.
-            memory: name of the ConfigMap with the breaker, whose Events are about that.
+            clock: source of the times of Events.
+            namespace: namespace of the controller's state.
+            memory: name of the ConfigMap with the breaker's state, which its Events refer to.
 
         """
         self._api = api
@@ -310,4 +314,8 @@ class _Series:
 
 def _cut(message: str) -> str:
     raw = message.encode()
-    return message if len(raw) <= _LONGEST else f"{raw[: _LONGEST - 3].decode(errors='ignore')}..."
+    return (
+        message
+        if len(raw) <= _MAX_MESSAGE
+        else f"{raw[: _MAX_MESSAGE - 3].decode(errors='ignore')}..."
+    )

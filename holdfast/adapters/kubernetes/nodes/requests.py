@@ -6,7 +6,7 @@ from holdfast.model.names import HOLD, REQUEST
 from holdfast.model.requests import Request
 
 
-def ask(api: Api, node: str, request: Request) -> None:
+def put_request(api: Api, node: str, request: Request) -> None:
     """Record a request; it replaces an earlier one that the controller has not handled yet.
 
     Raises:

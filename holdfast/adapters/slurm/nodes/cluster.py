@@ -259,7 +259,7 @@ class SlurmCluster:
     def request_check(self, node: str, request: Request) -> bool:
         """See ``ClusterBackend.request_check``."""
         if node not in self._store.read().requests:
-            self._store.ask(node, request)
+            self._store.put_request(node, request)
         return True
 
     def drain(self, node: str) -> None:

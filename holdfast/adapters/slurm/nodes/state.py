@@ -199,7 +199,7 @@ class SlurmStore:
         self._delete("jobs", job)
         self._memory.jobs.pop(job, None)
 
-    def ask(self, node: str, request: Request) -> None:
+    def put_request(self, node: str, request: Request) -> None:
         """Store a request for a node, in place of a pending one."""
         self._put("requests", node, _dump(request))
         self._memory.requests[node] = request

@@ -14,7 +14,7 @@ from holdfast.adapters.host.pairs.table import PARTS
 from holdfast.apps.checks.pair_runners import Launcher, PairTestOptions, Served, with_port
 from holdfast.apps.checks.pair_tests import (
     Answers,
-    Ask,
+    Measure,
     PairsResult,
     by_command,
     node_checks,
@@ -159,7 +159,7 @@ def _test_runner(
     on: str | None,
     token_file: Path | None,
     names: Sequence[str],
-) -> Ask:
+) -> Measure:
     if on is None:
         if shutil.which(command[0]) is None:
             raise click.UsageError(f"{command[0]}: command not found")
