@@ -137,8 +137,8 @@ DASHBOARDS: Final = (
                         "sum by (remedy, outcome) "
                         "(increase(holdfast_repairs_total[$__rate_interval]))",
                         "{{remedy}} {{outcome}}",
-                        about="Ordered, postponed because the provider refused, and deferred by the "
-                        "budget, the breaker or a person.",
+                        about="Ordered, postponed because the provider refused, and deferred by "
+                        "the budget, the breaker or a person.",
                     ),
                 ),
             ),
