@@ -154,7 +154,7 @@ def _deferred(
     if not isinstance(choice, Drain | Reboot | Replace):
         return ""
     if node.held:
-        return f"held by an operator: {node.held}"
+        return f"repairs paused by an operator: {node.held}"
     if others := [one for one in twins.get(node.provider_id, ()) if one != node.name]:
         return (
             f"{', '.join(others)} has the same provider ID {node.provider_id}, so a repair could"

@@ -95,7 +95,7 @@ def named_jobs(jobs: Sequence[str]) -> str:
 def _own_reason(node: NodeView, request: Request) -> str:
     """Return why the state of the node itself defers its check; empty if it does not."""
     if node.held:
-        return f"the end of its hold: {node.held}"
+        return f"repairs to be resumed on it ({node.held})"
     if node.is_idle or request.urgency is Urgency.IMMEDIATE:
         return ""
     return named_jobs(node.running_jobs)

@@ -46,7 +46,7 @@ def to_plain(value: object) -> Any:
             return {str(key): to_plain(item) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
-    raise TypeError(f"{type(value).__name__} has no plain form")
+    raise TypeError(f"{type(value).__name__} cannot be serialized")
 
 
 def from_plain(kind: type[T], value: Any) -> T:

@@ -104,13 +104,13 @@ def recover(path: Path, *, may_begin_empty: bool = False) -> str:
     is_restorable = backup.is_file() and not _problem(backup)
     if not is_restorable and not may_begin_empty:
         raise UnrecoverableDatabase(
-            f"{path} is damaged ({problem}), and {backup} is no valid backup; put a copy back, or"
+            f"{path} is damaged ({problem}), and {backup} is not a valid backup; restore a copy, or"
             " move the file away to begin without it"
         )
     aside = _moved_aside(path)
     begun = f"{path} was damaged ({problem}); it was moved to {aside}"
     if not is_restorable:
-        return f"{begun}, there is no valid backup, and the state begins empty"
+        return f"{begun}; there is no valid backup, so the state starts empty"
     made_at = datetime.fromtimestamp(backup.stat().st_mtime, UTC)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     create_private(temporary)

@@ -33,7 +33,7 @@ class JobPhase(StrEnum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the job has ended for good."""
+        """Whether the job has ended and will not restart."""
         return self in (JobPhase.SUCCEEDED, JobPhase.FAILED, JobPhase.CANCELLED)
 
 
@@ -166,7 +166,7 @@ class JobRecord:
     """Earliest time of the next start, for the backoff."""
 
     reason: str = ""
-    """Why the job waits, or how it ended, for people to read."""
+    """Message for people: why the job waits, or how it ended."""
 
     kills: int = 0
     """Number of times that the present attempt was sent SIGKILL."""

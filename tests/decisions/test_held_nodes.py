@@ -51,7 +51,9 @@ def test_no_repair_begins_on_a_held_node_and_it_says_why(node) -> None:
     plan = decided(node)
 
     assert plan.actions == ()
-    assert plan.deferred == (Deferred(node="node-1", why="held by an operator: saving its disk"),)
+    assert plan.deferred == (
+        Deferred(node="node-1", why="repairs paused by an operator: saving its disk"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_a_check_that_could_not_be_run_or_was_killed_is_no_fault_of_the_node(
     view = one.view("node-1")
 
     assert view.check is None
-    assert reported(one) == [f"exited with {exit_code}: no such option; it is repeated in a minute"]
+    assert reported(one) == [f"exited with {exit_code}: no such option; retrying in a minute"]
 
 
 @contextmanager

@@ -357,7 +357,7 @@ def test_entries_of_the_state_that_cannot_be_read_are_told(one) -> None:
 
 def test_a_cluster_that_was_not_read_yet_says_so(installed, cluster) -> None:
     fresh = Controlled(cluster)
-    with pytest.raises(BackendError, match="not read yet"):
+    with pytest.raises(BackendError, match="not filled yet"):
         fresh.cluster.snapshot()
     fresh.api.close()
 

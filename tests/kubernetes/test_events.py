@@ -86,8 +86,8 @@ def test_a_message_says_what_happened_and_what_happens_next() -> None:
     notice = node_notice(QUARANTINED, NOW)
 
     assert notice.message == (
-        "node-1 quarantined for reboot: Why: evidence; no new pods; "
-        "it is drained when the budget allows it"
+        "node-1 quarantined for reboot: Why: evidence; no new pods are "
+        "placed; it is drained when the budget allows"
     )
 
 

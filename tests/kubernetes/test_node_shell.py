@@ -186,7 +186,7 @@ def test_the_image_is_that_of_the_agent_on_the_node(node: Node) -> None:
 @pytest.mark.parametrize(
     ("argv", "reported"),
     [
-        (("--namespace", "missing"), "there is no namespace missing; name another"),
+        (("--namespace", "missing"), "namespace missing not found; set another"),
         (("--via", "srun"), "--via srun: a is not a Slurm node"),
         (("--via", "ssm"), "--via ssm: a is not a known AWS machine"),
     ],

@@ -218,7 +218,7 @@ def test_a_job_that_gets_the_number_of_another_begins_with_nothing(port: Port) -
     assert (port.view().record.attempt, port.view().record.hardware_retries) == (1, 0)
     (past,) = [one for name, one in port.store.read().jobs.items() if name != again]
     assert (past.record.phase, past.record.hardware_retries) == (JobPhase.FAILED, 3)
-    assert past.record.reason == "Slurm has given its number to another job"
+    assert past.record.reason == "Slurm reused its ID for another job"
 
 
 def drain(port: Port, *nodes: str) -> None:

@@ -61,14 +61,14 @@ def test_each_node_is_shown_with_what_would_be_done(version: str, form: str, cap
     ]  # fmt: skip
     assert nodes["node1"]["seen"] == "root requests: replace"
     assert nodes["node1"]["steps"] == [
-        f"fail it with the reason '{REPLACE} {Reason.REQUESTED_REPLACE} (deferred)'"
+        f"set it to FAIL with the reason '{REPLACE} {Reason.REQUESTED_REPLACE} (deferred)'"
     ]
     assert "its jobs are still running" in nodes["node1"]["waits"]
     assert nodes["node2"]["reason"] == "cabling [bob] State=IDLE"
-    assert "left alone" in nodes["node2"]["seen"]
+    assert "left unchanged" in nodes["node2"]["seen"]
     assert "did you mean Action:Replace?" in nodes["node3"]["seen"]
     assert nodes["node4"]["steps"] == [
-        f"fail it with the reason '{REPLACE} {Reason.NODE_SILENT}'",
+        f"set it to FAIL with the reason '{REPLACE} {Reason.NODE_SILENT}'",
         "order its replacement",
     ]
     for name in ("node2", "node3", "node5", "node6"):
@@ -96,7 +96,7 @@ def test_the_policy_of_the_controller_counts(tmp_path: Path, capsys) -> None:
 
     nodes, _ = planned(tmp_path, capsys, "".join(lines), policy)
 
-    assert nodes["n0"]["steps"][1:] == ["let its jobs go, 7m at most", "order its reboot"]
+    assert nodes["n0"]["steps"][1:] == ["drain its jobs, 7m at most", "order its reboot"]
     assert nodes["n1"]["steps"][1:] == ["order its reboot"]
     assert nodes["n2"]["steps"][1:] == []
     assert "unavailable-node budget used (2 of 2)" in nodes["n2"]["waits"]
@@ -119,7 +119,7 @@ def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
     nodes, _ = planned(tmp_path, capsys, lines)
 
     assert nodes["n1"]["steps"] == []
-    assert nodes["n1"]["seen"].startswith("Holdfast has closed it")
+    assert nodes["n1"]["seen"].startswith("taken out of service by Holdfast")
     assert nodes["n2"]["seen"] == "open to jobs"
 
 

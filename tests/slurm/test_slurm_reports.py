@@ -119,7 +119,7 @@ def test_a_directory_that_is_away_is_told_once_and_waited_for(tmp_path: Path) ->
 
 def test_a_reporter_needs_its_directory_and_a_name_that_can_be_a_file(tmp_path: Path) -> None:
     settings = AgentSlurm(report_dir=tmp_path / "none")
-    with pytest.raises(ConfigError, match="is no directory; make it on the file system"):
+    with pytest.raises(ConfigError, match="is not a directory; create it on the file"):
         open_reporter(settings, "n1", root=tmp_path, timeout_s=1, report_problem=print)
     for name in ("../n1", ".n1"):
         with pytest.raises(ConfigError, match="cannot be the name"):
@@ -347,7 +347,7 @@ def test_an_older_report_that_is_put_back_does_not_count(tmp_path: Path) -> None
     for _ in range(2):
         path.write_text(old, encoding="utf-8")
         reports.refresh(now)
-        assert "an old one was put back" in reports.skipped()["n1"]
+        assert "an old report was restored" in reports.skipped()["n1"]
         assert reports.received()["n1"].report.faults == ()
         os.utime(path)
 

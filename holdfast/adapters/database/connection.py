@@ -126,7 +126,7 @@ class Database:
         except BackendError as error:
             raise type(error)(f"{self._name}: {error}") from error
         except ValueError as error:
-            raise BackendError(f"{self._name} holds what cannot be read: {error}") from error
+            raise BackendError(f"{self._name} contains invalid data: {error}") from error
 
 
 def recover_file(url: str) -> str:
@@ -167,7 +167,7 @@ def _refuse_other(url: URL) -> None:
     if kind not in ("sqlite", "postgresql"):
         raise ConfigError(f"database: {kind} is not supported; {_EXPECTED}")
     if kind == "sqlite" and url.database in (None, "", ":memory:"):
-        raise ConfigError(f"database: {url} names no file; {_EXPECTED}")
+        raise ConfigError(f"database: {url} has no file path; {_EXPECTED}")
 
 
 def _prepare_postgresql(engine: Engine) -> None:

@@ -147,7 +147,7 @@ def _download(source: str, scripts: Path) -> None:
 def _run(scripts: Path, entry: str, directory: NodeDir, log: IO[str], timeout_s: float) -> str:
     script = scripts / entry
     if not script.is_file():
-        return "there is no such file"
+        return "file not found"
     config = directory.path / "opt" / "ml" / "config" / "resource_config.json"
     env = {
         **os.environ,

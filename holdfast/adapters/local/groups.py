@@ -66,7 +66,7 @@ class LocalMachineGroups:
                     store.put_uid(group.uid)
                     store.put_group(group)
         except OSError as error:
-            raise BackendError(f"{run.path} cannot be made: {error}") from error
+            raise BackendError(f"{run.path} cannot be created: {error}") from error
         self._wake(run)
 
     def machines(self, group: str) -> Sequence[GroupMachine]:
@@ -190,9 +190,9 @@ def _objection(scripts: LifecycleScripts | None) -> str:
         return f"{scripts.source} cannot be fetched; expected s3://..., file://... or a directory"
     path = scripts_path(scripts.source)
     if not os.path.isdir(path):  # Path.is_dir would raise without permission
-        return f"{path} is no directory on the machine of the API"
+        return f"{path} is not a directory on the machine of the API server"
     if not os.path.isfile(path / scripts.on_create):
-        return f"there is no {scripts.on_create} in {path}"
+        return f"{scripts.on_create} not found in {path}"
     return ""
 
 

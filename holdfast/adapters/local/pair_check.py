@@ -39,7 +39,7 @@ def query(port: int) -> str:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         if _read(connection, BYTES) != data:
-            return "the other machine gave back something else"
+            return "the data returned by the other machine differs"
         took_s = time.perf_counter() - began
     print(json.dumps({"pair_tcp_mb_per_s": 2 * BYTES / took_s / 1e6}))  # noqa: T201 - its log is its output
     return ""

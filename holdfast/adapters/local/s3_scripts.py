@@ -41,4 +41,4 @@ def download(source: str, directory: Path) -> None:
     except (BotoCoreError, ClientError) as error:
         raise OSError(str(error)) from error
     if not keys:
-        raise OSError(f"there is nothing below {source}")
+        raise OSError(f"no files below {source}")

@@ -105,7 +105,7 @@ def people(urls: Sequence[str], cluster: str) -> list[tuple[str, Callable[[str],
         reported = apprise.Apprise()
         name = f"address {number}, by {url.partition(':')[0]}"
         if not reported.add(url):
-            raise ConfigError(f"notices.apprise: {name}, is none that Apprise understands")
+            raise ConfigError(f"notices.apprise: {name}is not a URL that Apprise supports")
         found.append((f"people at {name}", partial(_notify, reported, f"Holdfast on {cluster}")))
     return found
 

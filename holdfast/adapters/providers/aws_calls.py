@@ -184,7 +184,7 @@ def instance_id(node: NodeView, region: str) -> str:
         if found := _INSTANCE_ID.search(name):
             return found[1]
     raise ProviderError(
-        f"{node.name} is no EC2 instance: neither its provider id {node.provider_id!r} nor its"
+        f"{node.name} is not an EC2 instance: neither its provider id {node.provider_id!r} nor its"
         " name ends in one such as i-0123456789abcdef0"
     )
 

@@ -79,7 +79,7 @@ def _machine_of(node: Json) -> tuple[str, str]:
     namespace, name = annotations.get(_NAMESPACE), annotations.get(_MACHINE)
     if not name or not namespace:
         raise ProviderError(
-            f"{node['metadata']['name']} was not made by Cluster API: it lacks the annotation"
+            f"{node['metadata']['name']} was not created by Cluster API: it lacks the annotation"
             f" {_NAMESPACE if name else _MACHINE}"
         )
     return namespace, name

@@ -50,7 +50,7 @@ class Ec2:
         found = self.find(instance)
         if found is None:
             raise ProviderError(
-                f"EC2 knows no {instance} in {self._ec2.region}: it was terminated more than an"
+                f"EC2 has no {instance} in {self._ec2.region}: it was terminated more than an"
                 " hour ago and nothing has taken its place, or the credentials are those of another"
                 " account"
             )

@@ -66,7 +66,7 @@ class Ec2AutoScaling:
         found = self._ec2.known(instance)
         if not is_gone(found):
             raise ProviderError(
-                f"{instance} belongs to no Auto Scaling group: attach it to one, or set"
+                f"{instance} is not in an Auto Scaling group: attach it to one, or set"
                 ' provider.replace, for example to "ec2"'
             )
         tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", [])}
@@ -83,7 +83,7 @@ class Ec2AutoScaling:
             if newest["StatusCode"].startswith("Fail"):
                 why = newest.get("StatusMessage") or newest.get("Description", "")
                 raise RetryLater(
-                    f"{instance} has left, but group {group} could not launch another: {why}",
+                    f"{instance} was terminated, but group {group} could not launch another: {why}",
                     after=CAPACITY_PAUSE,
                     is_outcome_unknown=True,  # the group itself goes on trying
                 )

@@ -149,7 +149,7 @@ class Ec2MachineGroups:
         found = self._template(own, "$Default")
         if found is None:
             raise ProviderError(
-                f"there is no launch template {own}: set another for ec2.types.{kind}"
+                f"launch template {own} not found: set another for ec2.types.{kind}"
             )
         data: dict[str, Any] = found["LaunchTemplateData"]
         return data
@@ -205,7 +205,7 @@ class Ec2MachineGroups:
         if MachineTag.CLUSTER not in {one["Key"] for one in found["Tags"]}:
             raise ProviderError(
                 f"the Auto Scaling group {group} is not Holdfast's: it has no tag"
-                f" {MachineTag.CLUSTER}; take another name for the cluster or the group"
+                f" {MachineTag.CLUSTER}; choose another name for the cluster or the group"
             )
         return found
 

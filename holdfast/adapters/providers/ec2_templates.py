@@ -27,7 +27,7 @@ def instance_type(group: MachineGroup) -> str:
 
     """
     if not group.instance_type:
-        raise ProviderError(f"instance group {group.name} has no InstanceType: name one")
+        raise ProviderError(f"instance group {group.name} has no InstanceType: set one")
     return group.instance_type.removeprefix("ml.")
 
 
@@ -126,7 +126,7 @@ def user_data(group: MachineGroup, scripts: LifecycleScripts, region: str) -> st
     """
     if not scripts.source.startswith("s3://"):
         raise ProviderError(
-            f"instance group {group.name}: machines of EC2 cannot read {scripts.source}; put the"
+            f"instance group {group.name}: EC2 instances cannot read {scripts.source}; put the"
             " lifecycle scripts into S3"
         )
     variables = {

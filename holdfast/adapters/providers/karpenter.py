@@ -18,7 +18,7 @@ from holdfast.model.nodes import NodeView
 _CLAIMS: Final = ObjectKind(
     plural="nodeclaims",
     group="karpenter.sh",
-    unserved="the cluster knows no karpenter.sh/v1; Karpenter 1.0 or newer is needed",
+    unserved="the cluster does not serve karpenter.sh/v1; install Karpenter 1.0 or newer",
 )
 _POOL_LABEL: Final = "karpenter.sh/nodepool"
 
@@ -34,7 +34,7 @@ class Karpenter:
         claim = next((one for one in self._cluster.list(_CLAIMS) if _is_of(one, node)), None)
         if claim is None and self._is_foreign(node.name):
             raise ProviderError(
-                f"{node.name} was not made by Karpenter: it has no NodeClaim and no label"
+                f"{node.name} was not created by Karpenter: it has no NodeClaim and no label"
                 f' {_POOL_LABEL}; set provider.replace, for example to "ec2-autoscaling"'
             )
         if claim is not None and not is_deleting(claim):

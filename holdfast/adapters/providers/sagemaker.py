@@ -78,7 +78,7 @@ class SageMaker:
         mine = next((one for one in refused if one["NodeId"] == instance), None)
         if mine is None:
             raise RetryLater(
-                f"SageMaker did not say whether it took the order for {instance}",
+                f"SageMaker did not report whether it accepted the order for {instance}",
                 after=AWAY_PAUSE,
                 is_outcome_unknown=True,
             )

@@ -128,7 +128,7 @@ class ClusterApiSettings:
 
     def __post_init__(self) -> None:
         if self.context and self.kubeconfig is None:
-            raise ValueError("context: needs kubeconfig beside it")
+            raise ValueError("context: requires kubeconfig")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

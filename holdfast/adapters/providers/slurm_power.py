@@ -37,7 +37,7 @@ class SlurmPower:
         if not flags & _LEAVING:
             scontrol("update", f"nodename={node.name}", "state=power_down_force")
         raise InProgress(
-            f"Slurm is switching {node.name} off; it is switched on again after that", after=_PAUSE
+            f"Slurm is powering {node.name} down; it is powered up after that", after=_PAUSE
         )
 
 

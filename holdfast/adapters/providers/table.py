@@ -69,9 +69,9 @@ def build_provider(
 def _built(name: ProviderName, config: ProviderConfig, open_cluster: OpenCluster | None) -> Any:
     row = ROWS[name]
     if row.needs_cluster and open_cluster is None:
-        raise ConfigError(f'provider: "{name}" repairs only nodes of Kubernetes; choose another')
+        raise ConfigError(f'provider: "{name}" supports only Kubernetes nodes; choose another')
     if row.needs_slurm and open_cluster is not None:
-        raise ConfigError(f'provider: "{name}" repairs only nodes of Slurm; choose another')
+        raise ConfigError(f'provider: "{name}" supports only Slurm nodes; choose another')
     try:
         module = import_module(f"holdfast.adapters.providers.{row.module}")
     except ModuleNotFoundError as error:

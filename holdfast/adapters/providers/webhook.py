@@ -99,7 +99,7 @@ class Webhook:
             return self._receiver.post(body, headers)
         except NotTrusted as error:
             raise ProviderError(
-                f"{self._receiver.host} has no certificate to be trusted: {error}; see"
+                f"{self._receiver.host} has an untrusted certificate: {error}; see"
                 " provider.webhook.ca_file"
             ) from error
         except NoResponse as error:

@@ -44,7 +44,7 @@ class CheckSettings:
     def __post_init__(self) -> None:
         for key in ("command", "pair_command"):
             if not getattr(self, key):
-                raise ValueError(f"{key}: there is nothing to run")
+                raise ValueError(f"{key}: empty, expected a command")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

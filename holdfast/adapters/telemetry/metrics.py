@@ -107,12 +107,12 @@ class AgentMetrics:
         if self._machine:
             yield family("holdfast_agent_machine_info", "gauge", "Always 1.",
                 {labels(**self._machine): 1})
-        yield family("holdfast_agent_faults", "gauge", "Faults that hold now.",
+        yield family("holdfast_agent_faults", "gauge", "Current faults.",
             reported or (one(0) if report is not None else {}))  # nothing is known before it
         yield family("holdfast_agent_drill_active", "gauge",
             "1 while log lines that can be forged lead to repairs.",
             one(report is not None and report.drill_until is not None))
-        yield family("holdfast_agent_heartbeats_total", "counter", "Signs of life given.",
+        yield family("holdfast_agent_heartbeats_total", "counter", "Heartbeats sent.",
             one(self._heartbeats))
         yield family("holdfast_agent_reports_total", "counter", "Reports with news.",
             one(self._reports))

@@ -84,7 +84,7 @@ def missing_devices(target: Target, now: datetime) -> tuple[Finding, ...]:
         ),
     )
     return tuple(
-        _finding(reason, Remedy.REBOOT, f"{len(there)} of {expected} {what} are there", now)
+        _finding(reason, Remedy.REBOOT, f"{len(there)} of {expected} {what} are present", now)
         for reason, what, expected, there in counts
         if expected is not None and len(there) < expected
     )

@@ -113,8 +113,8 @@ def verify(
     A tracker or link is set to that checkpoint, and newer ones that are incomplete or damaged are
     moved to DIRECTORY.set-aside. Nothing is deleted. Run it while no rank of the job is running.
 
-    Exits with 0 if a complete checkpoint is loaded or there is none yet, with 4 if only a first
-    save is there that was cut off, and with 1 if a person has to decide.
+    Exits with 0 if a complete checkpoint will be loaded or no checkpoint exists yet, with 4 if the
+    only checkpoint is an interrupted first save, and with 1 if an operator must decide.
     """
     store = CheckpointDirectory(directory, format_name)
     if attempt is not None and not dry_run and directory.is_dir():
@@ -195,9 +195,8 @@ _COLUMNS: Final = (
 def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, output: str) -> int:
     """List the checkpoints in DIRECTORY, newest first, and what verification finds.
 
-    LOADED marks the checkpoint that the tracker or the rule of the framework selects now; where
-    the user's script chooses, there is no mark. CHOICE marks the one that ``verify`` would choose.
-    Nothing is changed.
+    LOADED marks the checkpoint that the framework would load now; if the user's script selects it,
+    none is marked. CHOICE marks the checkpoint that ``verify`` would select. Nothing is changed.
 
     Exits with 1 if there are checkpoints and ``verify`` would find none to resume from.
     """

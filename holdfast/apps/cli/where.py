@@ -106,7 +106,7 @@ _PLATFORM: Final[Sequence[Callable[[Any], Any]]] = (
 )
 _NAMESPACE: Final[Sequence[Callable[[Any], Any]]] = (
     click.option("-n", "--namespace", help="Kubernetes namespace.  [default: from the context]"),
-    click.option("-A", "--all-namespaces", is_flag=True, help="Show jobs in all namespaces."),
+    click.option("-A", "--all-namespaces", is_flag=True, help="Include jobs in all namespaces."),
 )
 
 

@@ -38,7 +38,7 @@ LEFT_ALONE: Final = "left alone"
 """Phase of a job that does not enable auto-resume, or whose settings are invalid."""
 
 SUSPENDED: Final = "suspended"
-"""Phase of a job that somebody else has suspended."""
+"""Phase of a job that another program or person has suspended."""
 
 _WAITS: Final = NOTICES[JobWaits].reason
 _CORE: Final = "/api/v1"
@@ -48,7 +48,7 @@ _PARTS: Final = 3
 _NOT_ENABLED: Final = "auto-resume is not enabled: see holdfast jobs doctor"
 _NOT_RECORDED: Final = "no controller has recorded yet that all its ranks run"
 _DAMAGED: Final = "its record cannot be read; remove the annotation"
-_SUSPENDED_BY_OTHERS: Final = "somebody else has suspended it"
+_SUSPENDED_BY_OTHERS: Final = "suspended by another program or person"
 
 
 def connect_jobs(

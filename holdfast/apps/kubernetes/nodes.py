@@ -136,7 +136,7 @@ class KubernetesFleet:
 
     def describe_ranks(self) -> str:
         """See ``Fleet.describe_ranks``."""
-        return "nodes of a cluster go by their names"
+        return "nodes of a cluster are selected by name"
 
     def _status(
         self,

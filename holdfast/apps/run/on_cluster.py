@@ -215,8 +215,7 @@ def check_cluster(cluster: str, settings: RunSettings) -> None:
     problems = list(job_problems(settings))
     if not run.state.is_file():
         problems.append(
-            f"--cluster: there is no cluster {run.name!r} on this machine; see: holdfast clusters "
-            "list"
+            f"--cluster: no cluster {run.name!r} on this machine; see: holdfast clusters list"
         )
     elif not is_held(run):
         problems.append(

@@ -110,7 +110,7 @@ class TrialResult:
     """Share of the time that made lasting progress: training that no restart undid."""
 
     closed_form_ettr: float
-    """The same by Daly's formula, which knows no wait for nodes; see ``daly_ettr``."""
+    """ETTR by Daly's formula, which ignores waits for nodes; see ``daly_ettr``."""
 
     spares_advised: int
     """Spare nodes with which the job rarely waits; see ``advised_spares``."""

@@ -73,7 +73,9 @@ class Manifest:
         except FileNotFoundError:
             return cls(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path} cannot be read: {error}; remove what it names") from error
+            raise ConfigError(
+                f"{path} cannot be read: {error}; remove the files that it names"
+            ) from error
 
     def write(self) -> None:
         """Write the manifest; called before the files in it are written."""
@@ -124,7 +126,11 @@ class Installer:
         if before is not None and before == content:
             return Done(path=path, act=InstallAction.UNCHANGED)
         if before is not None and not self._is_ours(path, before):
-            return Done(path=path, act=InstallAction.KEPT, detail="it was changed, or is not ours")
+            return Done(
+                path=path,
+                act=InstallAction.KEPT,
+                detail="it was changed, or was not written by Holdfast",
+            )
         if not self._dry_run:
             self._make(path.parent)
             self._manifest.files[str(path)] = hashlib.sha256(content).hexdigest()

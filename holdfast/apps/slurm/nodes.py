@@ -138,7 +138,7 @@ class SlurmFleet:
 
     def describe_ranks(self) -> str:
         """See ``Fleet.describe_ranks``."""
-        return "nodes of a cluster go by their names"
+        return "nodes of a cluster are selected by name"
 
 
 def _with_jobs(status: NodeStatus, jobs: Sequence[JobFacts]) -> NodeStatus:

@@ -109,16 +109,16 @@ def _state(facts: NodeFacts) -> str:
 def _seen(facts: NodeFacts) -> str:
     who, reason = facts.reason_set.partition("@")[0] or "somebody", facts.reason
     if facts.is_asleep:
-        return "power saving has powered it off, or changes its power state"
+        return "powered down by power saving, or changing its power state"
     if not facts.is_closed:
         return "open to jobs" if facts.has_heartbeat else "it does not respond"
     suggestion = f"; did you mean {reason.suggestion}?" if reason.suggestion else ""
     return {
-        Author.NOBODY: "closed without a reason",
-        Author.SLURM: "Slurm has closed it",
-        Author.HOLDFAST: "Holdfast has closed it; its controller handles it",
+        Author.NOBODY: "out of service without a reason",
+        Author.SLURM: "taken out of service by Slurm",
+        Author.HOLDFAST: "taken out of service by Holdfast; its controller handles it",
         Author.REQUEST: f"{who} requests: {reason.verb}",
-        Author.OTHER: f"{who} has closed it, so it is left alone{suggestion}",
+        Author.OTHER: f"taken out of service by {who}; left unchanged{suggestion}",
     }[reason.author]
 
 
@@ -127,9 +127,9 @@ def _step(
 ) -> Iterator[str]:
     match action:
         case Quarantine():
-            yield f"fail it with the reason {our_reason(record)!r}"
+            yield f"set it to FAIL with the reason {our_reason(record)!r}"
         case Drain() if view.running_jobs:
-            yield f"let its jobs go, {format_duration(policy.drain_timeout)} at most"
+            yield f"drain its jobs, {format_duration(policy.drain_timeout)} at most"
         case Reboot():
             yield "order its reboot"
         case Replace():

@@ -453,7 +453,9 @@ def test_an_instance_is_known_by_the_end_of_its_provider_id_or_of_its_name(
 def test_what_is_no_instance_gets_no_order(front: Front, provider_id: str) -> None:
     one = a_node(name="n", provider_id=provider_id)
 
-    with pytest.raises(ProviderError, match=r"n is no EC2 instance: .* such as i-0123456789abc"):
+    with pytest.raises(
+        ProviderError, match=r"n is not an EC2 instance: .* such as i-0123456789abc"
+    ):
         provider(front.url, "ec2").replace(one, "t/1")
 
     assert front.made == []

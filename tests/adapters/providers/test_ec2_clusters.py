@@ -147,4 +147,4 @@ def test_what_cannot_be_had_is_objected_to_without_asking_aws(whole) -> None:
         groups=(no_type, going, DesiredGroup(made_of=GROUP, target=1)),
     )
 
-    assert whole.groups.objections(wanted) == ["instance group gpu has no InstanceType: name one"]
+    assert whole.groups.objections(wanted) == ["instance group gpu has no InstanceType: set one"]

@@ -31,7 +31,7 @@ _HERE: Final = "127.0.0.1"
 
 
 def efa_loopback(target: Target) -> Series | Skip:
-    """Check that every EFA device reaches itself, fast enough."""
+    """Check that every EFA device passes a loopback test, fast enough."""
     devices = efa_devices(target.machine.root)
     if not devices:
         return Skip(why="no EFA device found")
@@ -74,7 +74,7 @@ def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> 
 
 def _talk(fabric: Fabric) -> Exchange:
     """Return the exchange of the last run, unless an earlier run failed."""
-    exchange = Exchange(doubt="no run was made")
+    exchange = Exchange(doubt="no run completed")
     for run in RUNS:
         port = free_port()
         with background_command(fabric.server(run, port)) as server:
@@ -110,7 +110,10 @@ def _summary(one: Exchange) -> str:
 def _silence(doubts: list[str]) -> str:
     if not doubts:
         return ""
-    advice = "no EFA device reaches itself: does the security group allow all traffic to itself?"
+    advice = (
+        "the loopback test failed on all EFA devices: does the security group allow all traffic to"
+        " itself?"
+    )
     return f"{advice} {doubts[0]}"
 
 

@@ -24,30 +24,30 @@ class PartRow:
 
 
 ROWS: Final = (
-    PartRow("gpu", "all GPUs are there and in order", nvidia.gpus),
+    PartRow("gpu", "all GPUs are present and healthy", nvidia.gpus),
     PartRow("nvlink", "all NVLinks of each GPU are active", nvidia.nvlinks),
-    PartRow("neuron", "all Neuron devices and their cores are there", aws.neuron),
-    PartRow("efa", "all EFA devices are there", aws.efa),
-    PartRow("cpu", "all processors compute right under load", stress.processors),
-    PartRow("memory", "memory keeps what is written to it", stress.memory),
-    PartRow("disk", "the disk keeps what is written to it, and in time", stress.disk),
+    PartRow("neuron", "all Neuron devices and cores are present", aws.neuron),
+    PartRow("efa", "all EFA devices are present", aws.efa),
+    PartRow("cpu", "all processors compute correctly under load", stress.processors),
+    PartRow("memory", "memory retains data", stress.memory),
+    PartRow("disk", "the disk retains data and does not stall", stress.disk),
     PartRow(
         "efa-loopback",
-        "every EFA device reaches itself",
+        "every EFA device passes a loopback test",
         efa_loopback.efa_loopback,
         DeepCheck.CONNECTIVITY,
     ),
     PartRow(
         "nccl",
-        "collectives between the GPUs are right and fast",
+        "collectives between the GPUs are correct and fast",
         nvidia.collectives,
         DeepCheck.CONNECTIVITY,
     ),
     PartRow(
         "nccom",
-        "collectives between the Neuron cores are right and fast",
+        "collectives between the Neuron cores are correct and fast",
         aws.collectives,
         DeepCheck.CONNECTIVITY,
     ),
-    PartRow("dcgm", "DCGM's diagnosis finds nothing", nvidia.diagnosis),
+    PartRow("dcgm", "DCGM diagnostics find no fault", nvidia.diagnosis),
 )

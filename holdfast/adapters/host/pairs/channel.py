@@ -31,7 +31,7 @@ _GREETING: Final = b"holdfast-pair/1"
 _LONGEST_LINE: Final = 256 * 1024
 _NONCE_BYTES: Final = 32
 _POLL_S: Final = 0.1
-_LATE: Final = "the other end took too long"
+_LATE: Final = "the other end timed out"
 
 
 class PairConnection:

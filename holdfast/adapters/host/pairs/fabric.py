@@ -109,7 +109,7 @@ def _make(fabrics: list[Fabric], peer: Peer, now: datetime) -> CommandResult:
 
 
 def _talk(fabric: Fabric, peer: Peer) -> Exchange:
-    exchange = Exchange(doubt="no run was made")
+    exchange = Exchange(doubt="no run completed")
     for run in RUNS:
         peer.channel.allow(_RUN)
         port = int(peer.channel.receive().get("port", 0))

@@ -14,7 +14,7 @@ PARTS: Final = (
     ),
     PairPart(
         name=fabric.NAME,
-        what="libfabric's messages arrive whole and fast enough",
+        what="libfabric messages arrive intact and fast enough",
         measure=fabric.measure,
         serve=fabric.serve,
     ),

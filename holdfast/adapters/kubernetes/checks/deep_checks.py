@@ -285,7 +285,7 @@ class DeepChecks:
     def _create(self, new: Json) -> Json | None:
         """Create a Job; returns None if it exists already."""
         if not self._settings.image:
-            raise BackendError("there is no deep health check: set the image of the check")
+            raise BackendError("deep health checks are not configured: set the image of the check")
         try:
             created = self._api.create(self._folder, new, repeatable=True)
         except AlreadyExists:
@@ -335,7 +335,7 @@ class DeepChecks:
         end = self._end_of(job)
         if is_news and end.is_no_verdict:
             how = "its pod was lost" if end.status is None else f"exited with {end.status}"
-            why = f"{how}: {end.result.summary or job.message}; it is repeated in a minute"
+            why = f"{how}: {end.result.summary or job.message}; retrying in a minute"
             self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))
         return end.is_no_verdict
 

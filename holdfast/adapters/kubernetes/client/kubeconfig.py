@@ -46,7 +46,7 @@ class _Entry:
             return None
         path = self.file.parent / text
         if not path.is_file():
-            raise self.problem(key, f"there is no file {path}")
+            raise self.problem(key, f"file {path} not found")
         return path
 
     def data(self, key: str) -> str:
@@ -90,7 +90,7 @@ def find_server(
         return read_kubeconfig(there, context)
     if named or context or "KUBERNETES_SERVICE_HOST" not in environment:
         looked = ", ".join(map(str, files))
-        raise ConfigError(f"no kubeconfig: there is no {looked}; give one, or set KUBECONFIG")
+        raise ConfigError(f"no kubeconfig: {looked} not found; pass --kubeconfig or set KUBECONFIG")
     return in_cluster(environment)
 
 
@@ -105,7 +105,7 @@ def read_kubeconfig(files: list[Path], context: str = "") -> Server:
     current = (str(content.get("current-context") or "") for _, content in contents)
     name = context or next(filter(None, current), "")
     if not name:
-        raise ConfigError(f"{files[0]}: there is no current-context; name a context")
+        raise ConfigError(f"{files[0]}: current-context is not set; pass --context")
     chosen = _entry(contents, "context", name)
     cluster = _entry(contents, "cluster", chosen.text("cluster"))
     user = _entry(contents, "user", chosen.text("user")) if chosen.text("user") else None
@@ -132,7 +132,7 @@ def _load(file: Path) -> Mapping[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
-        raise ConfigError(f"{file}: is no kubeconfig")
+        raise ConfigError(f"{file}: not a kubeconfig")
     return content
 
 
@@ -145,7 +145,7 @@ def _entry(contents: list[tuple[Path, Mapping[str, Any]]], kind: str, name: str)
     if name not in known:
         files = ", ".join(str(file) for file, _ in contents)
         there = ", ".join(map(str, known)) or "none"
-        raise ConfigError(f"{files}: there is no {kind} {name!r}, but {there}")
+        raise ConfigError(f"{files}: {kind} {name!r} not found; known are: {there}")
     return known[name]
 
 
@@ -162,7 +162,7 @@ def _identity(user: _Entry | None, cluster: _Entry) -> dict[str, Any]:
         return {}
     for key in _UNKNOWN:
         if user.content.get(key):
-            raise user.problem(key, "Holdfast cannot do that; use a token, a certificate or exec")
+            raise user.problem(key, "not supported; use a token, a certificate or exec")
     if user.content.get("exec"):
         plugin = _plugin(user, cluster)
         return {
@@ -189,7 +189,9 @@ def _certificate(user: _Entry) -> Callable[[], str] | None:
         elif path is not None:
             parts.append(partial(path.read_text, encoding="utf-8"))
     if len(parts) == 1:
-        raise user.problem("client-certificate", "a certificate needs its key, and a key its own")
+        raise user.problem(
+            "client-certificate", "expected a client certificate and its key, got one of them"
+        )
     return (lambda: "\n".join(part() for part in parts)) if parts else None
 
 
@@ -203,7 +205,9 @@ def _plugin(user: _Entry, cluster: _Entry) -> ExecPlugin:
         command = str(user.file.parent / command)
     hint = settings.text("installHint")
     if settings.text("interactiveMode") == "Always":
-        raise settings.problem("interactiveMode", "Holdfast runs without a person: not Always")
+        raise settings.problem(
+            "interactiveMode", "expected Never or IfAvailable: Holdfast is not interactive"
+        )
     try:
         return ExecPlugin(
             command=[command, *map(str, content.get("args") or ())],

@@ -77,7 +77,7 @@ def failure(status: bytes) -> str:
     try:
         parsed = json.loads(status)
     except ValueError:
-        return "no word on how the command ended"
+        return "the API server did not report how the command ended"
     if not isinstance(parsed, dict):
         return str(parsed)
     return "" if parsed.get("status") == "Success" else str(parsed.get("message") or parsed)

@@ -143,7 +143,7 @@ def _restart_policy(job: JobUnderTest) -> Iterator[Violation]:
         policy = pods.maker.content.get("restartPolicy", "OnFailure")
         if policy == "OnFailure":
             continue
-        why = "the operator fails the job for good at the first rank that fails"
+        why = "the operator fails the job permanently when a rank fails"
         if policy == "Always":
             why = "ranks that succeeded are restarted, so that the job never ends"
         yield violation(
@@ -157,8 +157,8 @@ def _run_backoff(job: JobUnderTest) -> Iterator[Violation]:
     if limit is not None:
         severity = RuleSeverity.WARNING if limit else RuleSeverity.ERROR
         why = (
-            f"{limit}: the operator counts container restarts itself and fails the job for good, "
-            "whatever retries are left"
+            f"{limit}: the operator counts container restarts itself and fails the job permanently,"
+            " whatever retries are left"
         )
         yield violation(severity, f"{policy.path}.backoffLimit", None, why)
 
@@ -175,9 +175,7 @@ def _job_backoff(job: JobUnderTest) -> Iterator[Violation]:
         ends = "one crash of all ranks ends" if limit < pods.ranks else "some restarts end"
         if own:
             ends = f"its failurePolicy restarts it for that {own} times at most, and then ends"
-        why = (
-            f"{limit}: every pod that fails counts, {pods.ranks} at a time; {ends} the job for good"
-        )
+        why = f"{limit}: each failed pod counts, {pods.ranks} at a time; {ends} the job permanently"
         severity = RuleSeverity.ERROR if limit < pods.ranks and not own else RuleSeverity.WARNING
         yield violation(severity, f"{pods.maker.path}.backoffLimit", NO_LIMIT, why)
 
@@ -198,7 +196,7 @@ def _index_limits(job: JobUnderTest) -> Iterator[Violation]:
         rules = (pods.maker.content.get("podFailurePolicy") or {}).get("rules") or ()
         fails = any(rule.get("action") in ("FailJob", "FailIndex") for rule in rules)
         if fails and not _own_restarts(job):
-            why = "its rules fail the job for good before it can be restarted"
+            why = "its rules fail the job permanently before it can be restarted"
             yield violation(RuleSeverity.WARNING, f"{pods.maker.path}.podFailurePolicy", None, why)
 
 
@@ -207,7 +205,7 @@ def _launcher_backoff(job: JobUnderTest) -> Iterator[Violation]:
     limit = policy.content.get("backoffLimit", _JOB_BACKOFF)
     needed = 1 + job.requests.max_retries + job.requests.max_app_retries
     if limit < needed:
-        why = f"{limit}: every failure of the launcher counts; then the job has failed for good"
+        why = f"{limit}: every failure of the launcher counts; then the job fails permanently"
         yield violation(RuleSeverity.WARNING, f"{policy.path}.backoffLimit", needed, why)
 
 

@@ -59,7 +59,7 @@ def rules_of(text: str, key: str) -> ParsedRules:
     for index, given in enumerate(_listed(text, key, rejected)):
         rule = _Fields(f"{key}[{index}]", given, rejected).rule()
         if rule is not None and rule.name in {one.name for one in rules}:
-            rejected.append(_rejection(f"{key}[{index}].{_NAME}", rule.name, "a name of its own"))
+            rejected.append(_rejection(f"{key}[{index}].{_NAME}", rule.name, "a unique name"))
         elif rule is not None:
             rules.append(rule)
     return tuple(rules), tuple(rejected[:_REPORTED_LIMIT])
@@ -106,7 +106,7 @@ class _Fields:
         if len(self._rejected) > self._before:
             return None
         for key in sorted(self._given.keys() - set(_KNOWN)):
-            self._reject(key, self._given[key], f"no such field; there are {', '.join(_KNOWN)}")
+            self._reject(key, self._given[key], f"one of the fields {', '.join(_KNOWN)}")
         rule = JobLogRule(
             name=self._text(_NAME, NAME_LIMIT, is_needed=True),
             pattern=self._text(_PATTERN, PATTERN_LIMIT, is_needed=True),
@@ -127,7 +127,7 @@ class _Fields:
         limits = [key for key in (_CUTOFF, _FREQUENCY, _THRESHOLD) if key in self._given]
         if rule.fault_on_match:
             for key in limits:
-                self._reject(key, self._given[key], f"nothing, as {_FAULT} is true")
+                self._reject(key, self._given[key], f"no value, because {_FAULT} is true")
         elif not limits:
             needed = f"one of {_CUTOFF}, {_FREQUENCY}, {_THRESHOLD} and {_FAULT}"
             self._rejected.append(_rejection(self._where, rule.name, needed))
@@ -135,7 +135,7 @@ class _Fields:
             self._reject(_OPERATOR, "", f"one of {', '.join(Comparison)}")
         for key in (_OPERATOR, _DATA_POINTS):
             if key in self._given and _THRESHOLD not in self._given:
-                self._reject(key, self._given[key], f"a {_THRESHOLD} beside it")
+                self._reject(key, self._given[key], f"{_THRESHOLD} as well")
 
     def _reject(self, key: str, value: Any, expected: str) -> None:
         self._rejected.append(_rejection(f"{self._where}.{excerpt(str(key))}", value, expected))

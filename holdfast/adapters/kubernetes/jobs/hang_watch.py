@@ -209,7 +209,9 @@ class HangWatch:
         found = attempt.rejected + (monitor.rejected if monitor is not None else ())
         if heartbeat is None or self._reads_heartbeats:
             return found
-        expected = "nothing, as the controller's kubernetes.read_heartbeats is false; use a probe"
+        expected = (
+            "no value, because the controller's kubernetes.read_heartbeats is false; use a probe"
+        )
         return (*found, Rejection(key=HEARTBEAT_FILE, value=heartbeat.path, expected=expected))
 
     @property

@@ -80,7 +80,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
             record = parse_value(JobRecord, state.record)
         except ValueError:
             rejected.append(
-                _rejection(JOB_RECORD, state.record, "what the controller wrote; remove it")
+                _rejection(JOB_RECORD, state.record, "a value written by the controller; remove it")
             )
     log_rules, log_rules_from = _log_rules(state, rejected) if is_on else ((), "")
     heartbeat = _heartbeat(state, rejected) if is_on else None
@@ -116,10 +116,10 @@ def _heartbeat(state: JobState, rejected: list[Rejection]) -> Heartbeat | None:
     if path is None:
         for key, text in given.items():
             if text is not None:
-                rejected.append(_rejection(key, text, f"a {HEARTBEAT_FILE} beside it"))
+                rejected.append(_rejection(key, text, f"{HEARTBEAT_FILE} as well"))
         return None
     if not path.startswith("/") or not path.isprintable() or len(path) > _LONGEST_PATH:
-        expected = f"a path from the root on, of at most {_LONGEST_PATH} characters"
+        expected = f"an absolute path of at most {_LONGEST_PATH} characters"
         rejected.append(_rejection(HEARTBEAT_FILE, path, expected))
         return None
     before = len(rejected)

@@ -31,4 +31,4 @@ class AgentKubernetes:
 
     def __post_init__(self) -> None:
         if self.server is None and (self.ca_file or self.token_file):
-            raise ValueError("ca_file and token_file are for a server that is given, too")
+            raise ValueError("ca_file and token_file require server")

@@ -66,7 +66,10 @@ class DriftCorrection:
             name for name in leaving if name in cached_nodes and _stays(cached_nodes[name])
         ]:
             del leaving[name]
-            self._try(f"forgetting that {name} left", partial(self._memory.forget_leaving, name))
+            self._try(
+                f"deleting the record of the replaced node {name}",
+                partial(self._memory.forget_leaving, name),
+            )
         self._report_groupless(cached_nodes)
         cached_nodes = {
             name: cached for name, cached in cached_nodes.items() if not cached.needs_no_correction
@@ -79,7 +82,9 @@ class DriftCorrection:
             if cached.has_drifted and cached.is_managed
         ]
         for name in astray[:_AT_ONCE]:
-            self._try(f"putting right the marks of {name}", partial(self._correct, name, now))
+            self._try(
+                f"correcting the labels and taints of {name}", partial(self._correct, name, now)
+            )
         wrong = [name for name, cached in cached_nodes.items() if cached.is_condition_outdated]
         for name in wrong[:_AT_ONCE]:
             what = f"setting the condition {Condition.AGENT_SILENT} of {name}"
@@ -124,7 +129,7 @@ class DriftCorrection:
         taken = [state.replaces for state in states if state.replaces is not None]
         for new, old in successors(arrivals(states), leaving, taken).items():
             adopt = partial(self._nodes.write, new, now, partial(_replacing, old))
-            self._try(f"noting that {new} replaces {old}", adopt)
+            self._try(f"recording that {new} replaces {old}", adopt)
 
     def _clear(self, node: str, uid: str) -> None:
         state = self._nodes.state(node)

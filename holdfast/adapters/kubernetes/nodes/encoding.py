@@ -191,7 +191,7 @@ def _record(state: NodeState, rejected: list[Rejection]) -> NodeRecord | None:
     except ValueError:
         record = None
     if record is None or (record.phase in _NEEDS_REMEDIATION and record.remediation is None):
-        expected = "what Holdfast wrote; without the annotation it begins anew with the node"
+        expected = "a value written by Holdfast; remove the annotation to reset the node's record"
         rejected.append(Rejection(key=RECORD, value=excerpt(state.record), expected=expected))
         return None
     return record
@@ -203,7 +203,7 @@ def _report(state: NodeState, rejected: list[Rejection]) -> NodeReport | None:
     try:
         return parse_value(NodeReport, state.report)
     except ValueError:
-        expected = "what the node's agent wrote"
+        expected = "a value written by the node's agent"
         rejected.append(Rejection(key=REPORT, value=excerpt(state.report), expected=expected))
         return None
 
@@ -258,7 +258,7 @@ def _labelled_request(
         return None
     verb = _ASKS.get(value)
     if verb is None:
-        expected = f"{', '.join(_ASKS)} or nothing new"
+        expected = f"{', '.join(_ASKS)} or no other value"
         key = conventions.labels.node_health_status
         rejected.append(Rejection(key=key, value=excerpt(value), expected=expected))
         return None
@@ -279,7 +279,7 @@ def _labelled_check(
         return None
     if not conventions.can_check:
         key = conventions.labels.deep_health_check_status
-        expected = "nothing new; to have a check, set the image of the check"
+        expected = "no other value; to enable deep health checks, set the image of the check"
         rejected.append(Rejection(key=key, value=value, expected=expected))
         return None
     return Request(

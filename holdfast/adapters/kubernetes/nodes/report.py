@@ -271,7 +271,7 @@ class NodeReporter:
                 if error.status not in _HOPELESS:
                     raise
                 if not self._is_dropping:
-                    self._log(f"an event is not accepted, and dropped: {error}")
+                    self._log(f"Event rejected by the API server and dropped: {error}")
                 self._is_dropping = True
             self._forget(name, event)
         if self._events:

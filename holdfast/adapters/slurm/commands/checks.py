@@ -94,7 +94,9 @@ class CheckCommands(Slurm):
         ]  # fmt: skip
         partition = _shared_partition(text)
         if not partition:
-            raise BackendError(f"no partition has {' and '.join(nodes)}, so no job can check that")
+            raise BackendError(
+                f"no partition has {' and '.join(nodes)}, so no job can run the check"
+            )
         self._call(
             "sbatch", "--parsable", *options, f"--partition={partition}", *argv,
             variables=variables,

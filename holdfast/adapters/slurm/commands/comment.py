@@ -113,7 +113,7 @@ _EXPECTED: Final = {
     Key.MODE: ", ".join(RestartMode),
     Key.REQUEUE_REQUEST: "requeue, or requeue:RESTARTS:SECONDS",
     Key.RESTART_REASON: "RESTARTS:REASON:NODE",
-    Key.CHECKPOINT: "the absolute path of a directory, without blanks",
+    Key.CHECKPOINT: "the absolute path of a directory, without spaces",
 }
 
 

@@ -125,7 +125,7 @@ def _complaint(argv: Sequence[str], done: CompletedCommand) -> str:
     what = " ".join(argv)
     what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."
     if any(one in message for one in _DENIED):
-        return f"{what}: {message}: {_person()} may not do that; {_GRANT}"
+        return f"{what}: {message}: {_person()} is not permitted; {_GRANT}"
     return f"{what}: {message}"
 
 

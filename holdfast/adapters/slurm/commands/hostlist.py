@@ -26,7 +26,7 @@ def expand(expression: str) -> tuple[str, ...]:
         for choice in choices:
             count *= len(choice)
         if len(names) + count > LIMIT:
-            raise ValueError(f"{expression[:100]!r} stands for more than {LIMIT} nodes")
+            raise ValueError(f"{expression[:100]!r} expands to more than {LIMIT} nodes")
         names += ("".join(parts) for parts in product(*choices))
     return tuple(names)
 
@@ -52,16 +52,16 @@ def _choices(item: str) -> Iterator[list[str]]:
         at = part.end()
         yield [part[0]] if part[1] is None else list(_numbers(part[1], item))
     if at != len(item) or not item:
-        raise ValueError(f"{item[:100]!r} is no list of nodes such as node[1-3,07]")
+        raise ValueError(f"{item[:100]!r} is not a node list such as node[1-3,07]")
 
 
 def _numbers(ranges: str, item: str) -> Iterator[str]:
     for one in ranges.split(","):
         found = _RANGE.fullmatch(one)
         if found is None:
-            raise ValueError(f"{item[:100]!r} is no list of nodes such as node[1-3,07]")
+            raise ValueError(f"{item[:100]!r} is not a node list such as node[1-3,07]")
         first, last = found[1], found[2] or found[1]
         if not int(first) <= int(last) < int(first) + LIMIT:
-            raise ValueError(f"{item[:100]!r} has a range that cannot be meant")
+            raise ValueError(f"{item[:100]!r} has an invalid range")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"

@@ -186,7 +186,7 @@ RULES: Final = (
     ),
     ClusterRule(
         "reports-writable", RuleSeverity.ERROR,
-        "whoever may write there can delete reports and hide faults; the controller refuses it",
+        "users who can write there can delete reports and hide faults; the controller refuses it",
         "chmod go-w, and chown to root or SlurmUser, the directory that is named",
         open_reports,
     ),
@@ -216,7 +216,7 @@ RULES: Final = (
     ),
     ClusterRule(
         "prolog-holds-jobs", RuleSeverity.ERROR,
-        "a failed Prolog leaves its job held (priority 0) until somebody releases it",
+        "a failed Prolog leaves its job held (priority 0) until it is released",
         "slurm.conf: SchedulerParameters=...,nohold_on_prolog_fail",
         _setting("SchedulerParameters", _prologs_hold),
     ),

@@ -70,13 +70,13 @@ class JobDriftCorrection:
                 self._holds.attempt(f"holding {PREFIX}{name}", partial(self._holds.keep, case))
             elif not case.job.can_requeue and not case.job.is_over:
                 allow = partial(self._slurm.update_job, name, "requeue=1")
-                self._holds.attempt(f"making {PREFIX}{name} one that Slurm may requeue", allow)
+                self._holds.attempt(f"enabling the requeue of {PREFIX}{name}", allow)
         self._end_failed(found)
         self._forget(found, wanted)
         self._end_reservations(found, cases)
         self._holds.attempt("keeping spare nodes", self._reservations.keep_spares)
         keep_next = partial(self._reservations.keep_next, self._clock.now())
-        self._holds.attempt("keeping nodes that come back for the spare pool", keep_next)
+        self._holds.attempt("reserving returned nodes for the spare pool", keep_next)
         self._report(found, wanted)
         for name, case in cases.items():
             known = self._store.read().jobs.get(name)
@@ -91,7 +91,7 @@ class JobDriftCorrection:
                 continue
             record = known.record
             if not record.phase.is_final:
-                now, why = self._clock.now(), "Slurm has given its number to another job"
+                now, why = self._clock.now(), "Slurm reused its ID for another job"
                 record = replace(record, phase=JobPhase.FAILED, phase_since=now, reason=why)
             self._put_away(name, replace(known, record=record))
 
@@ -107,7 +107,7 @@ class JobDriftCorrection:
             is_same = job is not None and job.restarts == known.restarts
             if job is None or not is_same or not phase.is_final or job.state not in WAITING:
                 continue
-            what = f"ending {PREFIX}{name}, which has failed"
+            what = f"canceling {PREFIX}{name}, which failed"
             if self._holds.is_due(what):  # the state may have been read before the end
                 self._note(job, f"failed: {known.record.reason}")
                 self._holds.attempt(what, partial(self._slurm.cancel_job, name))

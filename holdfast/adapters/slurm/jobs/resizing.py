@@ -42,15 +42,15 @@ def refusal(job: BatchJob, described: str, settings: Mapping[str, str]) -> str:
     """
     gres = _GRES.search(described)
     if gres is not None and gres[1] != "(null)":
-        return f"it has GRES ({gres[1]}), and Slurm resizes no such job"
+        return f"it has GRES ({gres[1]}), and Slurm cannot resize such jobs"
     if len(job.parts) > 1:
-        return "it is heterogeneous, and Slurm resizes no such job"
+        return "it is heterogeneous, and Slurm cannot resize such jobs"
     if _NEEDED not in settings.get("SchedulerParameters", "").split(","):
         return f"SchedulerParameters in slurm.conf lacks {_NEEDED}"
     version = _VERSION.match(settings.get("SLURM_VERSION", ""))
     is_new = version is not None and (int(version[1]), int(version[2])) >= _AGAIN
     if not is_new and settings.get("AccountingStorageType", "") in _NO_DATABASE:
-        return "this version of Slurm changes a resized job no more where there is no slurmdbd"
+        return "without slurmdbd, this version of Slurm cannot update a resized job"
     return ""
 
 

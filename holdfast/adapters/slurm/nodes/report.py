@@ -175,8 +175,8 @@ def open_reporter(
         raise ConfigError(f"{node!r} cannot be the name of a Slurm node")
     if not settings.report_dir.is_dir():
         raise ConfigError(
-            f"slurm.report_dir: {settings.report_dir} is no directory; make it on the file system"
-            " that the nodes share with the controller"
+            f"slurm.report_dir: {settings.report_dir} is not a directory; create it on the file"
+            " system that the nodes share with the controller"
         )
     return SharedReport(
         settings,

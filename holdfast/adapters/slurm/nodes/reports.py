@@ -187,7 +187,9 @@ class Reports:
         if not is_verdict(name):
             check_age(at_signing, now)
         if before is not None and before.signed_at is not None and at_signing < before.signed_at:
-            raise ValueError("signed before the last report of that node: an old one was put back")
+            raise ValueError(
+                "signed before the last report of that node: an old report was restored"
+            )
         received = _parsed(name, content, at)
         return _File(
             mark=mark,

@@ -34,7 +34,7 @@ def parse_saved(text: str) -> dict[str, NodeFacts]:
             raise ValueError(f"{place}: node {node.name} is duplicated")
         nodes[node.name] = node
     if not nodes:
-        raise ValueError(f"there is no node in it; {_HOW}")
+        raise ValueError(f"it contains no node; {_HOW}")
     return nodes
 
 
@@ -47,7 +47,7 @@ def _of_text(text: str) -> Iterator[tuple[str, NodeFacts]]:
         elif node and (not line or line[0].isspace()):
             node += f" {line.strip()}"
         elif line.strip():
-            raise ValueError(f"line {number}: {line[:60]!r} begins no node; {_HOW}")
+            raise ValueError(f"line {number}: {line[:60]!r} does not start a node; {_HOW}")
     yield from _parsed(begins, node)
 
 
@@ -106,9 +106,9 @@ def _state(place: str, node: Mapping[str, Any]) -> frozenset[str]:
     for key, value in (("state", words), ("state_flags", flags)):
         if not isinstance(value, list) or not all(isinstance(one, str) and one for one in value):
             found = "missing" if value is None else repr(value)[:60]
-            raise ValueError(f"{place}.{key}: {found}, expected words such as IDLE, DRAIN")
+            raise ValueError(f"{place}.{key}: {found}, expected states such as IDLE, DRAIN")
     if not words:
-        raise ValueError(f"{place}.state: empty, expected words such as IDLE, DRAIN")
+        raise ValueError(f"{place}.state: empty, expected states such as IDLE, DRAIN")
     return frozenset(word.upper() for word in (*words, *flags))
 
 

@@ -103,7 +103,7 @@ def signed_at(content: bytes, credential: str, trust: Trust) -> datetime:
         raise ValueError("not signed; the agent of that node must be of this release")
     found = trust.credentials.decode(credential)
     if found.payload != _payload(content):
-        raise ValueError("the signature is that of other content")
+        raise ValueError("the signature does not match the content")
     if found.uid not in trust.users:
         allowed = ", ".join(map(str, sorted(trust.users)))
         raise ValueError(f"signed by user {found.uid}, expected one of {allowed}")

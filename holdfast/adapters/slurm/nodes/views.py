@@ -83,7 +83,7 @@ def held_by(facts: NodeFacts | None, hold: str) -> str:
         return hold
     who = facts.reason_set.partition("@")[0] or "somebody"
     if facts.is_closed and facts.reason.author is Author.OTHER:
-        return f"{who} has closed it in Slurm: {facts.reason.text}"
+        return f"taken out of service by {who} in Slurm: {facts.reason.text}"
     if facts.state & _MAINTENANCE:
         return "it is reserved for maintenance in Slurm"
     return ""

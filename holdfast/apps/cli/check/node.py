@@ -201,7 +201,7 @@ def node(  # noqa: PLR0913 - one parameter for each option
 
 
 def write_result(file: Path, result: CheckSummary) -> None:
-    """Tell whoever began a check how it ended."""
+    """Report the result of a check to the process that started it."""
     keep("result", file, lambda: file.write_text(f"{summary_text(result)}\n", encoding="utf-8"))
 
 

@@ -51,7 +51,7 @@ def _api_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "config_file",
         type=click.Path(path_type=Path),
         envvar="HOLDFAST_API_CONFIG",
-        help="Configuration file of holdfast api, to take an API key from.  [default: "
+        help="Configuration file of holdfast api with an API key.  [default: "
         "$HOLDFAST_API_CONFIG, else the AWS credentials of the environment]",
     )
     return config(url(called))

@@ -46,7 +46,7 @@ def prune(
 ) -> None:
     """Remove the logs, state and checkpoints of clusters on this machine that were deleted.
 
-    NAME chooses the deleted clusters of that name. Clusters that exist, and checkpoints elsewhere
+    NAME selects the deleted clusters of that name. Clusters that exist, and checkpoints elsewhere
     (--checkpoint-dir), are unchanged.
     """
     chosen = _chosen(name, older_than)

@@ -91,7 +91,7 @@ def connect_cluster(*, cluster_name: str, namespace: str | None, kubeconfig: Pat
     """Set the cluster for later commands, including kubectl.
 
     Makes its context the current context of the kubeconfig. The cluster local is this machine: its
-    jobs are runs as of holdfast run, and kubectl is not used.
+    jobs start like those of holdfast run, and kubectl is not used.
     """
     if cluster_name == NAME:
         connect_local(default_home())

@@ -41,8 +41,8 @@ from holdfast.kit.units import format_duration
 def jobs() -> None:
     """List, describe, diagnose and cancel jobs, and read their logs.
 
-    JOB is the ID or the name of a job on this machine (a name means the active job, else the last
-    one), or KIND/NAMESPACE/NAME on Kubernetes or a part of it that is unique.
+    JOB is the ID or name of a job on this machine (by name the active job, else the last one). On
+    Kubernetes it is KIND/NAMESPACE/NAME or a unique part of it.
     """
 
 
