@@ -42,7 +42,11 @@ def shown(**changes: Any) -> tuple[str, str]:
         ({"record": a_record(JobPhase.WAITING, reason="XidReplace"), "suspend": True},
          "waiting", "XidReplace"),
         ({"record": a_record(JobPhase.STOPPING), "suspend": True}, "stopping", ""),
-        ({"record": a_record(), "suspend": True}, "suspended", "suspended by another program or person"),
+        (
+            {"record": a_record(), "suspend": True},
+            "suspended",
+            "suspended by another program or person",
+        ),
         ({"suspend": True}, "suspended", "suspended by another program or person"),
         ({}, "starting", "no controller has recorded yet that all its ranks run"),
         ({"record": a_record(), "conditions": ("Succeeded",)}, "succeeded", "it is Succeeded"),

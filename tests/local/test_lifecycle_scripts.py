@@ -201,8 +201,8 @@ def test_scripts_that_are_not_there_are_told_before_a_machine_is_made(scripts, t
     assert reported == [
         "InstanceGroups: web: LifeCycleConfig: https://host.example/base cannot be fetched; "
         "expected s3://..., file://... or a directory",
-        "InstanceGroups: gone: LifeCycleConfig: /missing is not a directory on the machine of the API "
-        "server",
+        "InstanceGroups: gone: LifeCycleConfig: /missing is not a directory on the machine of the "
+        "API server",
         f"InstanceGroups: other: LifeCycleConfig: x.sh not found in {scripts}",
     ]
 
