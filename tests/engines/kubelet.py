@@ -49,7 +49,7 @@ class PodServer:
     """Serves the logs of pods to the API server of a control plane; a context manager.
 
     Attributes:
-        is_deaf: it answers that it cannot read logs, as a kubelet does that has lost its runtime.
+        ignores_requests: it answers that it cannot read logs, as a kubelet does that has lost its runtime.
         run: runs commands; there is no program in any pod until it is replaced.
         program: finds what runs on a terminal.
 

@@ -130,7 +130,9 @@ class Simulation:
             except ControllerKilled:
                 self._controller = None
                 self.world.observer.controller_died()
-                self.world.after(self.world.scenario.controller_faults.downtime, self.restart_controller)
+                self.world.after(
+                    self.world.scenario.controller_faults.downtime, self.restart_controller
+                )
         return True
 
     def restart_controller(self) -> None:
