@@ -237,7 +237,7 @@ def test_without_an_agent_the_devices_are_counted(node, munged) -> None:
 
     code, said = node.calls("health", *agent)
     assert code == 1
-    assert "no agent is running on this node; 1 of 2 GPUs are there" in said
+    assert "no agent is running on this node; 1 of 2 GPUs are present" in said
     (fault,) = node.verdict["report"]["faults"]
     assert (fault["reason"], fault["remedy"]) == (Reason.GPU_COUNT, "reboot")
 
@@ -260,7 +260,7 @@ def test_where_nobody_is_told_the_node_is_drained_once(
 
     node.calls("health", "--agent-dir", str(node.folder), report=False)
 
-    wanted = f"reason=holdfast: {Reason.GPU_COUNT}: 0 of 2 GPUs are there"
+    wanted = f"reason=holdfast: {Reason.GPU_COUNT}: 0 of 2 GPUs are present"
     assert (f"update nodename=n1 state=drain {wanted}" in calls.read_text()) is is_drained
 
 

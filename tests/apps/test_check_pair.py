@@ -521,7 +521,7 @@ def a_channel() -> Iterator[tuple[PairConnection, socket.socket]]:
 
 @pytest.mark.parametrize(
     ("limit", "stall", "why"),
-    [(0, 9, "took too long"), (0.1, 9, "took too long"), (9, 0.1, "no progress for 0.1 s")],
+    [(0, 9, "timed out"), (0.1, 9, "timed out"), (9, 0.1, "no progress for 0.1 s")],
 )
 def test_an_end_that_says_nothing_is_given_up(limit, stall, why) -> None:
     with a_channel() as (channel, other):

@@ -83,7 +83,7 @@ def test_without_a_backup_the_file_stays_unless_the_owner_can_begin_empty(path, 
     damage(path)
     damaged = path.read_bytes()
 
-    with pytest.raises(UnrecoverableDatabase, match="is no valid backup; put a copy back"):
+    with pytest.raises(UnrecoverableDatabase, match="is not a valid backup; restore a copy"):
         recover(path)
     assert path.read_bytes() == damaged
 

@@ -361,7 +361,7 @@ def test_a_node_that_karpenter_did_not_make_is_not_its_to_replace(
 ) -> None:
     karpenter.node(8)
 
-    with pytest.raises(ProviderError, match="node-8 was not made by Karpenter"):
+    with pytest.raises(ProviderError, match="node-8 was not created by Karpenter"):
         karpenter.provider().replace(view(8), "t/1")
 
 

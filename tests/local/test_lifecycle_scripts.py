@@ -117,7 +117,7 @@ def test_a_script_runs_once_for_a_machine(machine, scripts) -> None:
     [
         ("exit 3\n", "on_create.sh", "exited with code 3"),
         ("kill -9 $$\n", "on_create.sh", "exited with code -9"),
-        ("exit 0\n", "other.sh", "there is no such file"),
+        ("exit 0\n", "other.sh", "file not found"),
     ],
 )
 def test_a_script_that_fails_keeps_the_agent_from_beginning(
@@ -241,7 +241,7 @@ def test_scripts_come_from_s3(machine, tmp_path, monkeypatch) -> None:
     wanted = LifecycleScripts(source="s3://sagemaker-scripts/none", on_create="on_create.sh")
     prepare(empty, wanted, RESOURCES)
     state, message = boot(empty)
-    assert (state, "there is nothing below" in message) == (MachineState.FAILED, True)
+    assert (state, "no files below" in message) == (MachineState.FAILED, True)
     server.stop()
 
     (empty.path / "provisioned.json").unlink()

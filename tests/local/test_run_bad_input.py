@@ -55,7 +55,7 @@ def test_a_job_for_a_cluster_is_looked_at_as_any_other(run):
         "--nodes: expected 1",
         "--hang-timeout: ",
         "COMMAND: nothing",
-        "--cluster: there is no",
+        "--cluster: no cluster",
     )
     assert [word for word in reported if word not in ended.stderr] == []
     assert ended.stderr.count("holdfast: ") == len(reported)

@@ -277,7 +277,7 @@ def test_bad_nodes_are_exchanged_where_slurm_lets_a_job_do_that_for_sure(
     assert "exchange of nodes failed: it has GRES (gpu:h100:" in output["gpus"]
     assert output["gpus"].count("attempt 1000 on") == 2
     if programs.is_old:
-        assert "where there is no slurmdbd" in output["plain"]
+        assert "without slurmdbd" in output["plain"]
         assert output["plain"].count("attempt 1000 on") == 2
     else:
         words = [one for one in own_words(output["plain"]) if "process_task_init" not in one]

@@ -40,7 +40,7 @@ def test_a_missing_privilege_is_told_with_what_to_grant(answers, said: str) -> N
     slurm = Slurm(None, TIME)
 
     for act in (lambda: slurm.close_node("n1", "x"), lambda: slurm.requeue("1")):
-        with pytest.raises(BackendError, match="may not do that; run the controller as SlurmUser"):
+        with pytest.raises(BackendError, match="is not permitted; run the controller as SlurmUser"):
             act()
 
 

@@ -86,5 +86,5 @@ def test_without_an_agent_a_node_that_lacks_gpus_is_drained_with_our_word(
 
         slurm.until(lambda: "DRAIN" in slurm.state("node1"))
 
-        said = f"{SlurmReason.OURS} {Reason.GPU_COUNT}: 0 of 2 GPUs are there"
+        said = f"{SlurmReason.OURS} {Reason.GPU_COUNT}: 0 of 2 GPUs are present"
         assert slurm.node("node1")["Reason"] == said

@@ -33,11 +33,11 @@ def a_job(*, parts: int = 1):
         (PLAIN.replace("(null)", "gpu:h100:2"), NEW, "it has GRES (gpu:h100:2)"),
         (PLAIN, {**NEW, "SchedulerParameters": "bf_interval=1"}, "lacks permit_job_expansion"),
         (PLAIN, {**NEW, "SchedulerParameters": "no_permit_job_expansion"}, "lacks permit_job"),
-        (PLAIN, OLD, "where there is no slurmdbd"),
+        (PLAIN, OLD, "without slurmdbd"),
         (PLAIN, {**OLD, "AccountingStorageType": "accounting_storage/slurmdbd"}, ""),
-        (PLAIN, {**NEW, "SLURM_VERSION": "24.05.9"}, "where there is no slurmdbd"),
+        (PLAIN, {**NEW, "SLURM_VERSION": "24.05.9"}, "without slurmdbd"),
         (PLAIN, {**NEW, "SLURM_VERSION": "25.05.0"}, ""),
-        (PLAIN, {**NEW, "SLURM_VERSION": ""}, "where there is no slurmdbd"),
+        (PLAIN, {**NEW, "SLURM_VERSION": ""}, "without slurmdbd"),
     ],
 )
 def test_a_job_is_resized_only_where_slurm_goes_on_to_manage_it(

@@ -201,7 +201,7 @@ def test_an_instance_without_a_group_is_not_replaced_but_another_provider_is_nam
 ) -> None:
     lone = cloud.instance()
 
-    with pytest.raises(ProviderError, match=f"{lone} belongs to no Auto Scaling group"):
+    with pytest.raises(ProviderError, match=f"{lone} is not in an Auto Scaling group"):
         provider(front.url).replace(node(lone), "t/1")
 
     assert cloud.state(lone) == "running"

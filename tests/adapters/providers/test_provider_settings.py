@@ -96,7 +96,7 @@ def test_unknown_placeholders_are_told_with_those_there_are() -> None:
         ({"replace": "command"}, "command.reboot: missing"),
         ({"reboot": "command"}, "command.reboot: missing"),
         ({"sagemaker": {"cluster": "a/b"}}, "'a/b' is not the name or ARN of a HyperPod cluster"),
-        ({"cluster_api": {"context": "c"}}, "cluster_api: context: needs kubeconfig"),
+        ({"cluster_api": {"context": "c"}}, "cluster_api: context: requires kubeconfig"),
         ({"aws": {"read_timeout": "0s"}}, "aws: read_timeout must be longer than 0s"),
     ],
 )

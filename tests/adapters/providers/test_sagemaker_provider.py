@@ -146,7 +146,7 @@ def test_an_answer_about_another_node_is_none(front: Front, orders: Orders) -> N
     front.always["BatchReplaceClusterNodes"] = (200, '{"Successful": ["i-00000000"]}')
 
     with pytest.raises(
-        ProviderError, match=f"did not say whether it took the order for {INSTANCE}"
+        ProviderError, match=f"did not report whether it accepted the order for {INSTANCE}"
     ):
         orders.replace(NODE, "t/1")
 
@@ -155,7 +155,7 @@ def test_a_refusal_of_another_node_is_none(front: Front, orders: Orders) -> None
     failed = [{"NodeId": "i-00000000", "ErrorCode": "InstanceIdNotFound", "Message": "no"}]
     front.always["BatchReplaceClusterNodes"] = (200, json.dumps({"Failed": failed}))
 
-    with pytest.raises(ProviderError, match="did not say"):
+    with pytest.raises(ProviderError, match="did not report"):
         orders.replace(NODE, "t/1")
 
 
