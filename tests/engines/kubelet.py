@@ -49,7 +49,7 @@ class PodServer:
     """Serves the logs of pods to the API server of a control plane; a context manager.
 
     Attributes:
-        ignores_requests: it answers that it cannot read logs, as a kubelet does that has lost its runtime.
+        ignores_requests: it fails to read logs, like a kubelet without its runtime.
         run: runs commands; there is no program in any pod until it is replaced.
         program: finds what runs on a terminal.
 

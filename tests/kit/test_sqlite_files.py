@@ -87,7 +87,7 @@ def test_without_a_backup_the_file_stays_unless_the_owner_can_begin_empty(path, 
         recover(path)
     assert path.read_bytes() == damaged
 
-    assert "begins empty" in recover(path, may_begin_empty=True)
+    assert "starts empty" in recover(path, may_begin_empty=True)
     assert not path.exists()
 
 

@@ -158,7 +158,7 @@ def test_without_a_file_the_pods_cluster_is_taken(tmp_path: Path) -> None:
     for more in ({"KUBECONFIG": "/absent"}, {}):
         with pytest.raises(ConfigError, match=r"no kubeconfig: /"):
             find_server(context="x" if not more else "", environment={**pod, **more})
-    with pytest.raises(ConfigError, match=r"no kubeconfig.*\.kube/config; give one"):
+    with pytest.raises(ConfigError, match=r"no kubeconfig.*\.kube/config not found; pass"):
         find_server(environment={"HOME": str(tmp_path)})
 
 
@@ -174,7 +174,10 @@ def test_without_a_file_the_pods_cluster_is_taken(tmp_path: Path) -> None:
         ("[]", "not a kubeconfig"),
         ("{}", "current-context is not set"),
         ("current-context: x", "context 'x' not found; known are: none"),
-        ("{current-context: x, contexts: [1, {name: y, context: {}}]}", "'x', but y"),
+        (
+            "{current-context: x, contexts: [1, {name: y, context: {}}]}",
+            "'x' not found; known are: y",
+        ),
         ("{current-context: x, contexts: [{name: x, context: {}}]}", "cluster '' not found"),
     ],
 )

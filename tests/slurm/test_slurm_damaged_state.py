@@ -24,7 +24,7 @@ def test_a_damaged_state_is_restored_or_begun_anew_and_nodes_are_repaired(
     controller = fleet.control(wait=False)
 
     fleet.until(lambda: "StateRestored:" in controller.log)
-    assert ("was restored" if has_backup else "begins empty") in controller.log
+    assert ("was restored" if has_backup else "starts empty") in controller.log
     assert len([*fleet.state_dir.glob(f"{FILE}.damaged-*")]) == 1
     assert (fleet.record("node1") == before) == has_backup
     fleet.machines["node3"].log(REPLACE_XID)
