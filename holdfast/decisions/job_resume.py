@@ -39,6 +39,9 @@ KILL_BACKOFF: Final = Backoff(first=timedelta(seconds=1), longest=timedelta(minu
 """Delays before SIGKILL is repeated: a process may have been forked in between. They grow, as on a
 node that hangs nothing ends before the node is repaired."""
 
+_REPORT_POLL: Final = timedelta(seconds=1)
+"""Time between two checks for reports: a heartbeat alone triggers no round."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResumePolicy:
@@ -191,7 +194,25 @@ def _decide_stopping(
     settled = record.failure.at + policy.job.settle
     if now < settled:
         return Wait(until=settled)
-    return _after_failure(job, _verdict(job, nodes, policy, now), policy, now)
+    verdict = _verdict(job, nodes, policy, now)
+    if verdict.kind is FailureKind.APPLICATION:
+        missing = _missing_reports(job, nodes, record.failure.at)
+        deadline = record.failure.at + policy.job.report_timeout
+        if missing and now < deadline:
+            why = f"waiting for reports of {', '.join(missing)}, which may explain the failure"
+            return Wait(until=min(deadline, now + _REPORT_POLL), why=why)
+    return _after_failure(job, verdict, policy, now)
+
+
+def _missing_reports(job: JobView, nodes: Mapping[str, NodeView], end: datetime) -> list[str]:
+    """Return the nodes of an attempt whose agents have not reported since its end."""
+    return [
+        name
+        for name in dict.fromkeys(job.record.placement)
+        if (node := nodes.get(name)) is not None
+        and node.reported_at is not None
+        and node.reported_at <= end
+    ]
 
 
 def _kill_pause(job: JobView) -> timedelta:

@@ -230,6 +230,12 @@ class JobPolicy:
     """Delay between the end of an attempt and the decision on its cause. It leaves time for a
     kernel log line that explains the crash and arrives a little later."""
 
+    report_timeout: timedelta = timedelta(seconds=15)
+    """Maximum time after the end of an attempt to wait for a report or heartbeat of each of its
+    nodes before the application is held responsible. Only on Slurm, where reports may take that
+    long; the default is the interval of heartbeats there, and 5 seconds. A fault that is reported
+    meanwhile is decided on at once."""
+
     failure_margin: timedelta = timedelta(seconds=2)
     """Time for which the other ranks keep running after a rank has failed, in a job that has failed
     before. If they fail by themselves in that time, the node of the first rank is not to blame.
@@ -261,6 +267,7 @@ class JobPolicy:
             "wait_for_nodes",
             "launch_timeout",
             "settle",
+            "report_timeout",
             "failure_margin",
             "app_backoff",
             "app_backoff_max",

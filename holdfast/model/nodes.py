@@ -239,6 +239,10 @@ class NodeView:
     """Why the platform itself has given up on the node's start, in its own words; empty if it has
     not."""
 
+    reported_at: datetime | None = None
+    """Time of the agent's last report or heartbeat: what its kernel logged until then is among
+    ``faults``. None before the first one, and where each report arrives within milliseconds."""
+
     answered_at: datetime | None = None
     """Time of the last response of the scheduler's daemon on the node (kubelet, slurmd); None where
     there is no such daemon. It is no evidence about the agent."""

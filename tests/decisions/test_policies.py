@@ -37,6 +37,7 @@ def test_a_time_may_be_zero_and_not_less(key) -> None:
         "wait_for_nodes",
         "launch_timeout",
         "settle",
+        "report_timeout",
         "failure_margin",
         "app_backoff",
         "app_backoff_max",

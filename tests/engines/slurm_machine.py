@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.kit.processes import descendants, send
@@ -105,6 +106,18 @@ class Machine:
     def reconnect(self) -> None:
         """Its network is back."""
         self._signal_slurm(signal.SIGCONT)
+
+    @contextmanager
+    def paused(self, name: str) -> Iterator[None]:
+        """A program on it does nothing meanwhile."""
+        pids = descendants(self._plugs[name].pid)
+        for pid in pids:
+            send(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                send(pid, signal.SIGCONT)
 
     def log(self, message: str) -> None:
         """Its kernel writes a line into its log."""

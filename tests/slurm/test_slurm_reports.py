@@ -200,6 +200,24 @@ def test_every_sign_of_life_is_heard_when_it_is_seen(tmp_path: Path) -> None:
     assert reports.received()["n1"].at == now + LATER
 
 
+def test_a_heartbeat_that_is_noticed_late_is_as_old_as_its_file(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    path = put(tmp_path)
+    reports = looked(tmp_path, now)
+
+    written_at = now + timedelta(seconds=1)
+    os.utime(path, (written_at.timestamp(), written_at.timestamp()))
+    reports.refresh(now + timedelta(seconds=20))  # over NFS, which caches the time of the file
+    received = reports.received()["n1"]
+    assert received.at == now + timedelta(seconds=20)
+    assert received.written_at is not None
+    assert abs(received.written_at - written_at) < timedelta(milliseconds=1)
+
+    os.utime(path, (1, 1))  # a server whose clock is wrong
+    reports.refresh(now + timedelta(seconds=30))
+    assert reports.received()["n1"].written_at == now + timedelta(seconds=30)
+
+
 @pytest.mark.parametrize(("age_s", "has_heartbeat"), [(30, True), (3600, False), (-3600, False)])
 def test_an_old_file_is_no_sign_of_life(tmp_path: Path, age_s: int, has_heartbeat: bool) -> None:
     now = datetime.now(UTC)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from final_states import FinalStates
-from slurm_fleet_at_work import REBOOT_XID, REPLACE_XID, Fleet, a_fleet, on_both_versions
+from slurm_fleet_at_work import REBOOT_XID, REPLACE_XID, Fleet, a_fleet, on_both_versions, stays
 from training_at_work import Training
 
 from holdfast.apps.main import run
@@ -73,6 +73,24 @@ def test_a_job_goes_on_elsewhere_from_its_checkpoint(
     assert f"{job.name} is no longer running" in capsys.readouterr().err
     fleet.machines[lost].renew()
     final.check(fleet, "xid-replace", node=lost, job=job.id)
+
+
+def test_a_crash_is_not_blamed_on_the_job_before_its_nodes_have_reported(fleet: Fleet) -> None:
+    fleet.control(provider=fleet.by_command())
+    job = Training(fleet)
+    job.until_step(5)
+    bad = job.nodes()[-1]
+
+    with fleet.machines[bad].paused("agent"):
+        fleet.machines[bad].log(REPLACE_XID)
+        job.end_a_rank()
+        fleet.until(lambda: job.memory.record.phase is JobPhase.STOPPING)
+        stays(lambda: job.memory.record.phase is JobPhase.STOPPING, 2)
+
+    job.until_attempt(1)
+    (first, *_) = job.memory.record.attempts
+    assert first.failure is not None
+    assert (first.failure.kind, first.failure.node) == (FailureKind.HARDWARE, bad)
 
 
 @on_both_versions

@@ -117,6 +117,7 @@ def _view(
         boot_id=machine.boot_id,
         faults=machine.report(),
         heartbeat_at=None if heartbeat_at is None else max(heartbeat_at, world.controller_since),
+        reported_at=heartbeat_at if has_scheduler else None,
         answered_at=None if answered_at is None else max(answered_at, world.controller_since),
         is_ready=machine.is_ready if has_scheduler else None,
         powered_on=machine.powered_on,

@@ -42,6 +42,10 @@ class ReceivedReport:
     """Time of the last heartbeat; None if it was long before this process first read the file, and
     none has come since."""
 
+    written_at: datetime | None = None
+    """As ``at``, but not later than the time of the file: over NFS, a heartbeat may be noticed
+    seconds after it was written."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
@@ -142,9 +146,10 @@ class Reports:
         except OSError as error:  # affects one node only
             problem = error.strerror or str(error)
             return _File(mark=mark, content=None, received=known, problem=problem)
-        at = _first(status.st_mtime, now) if before is None else now
+        written_at = _written_at(status.st_mtime, now)
+        times = (written_at, written_at) if before is None else (now, written_at or now)
         try:
-            return self._verified(name, data, mark, before, at, now)
+            return self._verified(name, data, mark, before, times, now)
         except CredentialsUnavailable as error:
             self._unverified = str(error)
             return before
@@ -164,10 +169,10 @@ class Reports:
         data: bytes,
         mark: tuple[int, int, int],
         before: _File | None,
-        at: datetime | None,
+        times: tuple[datetime | None, datetime | None],
         now: datetime,
     ) -> _File:
-        """Return the state of a file whose agent has signed it.
+        """Return the state of a file whose agent has signed it; ``times`` are those of its report.
 
         Raises:
             ValueError: it is not a valid report of that node.
@@ -179,7 +184,9 @@ class Reports:
         if known is not None and (known.content, known.credential) == (content, credential):
             is_current = known.signed_at is not None and now - known.signed_at <= VALID_FOR
             if is_current and known.received is not None:
-                known = replace(known, received=replace(known.received, at=at))
+                at, written_at = times
+                received = replace(known.received, at=at, written_at=written_at)
+                known = replace(known, received=received)
             return replace(known, mark=mark)
         if self._unverified:
             raise CredentialsUnavailable(self._unverified)
@@ -190,7 +197,7 @@ class Reports:
             raise ValueError(
                 "signed before the last report of that node: an old report was restored"
             )
-        received = _parsed(name, content, at)
+        received = _parsed(name, content, times)
         return _File(
             mark=mark,
             content=content,
@@ -210,13 +217,15 @@ def is_verdict(name: str) -> bool:
     return name.endswith(_VERDICT)
 
 
-def _first(mtime: float, now: datetime) -> datetime | None:
-    """Return the heartbeat time of a file that is read for the first time; None if it is old."""
+def _written_at(mtime: float, now: datetime) -> datetime | None:
+    """Return when a file was written; None if it is old, or its server's clock is wrong."""
     age = timedelta(seconds=now.timestamp() - mtime)
     return min(now, now - age) if abs(age) < _FRESH else None
 
 
-def _parsed(name: str, content: bytes, at: datetime | None) -> ReceivedReport:
+def _parsed(
+    name: str, content: bytes, times: tuple[datetime | None, datetime | None]
+) -> ReceivedReport:
     """Return the report in a file.
 
     Raises:
@@ -230,4 +239,5 @@ def _parsed(name: str, content: bytes, at: datetime | None) -> ReceivedReport:
     report = checked_value(NodeReport, plain.get("report"))
     if report.node != name:
         raise ValueError(f"a report of the node {report.node[:_SHOWN_CHARS]}")
-    return ReceivedReport(report=report, machine=machine, at=at)
+    at, written_at = times
+    return ReceivedReport(report=report, machine=machine, at=at, written_at=written_at)

@@ -150,6 +150,7 @@ def node_view(
         suspects=() if report is None else report.suspects,
         drill_until=None if report is None else report.drill_until,
         heartbeat_at=heartbeat_at,
+        reported_at=None if known.received is None else known.received.written_at,
         join_error="" if known.facts is None else known.facts.start_error,
         request=memory.requests.get(known.name) or request_of(known.facts, now),
         held=held_by(known.facts, memory.holds.get(known.name, "")),
