@@ -64,6 +64,11 @@ def with_nodes(**values: str) -> ClusterFacts:
     return replace(SOUND, nodes={"n1": {**SOUND.nodes["n1"], **values}})
 
 
+def powered(resume_timeout: str, join_timeout: timedelta | None) -> ClusterFacts:
+    facts = with_settings(ResumeTimeout=resume_timeout)
+    return replace(facts, replace="slurm-power", join_timeout=join_timeout)
+
+
 VIOLATIONS: list[tuple[str, ClusterFacts]] = [
     ("slurmctld-down", replace(SOUND, trouble="Unable to contact slurm controller")),
     ("munge", replace(SOUND, has_munge=False)),
@@ -102,6 +107,10 @@ VIOLATIONS: list[tuple[str, ClusterFacts]] = [
     ("gpus-missing", with_nodes(State="IDLE+INVALID_REG")),
     ("reboot-program", with_settings(RebootProgram="(null)")),
     ("power-saving", replace(with_settings(SuspendTime="INFINITE"), replace="slurm-power")),
+    ("resume-timeout", powered("60", timedelta(minutes=20))),
+    ("resume-timeout", powered("599 sec", timedelta(minutes=20))),
+    ("resume-timeout", powered("1200 sec", timedelta(minutes=20))),
+    ("resume-timeout", powered("900 sec", timedelta(minutes=15))),
     ("power-saving", replace(with_settings(ResumeProgram="(null)"), replace="slurm-power")),
     ("power-saving", replace(with_settings(SuspendProgram="(null)"), replace="slurm-power")),
     ("fixed-addresses", with_nodes(NodeAddr="10.0.0.1")),
@@ -137,6 +146,10 @@ def test_every_rule_is_violated_here() -> None:
         replace(SOUND, max_retries=None, plugin=f"{SOUND.plugin} --max-retries=3"),
         replace(SOUND, max_retries=3, plugin=f"{SOUND.plugin} --poll=3s --max-retries=3"),
         with_settings(SlurmdTimeout="1 sec", KillWait="0 sec"),
+        powered("600 sec", timedelta(minutes=20)),
+        powered("1199 sec", timedelta(minutes=20)),
+        powered("60 sec", None),
+        replace(powered("60 sec", timedelta(minutes=20)), replace="ec2"),
         with_settings(PrologFlags="X11"),
         with_settings(**{"Prolog[0]": "(null)", "PrologFlags": "(null)"}),
         replace(SOUND, agents={"n1": AgentFacts(age=timedelta(), skew=-timedelta(days=1))}),

@@ -36,6 +36,7 @@ class Sources:
     report_dir: Path | None = None
     state_dir: Path | None = None
     max_retries: int | None = None
+    join_timeout: timedelta | None = None
     replace: str = ""
     reboot: str = ""
 
@@ -48,6 +49,7 @@ class Sources:
             report_dir=report_dir or (None if slurm is None else slurm.report_dir),
             state_dir=None if slurm is None else slurm.state_dir,
             max_retries=None if slurm is None else slurm.max_retries,
+            join_timeout=config.nodes.join_timeout,
             replace=str(config.provider.replace or ""),
             reboot=str(config.provider.reboot or ""),
         )
@@ -91,6 +93,7 @@ def read_cluster(sources: Sources, now: datetime) -> ClusterFacts:
         open_reports=_directory_problem(sources),
         is_controlled=None if sources.state_dir is None else _is_controlled(sources.state_dir),
         max_retries=sources.max_retries,
+        join_timeout=sources.join_timeout,
         replace=sources.replace,
         reboot=sources.reboot,
     )

@@ -65,6 +65,9 @@ class ClusterFacts:
     max_retries: int | None = None
     """``slurm.max_retries`` of the controller's configuration."""
 
+    join_timeout: timedelta | None = None
+    """``nodes.join_timeout`` of the controller's configuration."""
+
     replace: str = ""
     reboot: str = ""
     """Providers in the controller's configuration."""

@@ -20,10 +20,14 @@ from holdfast.adapters.slurm.install.doctor_checks import (
     trouble,
 )
 from holdfast.decisions.doctor import Diagnostic, RuleSeverity, Violation, diagnose
+from holdfast.kit.units import format_duration
 
 _NUMBER: Final = re.compile(r"\d+")
 _AT_ALLOCATION: Final = frozenset(("alloc", "contain", "nohold", "runinjob", "x11"))
 """PrologFlags that run the Prolog when nodes are allocated; all but the first imply it."""
+
+_SHORTEST_BOOT_S: Final = 600
+"""Seconds: instances with many accelerators boot for 10 to 15 minutes."""
 
 _SHOWN: Final = 5
 """Names in a diagnostic; there may be thousands."""
@@ -126,6 +130,16 @@ def _power_saving(cluster: ClusterFacts) -> bool:
         or not cluster.is_set("SuspendProgram")
         or _NUMBER.match(cluster.settings.get("SuspendTime", "")) is None
     )
+
+
+def _resume_timeout(cluster: ClusterFacts) -> Iterator[str]:
+    """Yield a ResumeTimeout that is shorter than a boot, or not below ``join_timeout``."""
+    limit = cluster.join_timeout
+    if cluster.replace != "slurm-power" or limit is None:
+        return
+    seconds = cluster.number("ResumeTimeout", 60)
+    if seconds < _SHORTEST_BOOT_S or seconds >= limit.total_seconds():
+        yield f"ResumeTimeout={seconds} with join_timeout={format_duration(limit)}"
 
 
 RULES: Final = (
@@ -300,6 +314,14 @@ RULES: Final = (
         " SuspendTime must be a number of seconds",
         "slurm.conf: ResumeProgram=..., SuspendProgram=..., SuspendTime=3600",
         _setting("SuspendTime", _power_saving),
+    ),
+    ClusterRule(
+        "resume-timeout", RuleSeverity.WARNING,
+        "Slurm gives a machine up that boots longer than ResumeTimeout, and it is ordered again;"
+        " with join_timeout below ResumeTimeout, Holdfast orders it again while Slurm still waits",
+        "slurm.conf: ResumeTimeout= the longest boot, at least 600, and below join_timeout of"
+        " [nodes] in controller.toml",
+        _resume_timeout,
     ),
     ClusterRule(
         "fixed-addresses", RuleSeverity.WARNING,
