@@ -141,9 +141,8 @@ class WrittenRuns:
         spec = JobSpec(name=name, nodes=max(1, len(ranks)))
         store.add_job(spec, JobRecord(**fields), submission)
         for number in nodes:
-            record = NodeRecord(
-                phase=Phase.SCHEDULABLE, phase_since=NOW - timedelta(days=5, minutes=9)
-            )
+            since = datetime.now(UTC) - timedelta(days=5, minutes=9)
+            record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=since)
             store.add_node(node(number), machine(number), "", record)
             self.power(name, number)
         return store

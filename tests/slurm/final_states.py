@@ -94,7 +94,7 @@ class FinalStates:
         deadline = time.monotonic() + _TIMEOUT_S
         while (found := look()) != expected:
             if time.monotonic() > deadline:
-                assert found == expected
+                pytest.fail(f"after {fault} there is {found}, expected {expected}")
             time.sleep(0.2)
 
 
