@@ -90,7 +90,7 @@ docs: reference site ## render the reference, chart schema and dashboards; build
 reference: $(VENV)/.dev ## render the reference, the schema of the chart's values and the dashboards
 	@$(BIN)/python tools/render_reference.py
 	@$(BIN)/python tools/render_values_schema.py
-	@$(BIN)/python tools/render_agent_conditions.py
+	@$(BIN)/python tools/render_chart_lists.py
 	@$(BIN)/python tools/render_dashboards.py
 
 site: $(VENV)/.docs ## build the documentation site in build/site; fail on broken links

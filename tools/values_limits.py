@@ -99,6 +99,10 @@ def _is(key: str, value: object) -> Schema:
     return {"properties": {key: {"const": value}}, "required": [key]}
 
 
+def _lists(key: str, value: object) -> Schema:
+    return {"properties": {key: {"contains": {"const": value}}}, "required": [key]}
+
+
 def _when(condition: Schema, needed: Schema) -> Schema:
     return {"if": condition, "then": needed}
 
@@ -136,6 +140,9 @@ PAIRS: Final[Mapping[str, Schema]] = {
             _when(_within("nodes.deep_check_pairs", {"const": True}), _IMAGE),
             _when(_within("nodes.deep_check_every", {"type": "string"}), _IMAGE),
         ]
+    },
+    "KubernetesSettings": {
+        "allOf": [_when(_lists("job_kinds", "TrainJob"), _lists("job_kinds", "JobSet"))]
     },
     "NoticeSettings": {
         "allOf": [

@@ -262,11 +262,22 @@ def test_rights_over_machines_come_with_their_provider_alone(
     helm: Helm, replace: str, resources: set[str]
 ) -> None:
     found = helm.objects(given=[f'controller.config.provider.replace="{replace}"'])
-    rules = named(found, "ClusterRole", "holdfast-controller")["rules"]
+    rules = controller_rules(found)
     machines = {"karpenter.sh", "cluster.x-k8s.io"}
 
     granted = [rule["resources"] for rule in rules if machines & set(rule["apiGroups"])]
     assert {one for some in granted for one in some} == resources
+
+
+def controller_rules(found: list[Object]) -> list[Object]:
+    """The rules of all ClusterRoles of the controller."""
+    roles = (one for one in found if one["kind"] == "ClusterRole")
+    return [
+        rule
+        for role in roles
+        if role["metadata"]["name"].startswith("holdfast-controller-")
+        for rule in role["rules"]
+    ]
 
 
 def granted(helm: Helm, *given: str) -> set[tuple[str, str, tuple[str, ...]]]:
@@ -274,7 +285,7 @@ def granted(helm: Helm, *given: str) -> set[tuple[str, str, tuple[str, ...]]]:
     found = helm.objects(given=given)
     return {
         (resource, verb, tuple(rule.get("resourceNames", ())))
-        for rule in named(found, "ClusterRole", "holdfast-controller")["rules"]
+        for rule in controller_rules(found)
         for resource in rule["resources"]
         for verb in rule["verbs"]
         if resource in ("configmaps", "pods/log", "pods/exec")

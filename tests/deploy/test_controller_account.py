@@ -72,7 +72,7 @@ def test_a_controller_drains_a_node_and_forgets_it(
         installation.plane.request("GET", "/api/v1/namespaces/default/pods/rank-1")
 
 
-def test_a_controller_keeps_its_state_its_lease_and_its_checks(controller: Api) -> None:
+def test_a_controller_keeps_its_state_and_its_lease(controller: Api) -> None:
     controller.create(f"{NAMESPACED}/configmaps", made("ConfigMap", "holdfast-state"))
     only = {"fieldSelector": "metadata.name=holdfast-state"}
     assert len(list(controller.list(f"{NAMESPACED}/configmaps", only))) == 1
@@ -80,9 +80,18 @@ def test_a_controller_keeps_its_state_its_lease_and_its_checks(controller: Api) 
     lease = made("Lease", "holdfast-controller", "coordination.k8s.io/v1")
     stored = controller.create(LEASES, lease)
     controller.replace(f"{LEASES}/holdfast-controller", stored)
+
+
+def test_a_controller_without_an_image_for_checks_ends_checks_and_starts_none(
+    controller: Api, installation: Installation
+) -> None:
     container = {"name": "check", "image": "check"}
     template = {"spec": {"containers": [container], "restartPolicy": "Never"}}
-    controller.create(JOBS, made("Job", "check", "batch/v1", spec={"template": template}))
+    check = made("Job", "check", "batch/v1", spec={"template": template})
+
+    with pytest.raises(Forbidden):
+        controller.create(JOBS, check)
+    installation.plane.request("POST", JOBS, check)
     controller.delete(f"{JOBS}/check", propagation="Background")
 
 

@@ -60,7 +60,12 @@ OPERATE = "docs/howto/operate-on-kubernetes.md"
 AGENT = "docs/howto/run-the-agent-on-kubernetes.md"
 CLUSTERS = {
     "operate": (Part(INSTALL, ("With helm",)), Part(OPERATE), Part(AGENT)),
-    "helm": (Part(INSTALL, ("With helm", "Look before it acts", "Upgrades", "Uninstall")),),
+    "helm": (
+        Part(
+            INSTALL,
+            ("With helm", "Look before it acts", "Permissions", "Upgrades", "Uninstall"),
+        ),
+    ),
     "namespaces": (Part(INSTALL, ("Agents in a namespace of their own",)),),
     "manifests": (Part(INSTALL, ("Without helm",)),),
 }

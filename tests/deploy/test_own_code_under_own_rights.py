@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from chart import Helm
 from installation import NAMESPACE, NODES, Installation, until
 
 from holdfast.adapters.kubernetes.client.api import Api
@@ -61,7 +62,10 @@ def tellers(installation: Installation) -> set[str]:
 
 
 @pytest.fixture
-def api(installation: Installation) -> Iterator[Api]:
+def api(installation: Installation, helm: Helm) -> Iterator[Api]:
+    """The controller of a release whose nodes have deep health checks."""
+    manifests = helm.template(given=['controller.config.kubernetes.check.image="check"'])
+    installation.kubectl("apply", "--filename=-", stdin=manifests)
     api = installation.controller()
     yield api
     api.close()

@@ -16,8 +16,8 @@ from tests.engines.kubelet import PodServer
 
 @pytest.fixture(scope="session")
 def binaries(built: Built) -> dict[str, Path]:
-    """The programs of the control plane, kubectl and KWOK."""
-    return built(*PROGRAMS, "kubectl", "kwok")
+    """The programs of the control plane, kubectl, KWOK and helm."""
+    return built(*PROGRAMS, "kubectl", "kwok", "helm")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chart_roles import kubeconfig_of_controller
 from controlled import GROUP, NAMESPACE, api_of
 from real_cluster import Cluster, until
 
@@ -227,7 +228,10 @@ class Fleet:
         kubeconfig: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Controller:
-        """Another controller; without ``provider`` it orders from our own owner of machines."""
+        """Another controller; without ``provider`` it orders from our own owner of machines.
+
+        Without ``kubeconfig`` it has the permissions that the chart grants for its settings.
+        """
         folder = self.folder / f"controller-{len(self.controllers)}"
         folder.mkdir()
         config = folder / "controller.toml"
@@ -239,7 +243,10 @@ class Fleet:
             """,
             encoding="utf-8",
         )
-        known = self.cluster.plane.kubeconfig() if kubeconfig is None else kubeconfig
+        known = kubeconfig
+        if known is None:
+            plane, helm = self.cluster.plane, self.cluster.binaries["helm"]
+            known = kubeconfig_of_controller(plane, helm, config.read_text(encoding="utf-8"))
         argv = [sys.executable, "-m", "holdfast", "controller", "--config", config,
                 "--kubeconfig", known, "--listen", "0"]  # fmt: skip
         with (folder / "log").open("wb") as log, (folder / "errors").open("wb") as errors:

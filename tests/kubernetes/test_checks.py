@@ -214,7 +214,15 @@ def test_a_check_has_one_try_and_tolerates_our_taint() -> None:
     environment = {one["name"]: one["value"] for one in container["env"]}
     assert environment == {"NODE_NAME": "node-1", RESULT_VARIABLE: "/dev/termination-log"}
     assert container["terminationMessagePath"] == "/dev/termination-log"
-    assert "serviceAccountName" not in job_object("n", "c", CHECK)["spec"]["template"]["spec"]
+    assert "automountServiceAccountToken" not in pod
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+
+
+def test_a_check_without_an_account_of_its_own_has_no_token() -> None:
+    pod = job_object("n", "c", CHECK)["spec"]["template"]["spec"]
+
+    assert "serviceAccountName" not in pod
+    assert pod["automountServiceAccountToken"] is False
 
 
 def test_each_check_of_each_node_has_a_job_of_its_own() -> None:

@@ -81,14 +81,15 @@ def jobs(fleet: Fleet, kubelet: PodServer) -> Iterator[dict[str, Talking]]:
     rules = {
         "silent": {LOG_MONITORING: json.dumps([STEPS])},
         "steady": {LOG_MONITORING: json.dumps([STEPS, FAULT])},
-        "faulty": {LOG_MONITORING_CONFIG_MAP: "rules"},
+        "faulty": {LOG_MONITORING_CONFIG_MAP: "log-monitoring"},
         "endless": {LOG_MONITORING: json.dumps([ENDLESS, STEPS])},
         "wrong": {LOG_MONITORING: '[{"name": "x", "logPattern": "("}, 7]'},
         "beating": {HEARTBEAT_FILE: "/tmp/beat", HEARTBEAT_TIMEOUT: "4s"},
         "without": {},
     }
     text = f"- name: Nccl\n  logPattern: {FAULT['logPattern']}\n  faultOnMatch: true\n"
-    fleet.api.create(CONFIG_MAPS, {"metadata": {"name": "rules"}, "data": {"log-monitoring": text}})
+    name = "log-monitoring"  # the only one that the chart lets a controller read
+    fleet.api.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {name: text}})
     jobs = {
         name: Talking(fleet.cluster, fleet.api, name, annotations={**ON, **annotations})
         for name, annotations in rules.items()

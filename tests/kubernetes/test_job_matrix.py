@@ -31,7 +31,7 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/holdfast/leases/holdfast-contro
 
 @pytest.fixture(scope="module")
 def hall(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hall]:
-    binaries = built(*PROGRAMS, *OPERATORS, *UPPER, "kubectl")
+    binaries = built(*PROGRAMS, *OPERATORS, *UPPER, "kubectl", "helm")
     with a_hall(binaries, tmp_path_factory.mktemp("hall")) as hall:
         hall.control()
         hall.bring_mpi()

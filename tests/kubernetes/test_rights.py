@@ -99,7 +99,7 @@ class Right:
     verb: str
     resource: str
     group: str = ""
-    role: str = "clusterroles"
+    roles: str = "clusterroles"
 
     @property
     def rule(self) -> str:
@@ -123,13 +123,20 @@ RIGHTS = [
 
 @contextmanager
 def without(plane: ControlPlane, right: Right) -> Iterator[None]:
-    path = f"{RBAC}/{right.role}/holdfast-controller"
-    rules = plane.request("GET", path)["rules"]
-    plane.request("PATCH", path, {"rules": [_less(rule, right) for rule in rules]})
+    roles = {
+        f"{RBAC}/{right.roles}/{role['metadata']['name']}": role["rules"]
+        for role in plane.request("GET", f"{RBAC}/{right.roles}")["items"]
+        if role["metadata"]["name"].startswith("holdfast-controller-")
+    }
+    for path, rules in roles.items():
+        less = [_less(rule, right) for rule in rules]
+        if less != rules:
+            plane.request("PATCH", path, {"rules": less})
     try:
         yield
     finally:
-        plane.request("PATCH", path, {"rules": rules})
+        for path, rules in roles.items():
+            plane.request("PATCH", path, {"rules": rules})
 
 
 def _less(rule: dict[str, Any], right: Right) -> dict[str, Any]:

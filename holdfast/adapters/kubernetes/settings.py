@@ -1,10 +1,23 @@
 """How the controller uses a Kubernetes cluster: the table ``kubernetes`` of its configuration."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from holdfast.adapters.kubernetes.client.leases import LeaseDurations
 from holdfast.model.names import LABEL_PREFIX
+
+
+class JobKindName(StrEnum):
+    """Kind of jobs, as in ``kind`` of its objects."""
+
+    PYTORCH_JOB = "PyTorchJob"
+    JOB = "Job"
+    JOB_SET = "JobSet"
+    MPI_JOB = "MPIJob"
+    TRAIN_JOB = "TrainJob"
+    RAY_CLUSTER = "RayCluster"
+    RAY_JOB = "RayJob"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +39,8 @@ class CheckSettings:
     with ``JOB_COMPLETION_INDEX`` 1, which measures, exits with 0."""
 
     service_account: str = ""
-    """Service account of the check's pod; the default one of the namespace if left out."""
+    """Service account of the check's pod. If left out, the default one of the namespace, whose
+    token the pod then does not get."""
 
     resources: dict[str, str] = field(default_factory=dict)
     """Limits of the container, such as ``"nvidia.com/gpu" = "8"``."""
@@ -75,6 +89,10 @@ class KubernetesSettings:
     """The first of these labels that a node has defines its group: a new node can replace only a
     node of the same group."""
 
+    job_kinds: tuple[JobKindName, ...] = tuple(JobKindName)
+    """Kinds of jobs to manage. Jobs of other kinds are neither read nor restarted, and the chart
+    grants no permission on them. ``TrainJob`` needs ``JobSet``, which has its pods."""
+
     check: CheckSettings = field(default_factory=CheckSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)
     capture_stacks: bool = False
@@ -105,3 +123,5 @@ class KubernetesSettings:
             )
         if self.burst < 1:
             raise ValueError(f"burst must be 1 or more, got {self.burst}")
+        if JobKindName.TRAIN_JOB in self.job_kinds and JobKindName.JOB_SET not in self.job_kinds:
+            raise ValueError('job_kinds: "TrainJob" needs "JobSet", which has its pods; add it')

@@ -1,4 +1,4 @@
-{{- /* Written by tools/render_agent_conditions.py from holdfast/model/names.py. */ -}}
+{{- /* Written by tools/render_chart_lists.py. */ -}}
 {{- define "holdfast.agentConditions" -}}
 ['NvidiaErrorTerminate', 'NvidiaErrorReboot', 'NvidiaGPUUnhealthy', 'NeuronHealth',
 'NetworkFaultType', 'HostHardwareError', 'ReadonlyFilesystem', 'SoftwareError',

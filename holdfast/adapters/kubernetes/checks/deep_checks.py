@@ -174,10 +174,13 @@ def _job(
         "nodeName": node,  # bypasses the scheduler, which must not use this node
         "tolerations": [{"operator": "Exists"}],
         "restartPolicy": "Never",
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
     if settings.service_account:
         pod["serviceAccountName"] = settings.service_account
+    else:
+        pod["automountServiceAccountToken"] = False
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

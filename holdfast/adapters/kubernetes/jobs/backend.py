@@ -80,7 +80,8 @@ class KubernetesJobs:
         self._labels = Labels(settings.label_prefix)
         words = FinalPodStates()
         followers: dict[str, JobInformer] = {}
-        for kind in kinds:  # a kind that has pods precedes the kinds that use it as body
+        managed = [kind for kind in kinds if kind.kind in settings.job_kinds]
+        for kind in managed:  # a kind that has pods precedes the kinds that use it as body
             body = followers[kind.body.plural] if kind.body is not None else None
             followers[kind.plural] = JobInformer(
                 api, kind, self._labels, words, dependencies.changed, body

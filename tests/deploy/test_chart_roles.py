@@ -1,0 +1,107 @@
+"""One role per feature of the controller: what is not used grants nothing."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+from chart import Helm, Object
+
+from holdfast.adapters.kubernetes.jobs.kinds import KINDS
+from holdfast.adapters.kubernetes.settings import JobKindName
+
+COLLECTIONS = {kind.kind: (kind.api_version.rpartition("/")[0], kind.plural) for kind in KINDS}
+PREFIX = "holdfast-controller-"
+ALWAYS = {"nodes", "state", "heartbeats", "checks", "kubelets"}
+
+Grant = tuple[str, str, str, str, str]
+"""Namespace (empty: all), API group, resource, verb, name (empty: all)."""
+
+
+def roles(found: list[Object]) -> dict[str, Object]:
+    """The controller's roles by feature."""
+    return {
+        one["metadata"]["name"].removeprefix(PREFIX): one
+        for one in found
+        if one["kind"].endswith("Role") and one["metadata"]["name"].startswith(PREFIX)
+    }
+
+
+def rendered(helm: Helm, **kubernetes: Any) -> list[Object]:
+    return helm.objects(given=[f"controller.config.kubernetes={json.dumps(kubernetes)}"])
+
+
+def grants(role: Object) -> set[Grant]:
+    namespace = role["metadata"].get("namespace", "")
+    return {
+        (namespace, group, resource, verb, name)
+        for rule in role["rules"]
+        for group, resource, verb, name in itertools.product(
+            rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", [""])
+        )
+    }
+
+
+def test_every_kind_of_jobs_can_be_switched() -> None:
+    assert sorted(kind.kind for kind in KINDS) == sorted(JobKindName)
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        [],
+        *([one.value] for one in JobKindName if one is not JobKindName.TRAIN_JOB),
+        ["JobSet", "TrainJob"],
+        [one.value for one in JobKindName],
+    ],
+    ids=lambda kinds: "+".join(kinds) or "none",
+)
+@pytest.mark.parametrize("has_checks", [False, True])
+@pytest.mark.parametrize("runs_commands", [False, True])
+def test_a_combination_of_features_grants_what_these_features_need_and_no_more(
+    helm: Helm, kinds: list[str], *, has_checks: bool, runs_commands: bool
+) -> None:
+    check = {"check": {"image": "check"}} if has_checks else {}
+    found = roles(rendered(helm, job_kinds=kinds, read_heartbeats=runs_commands, **check))
+    collections = {COLLECTIONS[kind] for kind in kinds}
+    granted = {grant for role in found.values() for grant in grants(role)}
+
+    features = ALWAYS | {plural for _, plural in collections}
+    features |= {"job-logs", "kueue"} if kinds else set()
+    features |= {"job-commands"} if kinds and runs_commands else set()
+    assert found.keys() == features
+    of_jobs = {(group, resource) for place, group, resource, *_ in granted if not place}
+    known = set(COLLECTIONS.values())
+    assert {(group, name) for group, name in of_jobs if (group, name) in known} == collections
+    assert ("pods/log" in {name for _, name in of_jobs}) == bool(kinds)
+    assert ("pods/exec" in {name for _, name in of_jobs}) == bool(kinds and runs_commands)
+    creates = ("holdfast", "batch", "jobs", "create", "")
+    assert (creates in granted) == has_checks
+
+
+def test_without_a_list_all_kinds_are_managed(helm: Helm) -> None:
+    everything = rendered(helm, job_kinds=[one.value for one in JobKindName])
+
+    assert roles(helm.objects()) == roles(everything)
+
+
+def test_every_role_is_bound_to_the_account_of_the_controller_alone(helm: Helm) -> None:
+    found = helm.objects(given=['controller.config.provider.replace="karpenter"'])
+    account = {"kind": "ServiceAccount", "name": "holdfast-controller", "namespace": "holdfast"}
+    bound = {
+        (one["kind"], one["metadata"].get("namespace"), one["roleRef"]["name"]): one["subjects"]
+        for one in found
+        if one["kind"].endswith("RoleBinding")
+    }
+
+    for role in roles(found).values():
+        about = role["metadata"]
+        key = (f"{role['kind']}Binding", about.get("namespace"), about["name"])
+        assert bound[key] == [account]
+    assert "karpenter" in roles(found)
+
+
+def test_no_role_has_a_wildcard(helm: Helm) -> None:
+    found = [one for one in helm.objects() if one["kind"].endswith("Role")]
+
+    assert [one for one in found if any("*" in grant for grant in grants(one))] == []
