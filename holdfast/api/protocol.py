@@ -27,6 +27,7 @@ from holdfast.api.signature import (
     mark_used,
     verified,
 )
+from holdfast.kit.bounded_files import MAX_DEPTH, is_nested_deeply
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
@@ -129,8 +130,8 @@ def _refuse_constant(word: str) -> Any:
 
 def _payload(body: bytes) -> Any:
     try:
+        if is_nested_deeply(body):
+            raise NotReadable(f"The request is nested deeper than {MAX_DEPTH} levels")
         return json.loads(body or b"{}", parse_constant=_refuse_constant)
     except ValueError as error:
         raise NotReadable(f"The request is not valid JSON: {error}") from None
-    except RecursionError:
-        raise NotReadable("The request is nested too deeply") from None

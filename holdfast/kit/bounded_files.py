@@ -92,10 +92,15 @@ def parse_json(text: str | bytes) -> Any:
         ValueError: the text is not JSON, or is nested too deeply.
 
     """
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH:
+    if is_nested_deeply(text):
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
-    return json.loads(data.decode("utf-8", "surrogatepass"))
+    return json.loads(text if isinstance(text, str) else text.decode("utf-8", "surrogatepass"))
+
+
+def is_nested_deeply(text: str | bytes) -> bool:
+    """Whether JSON nests more than ``MAX_DEPTH`` levels."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    return data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH
 
 
 def read_json(path: Path | str, limit: int) -> Any:

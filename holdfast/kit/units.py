@@ -17,11 +17,11 @@ def parse_duration(text: str) -> timedelta:
     """
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is not a duration such as 90s, 15m or 1h30m")
+        raise ValueError(f"{text[:100]!r} is not a duration such as 90s, 15m or 1h30m")
     try:
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
     except OverflowError:
-        raise ValueError(f"{text!r} is longer than a duration can be") from None
+        raise ValueError(f"{text[:100]!r} is longer than a duration can be") from None
 
 
 def format_duration(duration: timedelta) -> str:

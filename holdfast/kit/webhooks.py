@@ -124,7 +124,7 @@ def pause_of(retry_after: str, now: datetime, otherwise: timedelta) -> timedelta
         return timedelta(seconds=min(float(text), LONGEST_PAUSE.total_seconds()))
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return otherwise
     at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
     return min(max(at - now, timedelta(0)), LONGEST_PAUSE)

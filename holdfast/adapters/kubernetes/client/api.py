@@ -380,7 +380,7 @@ def _encode(body: Any) -> bytes:
 def _decode(request: _Request, response: http.client.HTTPResponse, body: bytes) -> Json:
     try:
         content = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if "json" in response.headers.get("Content-Type", "json"):  # or headers were lost
             raise Unreachable(f"{request}: the response was cut off: {error}") from error
         content = None

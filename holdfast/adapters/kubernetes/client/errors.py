@@ -176,7 +176,7 @@ def _missing_rule(rule: re.Match[str]) -> str:
 def _status_object(body: bytes) -> Mapping[str, Any]:
     try:
         content = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     if isinstance(content, dict):
         return content

@@ -82,7 +82,7 @@ class Watch(ResponseStream):
         try:
             event = json.loads(line)
             kind, content = event["type"], dict(event["object"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise Unreachable(f"{self._call}: not an event: {line[:200]!r}") from error
         if kind == "ERROR":
             raise status_error(self._call, int(content.get("code") or 0), content)

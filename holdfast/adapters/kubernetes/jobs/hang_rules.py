@@ -11,6 +11,7 @@ import yaml
 
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.decisions.log_rules import Comparison, JobLogRule
+from holdfast.kit.bounded_files import MAX_DEPTH
 
 TEXT_LIMIT: Final = 16 * 1024
 """Maximum length in characters of all rules of a job."""
@@ -84,8 +85,19 @@ def _loaded(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
-        # BaseLoader keeps scalars as text, so that none becomes a date or a base-60 number
-        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - it makes no objects
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - it makes no objects
+
+
+class _Loader(yaml.BaseLoader):
+    """YAML loader with limited nesting; scanning nested brackets takes quadratic time.
+
+    BaseLoader keeps scalars as text, so that none becomes a date or a base-60 number.
+    """
+
+    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
+        if self.flow_level >= MAX_DEPTH:
+            raise yaml.YAMLError(f"nested deeper than {MAX_DEPTH} levels")
+        super().fetch_flow_collection_start(token)
 
 
 class _Fields:

@@ -13,10 +13,18 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.decisions.step_restart import RestartMode
+from holdfast.kit.bounded_files import is_nested_deeply
 
 MAX_RETRY_LIMIT: Final = 1000
 """Largest valid ``max-retry``; more is assumed to be a typing error."""
 
+COMMENT_LIMIT: Final = 16 * 1024
+"""Maximum length of a Comment, in characters; a longer one is not parsed."""
+
+REJECTED_LIMIT: Final = 20
+"""Maximum number of rejected keys and values of one Comment that are reported."""
+
+_EXCERPT: Final = 100
 _OURS: Final = "holdfast"
 """Member of a JSON Comment that holds our keys."""
 
@@ -121,17 +129,19 @@ def parse(comment: str) -> CommentRequest:
     """Return the requests in a Comment. Never raises: invalid keys and values are rejected."""
     values: dict[Key, str] = {}
     rejected: list[Rejected] = []
+    if len(comment) > COMMENT_LIMIT:
+        expected = f"at most {COMMENT_LIMIT} characters"
+        return CommentRequest(rejected=(_rejected("Comment", comment, expected),))
     for word, value in _words(comment):
         key = _key(word)
         if key is None:
             continue
         if word != key:
-            expected = f"{key}={value}, spelled exactly"
-            rejected.append(Rejected(key=word, value=value, expected=expected))
+            rejected.append(_rejected(word, value, f"{key}={_shown(value)}, spelled exactly"))
         elif _is_usable(key, value):
             values[key] = value
         else:
-            rejected.append(Rejected(key=key, value=value, expected=_EXPECTED[key]))
+            rejected.append(_rejected(key, value, _EXPECTED[key]))
     resume, retries = values.get(Key.AUTO_RESUME), values.get(Key.MAX_RETRY)
     return CommentRequest(
         auto_resume=None if resume is None else int(resume) > 0,
@@ -142,7 +152,7 @@ def parse(comment: str) -> CommentRequest:
         else None,
         checkpoint=values.get(Key.CHECKPOINT, ""),
         restart_reason=values.get(Key.RESTART_REASON, ""),
-        rejected=tuple(rejected),
+        rejected=tuple(rejected[:REJECTED_LIMIT]),
     )
 
 
@@ -195,6 +205,15 @@ def restart_reason(restarts: int, reason: str, node: str) -> str:
     return f"{restarts}:{_NO_WORD.sub('_', reason)[:100] or '_'}:{_NO_NODE.sub('', node)[:100]}"
 
 
+def _rejected(key: str, value: str, expected: str) -> Rejected:
+    return Rejected(key=key, value=_shown(value), expected=expected)
+
+
+def _shown(value: str) -> str:
+    """Return the beginning of a value as text that can be stored and printed."""
+    return value[:_EXCERPT].encode("utf-8", "replace").decode()
+
+
 def _requeue_request(value: str) -> RequeueRequest:
     found = _REQUEUE_REQUEST.fullmatch(value)
     if found is None or found[1] is None:
@@ -213,7 +232,8 @@ def _is_usable(key: Key, value: str) -> bool:
         case Key.RESTART_REASON:
             return _RESTART_REASON.fullmatch(value) is not None
         case Key.CHECKPOINT:
-            return value.startswith("/") and _BLANK.search(value) is None
+            is_printable = value.isprintable() and _BLANK.search(value) is None
+            return value.startswith("/") and is_printable
 
 
 def _key(word: str) -> Key | None:
@@ -249,7 +269,7 @@ def _nvidias(value: object) -> Iterator[tuple[str, str]]:
 def _split(comment: str) -> tuple[dict[str, object] | None, str]:
     """Split a Comment into its leading JSON object, if any, and the rest."""
     text = comment.strip()
-    if not text.startswith("{"):
+    if len(text) > COMMENT_LIMIT or not text.startswith("{") or is_nested_deeply(text):
         return None, comment
     try:
         found, end = json.JSONDecoder().raw_decode(text)

@@ -56,6 +56,7 @@ def _choices(item: str) -> Iterator[list[str]]:
 
 
 def _numbers(ranges: str, item: str) -> Iterator[str]:
+    count = 0
     for one in ranges.split(","):
         found = _RANGE.fullmatch(one)
         if found is None:
@@ -63,5 +64,8 @@ def _numbers(ranges: str, item: str) -> Iterator[str]:
         first, last = found[1], found[2] or found[1]
         if not int(first) <= int(last) < int(first) + LIMIT:
             raise ValueError(f"{item[:100]!r} has an invalid range")
+        count += int(last) - int(first) + 1
+        if count > LIMIT:
+            raise ValueError(f"{item[:100]!r} stands for more than {LIMIT} nodes")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"

@@ -237,7 +237,10 @@ def _time(value: str) -> datetime | None:
     """Return a time that Slurm printed in the time zone of this machine."""
     if not value or not value[0].isdecimal():
         return None
-    return datetime.fromisoformat(value).astimezone()
+    try:
+        return datetime.fromisoformat(value).astimezone()
+    except (ValueError, OverflowError) as error:  # overflow: of the year 1 or 9999
+        raise ValueError(f"unexpected time: {value[:100]!r}") from error
 
 
 def joined(nodes: Iterable[str]) -> str:

@@ -1,0 +1,199 @@
+"""No text of a less trusted party makes a parser fail otherwise than documented, or take long."""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from effort import examples
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
+from holdfast.adapters.slurm.commands import comment as comments
+from holdfast.adapters.slurm.commands.hostlist import expand
+from holdfast.adapters.slurm.commands.job_text import parse_batch_jobs, parse_reservations
+from holdfast.adapters.slurm.commands.node_text import parse_jobs, parse_nodes
+from holdfast.adapters.slurm.nodes.signatures import split
+from holdfast.detectors.contract import LogLine, Origin, Profile, Readings
+from holdfast.detectors.folding import Health, fold
+from holdfast.detectors.kernel_log import KernelLog, kernel_line
+from holdfast.detectors.line_trust import LineTrust
+from holdfast.detectors.table import detectors, log_keywords
+from holdfast.kit.bounded_files import parse_json
+from holdfast.kit.serial import parse_value
+from holdfast.kit.units import parse_duration
+from holdfast.kit.webhooks import pause_of
+from holdfast.model.jobs import JobRecord
+from holdfast.model.report import NodeReport
+
+NOW = datetime(2026, 11, 23, 8, 0, tzinfo=UTC)
+CPU_S = 2.0
+"""Limit of CPU time for a text of ``LONGEST`` characters; without a flaw it is under 0.2 s."""
+
+LONGEST = 1 << 16
+FUZZ = settings(
+    max_examples=examples(300),
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],  # shrinking text that takes long takes hours
+)
+RECORDED = Path(__file__).parents[1] / "recordings" / "kernel-lines" / "reported.jsonl"
+KERNEL_LINES = [
+    "4,1234,5678901,-;" + json.loads(line)["line"] for line in RECORDED.read_text().splitlines()
+]
+TRUST = LineTrust(corroboration_window=timedelta(minutes=5))
+WATCHERS = [TRUST.applied(one) for one in detectors(Profile.HYPERPOD) if one.keywords]
+MARK = "=mark"
+JOB = (
+    "7|7|N/A|N/A|RUNNING|None|2|1|1|2026-11-21T03:59:17|2026-11-21T03:59:18|2026-11-21T03:59:19|"
+    f"2026-11-21T04:59:19|2|node[1-2]|node1|n1|ann|dev|HOLDFAST_7|768|auto-resume=1{MARK}\n"
+)
+REPORT = json.dumps(
+    {
+        "node": "node1",
+        "boot_id": "b",
+        "faults": [
+            {
+                "family": "gpu_xid",
+                "reason": "Xid79",
+                "device": "PCI:0000:17:00",
+                "remedy": "replace",
+                "count": 1,
+                "first_seen": "2026-11-23T08:00:00Z",
+                "seen_at": "2026-11-23T08:00:00Z",
+            }
+        ],
+    }
+)
+RULES = json.dumps([{"name": "loss", "logPattern": "loss: ([0-9.]+)", "metricThreshold": 1.5}])
+
+TOKENS = [
+    "", "\0", "\n", "\r", "\x1b[0m", "\x85", "\u2028", "\ud800", "\U0010ffff", "\\ud800", "\\u0000",
+    "[", "]", "{", "}", '"', "\\", "'", "&a [*a]", "*a", "!!python/object:os.system ", "%", "|",
+    "=", ":", ",", "-", " ", "[1-99999999]", "[0-99999,0-99999]", "9" * 5000, "1e999", "NaN",
+    "0001-01-01T00:00:00", "9999-12-31T23:59:59", "9999-12-31T23:59:59+23:59", "Action:Replace",
+    "[" * 2000, '{"a":' * 2000, "(" * 50, "a" * 5000, "P99999999999D", "99999999999d",
+    "Mon, 01 Jan 99999999999 00:00:00 GMT", "Mon, 01 Jan 2026 00:00:00 +99999999999999999",
+]  # fmt: skip
+
+
+@st.composite
+def mutated(draw: st.DrawFn, seeds: list[str]) -> str:
+    """Valid text with some parts removed, repeated or replaced."""
+    text = draw(st.sampled_from(seeds) | st.text(max_size=40))
+    for _ in range(draw(st.integers(0, 4))):
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.sampled_from([0, 1, 2, 8, 64])))
+        inserted = draw(st.sampled_from(TOKENS) | st.text(max_size=6) | st.just(text[start:end]))
+        times = draw(st.sampled_from([1, 1, 1, 2, 1000]))
+        text = (text[:start] + (inserted * times)[:LONGEST] + text[end:])[:LONGEST]
+    return text
+
+
+def read_comment(text: str) -> None:
+    request = comments.parse(text)
+    assert request.max_retry is None or request.max_retry <= comments.MAX_RETRY_LIMIT
+    assert request.checkpoint.isprintable()
+    assert len(request.rejected) <= comments.REJECTED_LIMIT
+    shown = json.dumps([[one.key, one.value] for one in request.rejected], ensure_ascii=False)
+    assert len(shown.encode()) < 16_384  # as an event; refuses lone surrogates
+    for changed in (
+        comments.changed(text, {comments.Key.AUTO_RESUME: "1"}),
+        comments.noted(text, "waits for a node"),
+    ):
+        comments.parse(changed)
+
+
+def read_rules(text: str) -> None:
+    rules, rejected = rules_of(text, "rules")
+    assert len(rules) <= 20
+    assert sum(len(one.key) + len(one.value) + len(one.expected) for one in rejected) < 32_768
+
+
+def read_kernel_log(text: str) -> None:
+    """Lines that any user can have written lead to no repair."""
+    log = KernelLog(log_keywords(WATCHERS))
+    lines = [*log.feed(text.encode("utf-8", "replace"), NOW), *log.close(NOW)]
+    health = Health()
+    for origin in (Origin.FILE, Origin.USER):
+        read = tuple(LogLine(message=one.message, observed_at=NOW, origin=origin) for one in lines)
+        found = [one for each in WATCHERS for one in each.detect(Readings(kernel_log=read))]
+        health = fold(health, found)
+    assert not health.faults
+
+
+Parser = Callable[[str], object]
+PARSERS: dict[str, tuple[Parser, list[str]]] = {
+    "kernel line": (lambda text: kernel_line(text, NOW), KERNEL_LINES),
+    "kernel log": (read_kernel_log, KERNEL_LINES),
+    "comment of a Slurm job": (
+        read_comment,
+        [
+            "auto-resume=1 max-retry=3 mode=step checkpoint=/shared/c requeue-request=requeue:1:17",
+            '{"APS": {"auto_resume_mode": "requeue", "max_requeue_times": 1}} auto-resume=0',
+            '{"holdfast": {"checkpoint": "/c", "note": "x"}} [holdfast: waits]',
+        ],
+    ),
+    "log rules": (read_rules, [RULES, "- {name: loss, logPattern: x}"]),
+}
+REFUSING: dict[str, tuple[Parser, list[str]]] = {
+    "report": (lambda text: parse_value(NodeReport, text), [REPORT]),
+    "signed report": (lambda text: split(text.encode("utf-8", "replace")), [f"{REPORT}\nMUNGE:A:"]),
+    "record of a job": (lambda text: parse_value(JobRecord, text), ['{"phase": "running"}']),
+    "JSON": (parse_json, [REPORT, RULES]),
+    "duration": (parse_duration, ["10m", "1h30m", "1.5h"]),
+    "squeue, batch jobs": (lambda text: parse_batch_jobs(text, MARK), [JOB, JOB * 3]),
+    "squeue, jobs": (parse_jobs, ["7|RUNNING|node[1-3]\n8+0|PENDING|\n"]),
+    "scontrol show node": (
+        parse_nodes,
+        [
+            "NodeName=node1 Arch=x86_64 State=IDLE+DRAIN BootTime=2026-11-20T21:10:29"
+            " NodeAddr=127.0.0.1 Partitions=dev Reason=Action:Replace [root@2026-11-21T01:38:11]\n"
+        ],
+    ),
+    "scontrol show reservation": (
+        parse_reservations,
+        ["ReservationName=r Nodes=node[1-2] EndTime=2026-11-21T01:37:29 State=ACTIVE\n"],
+    ),
+    "hostlist": (expand, ["node[1-3,07],login", "a[1-2]b[3-4]"]),
+}
+"""Parsers that raise ``ValueError``."""
+
+
+def timed(parse: Parser, text: str) -> None:
+    began = time.process_time()
+    try:
+        parse(text)
+    finally:
+        took = time.process_time() - began
+    assert took < CPU_S, f"{took:.1f} s for {len(text)} characters"
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@FUZZ
+@given(st.data())
+def test_parsers_that_refuse_nothing_never_raise(name: str, data: st.DataObject) -> None:
+    parse, seeds = PARSERS[name]
+    timed(parse, data.draw(mutated(seeds)))
+
+
+@pytest.mark.parametrize("name", REFUSING)
+@FUZZ
+@given(st.data())
+def test_other_parsers_raise_only_what_they_document(name: str, data: st.DataObject) -> None:
+    parse, seeds = REFUSING[name]
+    with suppress(ValueError):
+        timed(parse, data.draw(mutated(seeds)))
+
+
+@FUZZ
+@given(mutated(["120", "Mon, 23 Nov 2026 08:00:30 GMT"]))
+def test_a_server_can_delay_an_order_by_an_hour_at_most(text: str) -> None:
+    assert timedelta(0) <= pause_of(text, NOW, timedelta(seconds=30)) <= timedelta(hours=1)
+
+
+def test_deeply_nested_log_rules_cost_no_quadratic_time() -> None:
+    timed(read_rules, "{" * 8000 + "}" * 8000)
