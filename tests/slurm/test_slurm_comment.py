@@ -109,7 +109,7 @@ def test_json_stays_json() -> None:
 
 
 def test_a_value_that_cannot_be_read_again_is_not_written() -> None:
-    with pytest.raises(ValueError, match="without blanks, got '/a b'"):
+    with pytest.raises(ValueError, match="without spaces, got '/a b'"):
         changed("", {Key.CHECKPOINT: "/a b"})
 
 
