@@ -1,6 +1,7 @@
 """How every ``holdfast`` process ends, for scripts to act on.
 
-``holdfast nodes shell`` and ``holdfast slurm supervise`` end as what they have run.
+``holdfast nodes shell``, ``slurm supervise`` and ``checkpoint guard`` end with the exit code of the
+command that they run.
 """
 
 from enum import IntEnum

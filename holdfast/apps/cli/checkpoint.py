@@ -1,6 +1,8 @@
 """``holdfast checkpoint``: verifies and lists the checkpoints of a job."""
 
 import os
+import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,6 +12,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from holdfast.adapters.checkpoints.attempt_claim import claim
+from holdfast.adapters.checkpoints.attempt_result import AttemptKey
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.table import ROWS
 from holdfast.adapters.slurm.jobs.attempts import attempt_in, job_in
@@ -25,8 +28,17 @@ from holdfast.apps.cli.output import (
     print_document,
     print_rows,
 )
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.run.checkpoint_turn import (
+    QUIET,
+    RANK_VARIABLES,
+    Turn,
+    rank_in,
+    verify_for_all,
+    wait_for_result,
+)
 from holdfast.decisions.checkpoint_choice import ResumeOutcome, choose
 from holdfast.engine.checkpoint_guard import GuardResult, guard, inspect, verify_all
 from holdfast.engine.checkpoint_wording import sentences
@@ -35,11 +47,11 @@ from holdfast.model.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_QUIET: Final = timedelta(minutes=1)
-"""Age of the last change from which a checkpoint counts as complete.
+_TERMINATION_MESSAGE: Final = Path("/dev/termination-log")
+"""File that the kubelet reads when a container ends, for the status of its pod."""
 
-A rank that saves a checkpoint changes one of its files more often.
-"""
+_MESSAGE_LIMIT: Final = 4096
+"""Maximum length in bytes of a termination message."""
 
 _DEEPER: Final = f"use --depth {Depth.HASHES}"
 
@@ -121,7 +133,7 @@ def verify(
         store.survey()
         claim(store.attempt_file, attempt, job_in(os.environ))
     is_stopped = job_stopped or attempt is not None or bool(job_in(os.environ))
-    quiet_since = None if is_stopped else datetime.now(UTC) - _QUIET
+    quiet_since = None if is_stopped else datetime.now(UTC) - QUIET
     verify_directory = inspect if dry_run else guard
     found = verify_directory(store, Depth(depth), quiet_since)
     code = _CODES.get(found.choice.outcome, ExitCode.FAILED)
@@ -131,6 +143,90 @@ def verify(
         for line in sentences(found, _DEEPER):
             click.echo(line, err=code is ExitCode.FAILED)
     return code
+
+
+@examples(
+    "holdfast checkpoint guard /fsx/llama/checkpoints -- python train.py",
+    "holdfast checkpoint guard /fsx/llama/checkpoints --rank 0 --depth hashes",
+)
+@checkpoint.command("guard", context_settings={"ignore_unknown_options": True})
+@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
+@_depth_option
+@_format_option
+@click.option(
+    "--rank",
+    type=click.IntRange(min=0),
+    help=f"Rank of this pod; rank 0 verifies.  [default: {', '.join(RANK_VARIABLES)}]",
+)
+@click.option(
+    "--attempt",
+    type=click.IntRange(min=0),
+    default=lambda: attempt_in(os.environ),
+    help="Number of the attempt that begins.  [default: HOLDFAST_ATTEMPT]",
+)
+@click.option(
+    "--job", default="", envvar="HOLDFAST_JOB", help="Identifier of the job, such as its UID."
+)
+@click.option(
+    "--timeout",
+    type=Duration(),
+    default="10m",
+    show_default=True,
+    help="Maximum time that other ranks wait for rank 0.",
+)
+def guard_(
+    *,
+    directory: Path,
+    command: tuple[str, ...],
+    depth: str,
+    format_name: str | None,
+    rank: int | None,
+    attempt: int | None,
+    job: str,
+    timeout: timedelta,
+) -> int:
+    """Verify the checkpoints in DIRECTORY before a pod's COMMAND; without one, as init container.
+
+    Rank 0 does what ``verify`` does; the other ranks of the attempt wait for it. Then COMMAND
+    replaces this process. It also starts if no checkpoint is complete, or if the directory cannot
+    be read: the log has the reason. Ranks do not wait in an attempt of which neither number nor job
+    is known.
+
+    Exits with 1 if rank 0 does not finish in time, or if a later attempt of the job has begun.
+    """
+    rank = rank_in(os.environ) if rank is None else rank
+    if rank is None:
+        names = ", ".join(RANK_VARIABLES)
+        raise ConfigError(f"rank of this pod unknown: none of {names} is set; use --rank")
+    if command and shutil.which(command[0]) is None:
+        raise ConfigError(f"COMMAND: {command[0]} not found; expected a program on PATH")
+    is_known = bool(job) or attempt is not None
+    number = 1 if attempt is None else attempt
+    turn = Turn(
+        folder=directory,
+        depth=Depth(depth),
+        format_name=format_name,
+        key=AttemptKey(job=job, attempt=number) if is_known else None,
+        timeout=timeout,
+    )
+    if rank == 0:
+        _report_all(verify_for_all(turn, _DEEPER), is_init=not command)
+    else:
+        wait_for_result(turn)
+    if command:
+        sys.stdout.flush()
+        os.execvp(command[0], command)  # noqa: S606 - an argument list
+    return ExitCode.OK
+
+
+def _report_all(lines: list[str], *, is_init: bool) -> None:
+    """Print lines; those of an init container also go to the status of its pod."""
+    for line in lines:
+        click.echo(f"holdfast: {line}", err=True)
+    if is_init and lines and _TERMINATION_MESSAGE.is_file():
+        message = "\n".join(lines).encode()[:_MESSAGE_LIMIT]
+        _TERMINATION_MESSAGE.write_bytes(message)
 
 
 def _document(found: GuardResult, *, is_dry_run: bool) -> dict[str, object]:

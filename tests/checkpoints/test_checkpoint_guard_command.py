@@ -1,0 +1,179 @@
+"""``holdfast checkpoint guard``: one rank verifies, the others wait, then the command runs."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from recorded import content, unpacked
+
+from holdfast.adapters.checkpoints.attempt_claim import ZombieAttempt
+from holdfast.adapters.checkpoints.attempt_result import AttemptKey, read_results, write_result
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.main import run
+from holdfast.apps.run.checkpoint_turn import Turn, verify_for_all, wait_for_result
+from holdfast.model.checkpoints import Depth
+from holdfast.model.errors import BackendError
+
+TRACKER = "latest_checkpointed_iteration.txt"
+DEEPER = "use --depth hashes"
+
+
+@pytest.fixture(autouse=True)
+def outside_of_jobs(monkeypatch) -> None:
+    for name in ("RANK", "NODE_RANK", "JOB_COMPLETION_INDEX", "HOLDFAST_ATTEMPT", "HOLDFAST_JOB"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A directory whose newest checkpoint was cut off a moment ago."""
+    folder = unpacked("megatron", tmp_path) / "torch_dist"
+    path = folder / "iter_0000300/__1_0.distcp"
+    os.truncate(path, path.stat().st_size - 1)
+    return folder
+
+
+def turn(folder: Path, attempt: int | None = 2, job: str = "uid-1", timeout: float = 60) -> Turn:
+    key = None if attempt is None else AttemptKey(job=job, attempt=attempt)
+    return Turn(
+        folder=folder,
+        depth=Depth.SIZES,
+        format_name=None,
+        key=key,
+        timeout=timedelta(seconds=timeout),
+    )
+
+
+def no_wait(_: float) -> None:
+    pytest.fail("waited")
+
+
+def test_ranks_of_a_restarted_job_start_only_after_rank_0_has_repaired_the_directory(
+    folder: Path,
+) -> None:
+    def rank(number: int) -> subprocess.Popen[str]:
+        arguments = ["checkpoint", "guard", str(folder), "--", "cat", str(folder / TRACKER)]
+        return subprocess.Popen(
+            [sys.executable, "-m", "holdfast", *arguments],
+            env={**os.environ, "RANK": str(number), "HOLDFAST_ATTEMPT": "2"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    waiting = [rank(2), rank(1)]
+    with pytest.raises(subprocess.TimeoutExpired):  # nobody has verified yet
+        waiting[0].wait(timeout=3)
+    processes = [rank(0), *waiting]
+    outputs = [process.communicate(timeout=120) for process in processes]
+
+    assert [process.returncode for process in processes] == [0, 0, 0]
+    assert [out.strip() for out, _ in outputs] == ["200"] * 3
+    assert "iter_0000300 is damaged" in outputs[0][1]
+    assert [err for _, err in outputs[1:]] == ["", ""]
+    assert (folder.with_name("torch_dist.set-aside") / "iter_0000300").is_dir()
+
+
+def test_the_result_of_another_attempt_or_job_lets_no_rank_start(folder: Path) -> None:
+    write_result(folder, AttemptKey(job="uid-1", attempt=1))
+    write_result(folder, AttemptKey(job="uid-0", attempt=2))
+
+    with pytest.raises(BackendError, match=r"rank 0 of attempt 2 did not verify .* within 0s"):
+        wait_for_result(turn(folder, timeout=0), no_wait)
+
+    write_result(folder, AttemptKey(job="uid-1", attempt=2))
+    wait_for_result(turn(folder, timeout=0), no_wait)
+
+
+@pytest.mark.parametrize("act", [wait_for_result, lambda one: verify_for_all(one, DEEPER)])
+def test_a_rank_of_an_earlier_attempt_does_not_start_and_changes_nothing(act, folder: Path) -> None:
+    write_result(folder, AttemptKey(job="uid-1", attempt=3))
+    before = content(folder)
+
+    with pytest.raises(ZombieAttempt, match="attempt 3 of job uid-1 has begun"):
+        act(turn(folder))
+    assert content(folder) == before
+
+
+def test_a_new_job_of_the_same_directory_starts_again_at_attempt_1(folder: Path) -> None:
+    write_result(folder, AttemptKey(job="uid-0", attempt=7))
+
+    verify_for_all(turn(folder, job="uid-1"), DEEPER, no_wait)
+
+    assert read_results(folder) == [AttemptKey(job="uid-1", attempt=2)]
+
+
+@pytest.mark.parametrize("attempt", [None, 1, 2])
+def test_a_checkpoint_that_ranks_may_be_writing_is_left_alone_until_it_is_quiet(
+    attempt: int | None, folder: Path
+) -> None:
+    if attempt == 2:  # its container restarts alone
+        write_result(folder, AttemptKey(job="uid-1", attempt=2))
+    before, waits = content(folder), []
+
+    def becomes_quiet(_: float) -> None:
+        assert content(folder) == before
+        waits.append(1)
+        for path in (folder / "iter_0000300").rglob("*"):
+            os.utime(path, (time.time() - 300,) * 2)
+
+    lines = verify_for_all(turn(folder, attempt), DEEPER, becomes_quiet)
+
+    assert waits
+    assert "iter_0000200 is complete" in lines[-1]
+    assert (folder / TRACKER).read_text().strip() == "200"
+
+
+def test_the_command_replaces_the_guard_and_its_exit_code_counts(tmp_path: Path) -> None:
+    program = [sys.executable, "-m", "holdfast", "checkpoint", "guard", str(tmp_path / "none")]
+
+    ended = subprocess.run([*program, "--rank", "0", "--", "sh", "-c", "exit 9"], check=False)
+
+    assert ended.returncode == 9
+
+
+def test_the_job_starts_although_its_checkpoints_cannot_be_verified(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "file"
+    path.write_text("no directory")
+
+    lines = verify_for_all(turn(path), DEEPER, no_wait)
+
+    assert len(lines) == 1
+    assert str(path) in lines[0]
+    wait_for_result(turn(path, timeout=0), no_wait)
+
+
+def test_a_directory_of_the_first_attempt_is_not_created(tmp_path: Path) -> None:
+    folder = tmp_path / "llama/checkpoints"
+
+    assert verify_for_all(turn(folder, 1), DEEPER, no_wait) == []
+
+    assert not folder.exists()
+    wait_for_result(turn(folder, 1, timeout=0), no_wait)
+
+
+def test_bad_input_is_rejected_before_anything_changes(folder: Path, capsys, monkeypatch) -> None:
+    before = content(folder)
+
+    assert run(["checkpoint", "guard", str(folder)]) == ExitCode.BAD_INPUT
+    assert "rank of this pod unknown: none of RANK, NODE_RANK, " in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "first")
+    assert run(["checkpoint", "guard", str(folder)]) == ExitCode.BAD_INPUT
+    assert "RANK is 'first', expected a number from 0" in capsys.readouterr().err
+    arguments = ["--rank", "0", "--attempt", "2", "--", "no-such-program"]
+    assert run(["checkpoint", "guard", str(folder), *arguments]) == ExitCode.BAD_INPUT
+    assert "no-such-program not found" in capsys.readouterr().err
+    assert content(folder) == before
+
+
+def test_a_result_that_is_not_valid_counts_as_missing(folder: Path) -> None:
+    write_result(folder, AttemptKey(job="uid-1", attempt=2))
+    [path] = folder.parent.glob(".torch_dist.*")
+    for text in ("", "[]", json.dumps({"job": 1, "attempt": "2"}), "{"):
+        path.write_text(text)
+        assert read_results(folder) == []
