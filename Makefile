@@ -9,7 +9,7 @@ SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local test-frameworks attack check fuzz bench soak torch frameworks kubernetes slurm docs site reference pictures lock format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local test-frameworks attack check fuzz chaos bench soak torch frameworks kubernetes slurm docs site reference pictures lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ fuzz: $(VENV)/.demo ## 100,000 random fault schedules on the simulated platform,
 	@$(BIN)/python -m tests.simulation.fuzz --schedules 20000 --jobs $$(nproc) $(ARGS) --pairs
 	@$(BIN)/python -m tests.simulation.fuzz --schedules 20000 --jobs $$(nproc) $(ARGS) \
 	    --placing scheduler
+
+chaos: $(VENV)/.dev ## 200 random schedules of kills, full disks, clock jumps and the like; needs root
+	@PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(VENV)/.dev ## latencies and memory, each beside its goal
 	@$(BIN)/python -m bench $(ARGS)

@@ -102,6 +102,17 @@ def test_a_file_that_is_removed_is_written_again(tmp_path: Path) -> None:
     assert said[0].endswith("trying again")
 
 
+def test_a_file_that_is_damaged_is_written_again(tmp_path: Path) -> None:
+    one = reporter(tmp_path)
+    one.changed(None, REPORT)
+    until((tmp_path / "n1.json").exists)
+
+    (tmp_path / "n1.json").write_bytes(b"damaged")
+
+    until(lambda: looked(tmp_path).received().get("n1") is not None)
+    one.close()
+
+
 def test_a_directory_that_is_away_is_told_once_and_waited_for(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     one = reporter(shared, said := [])

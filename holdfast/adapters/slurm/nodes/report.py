@@ -66,6 +66,7 @@ class SharedReport:
         self._report_problem = report_problem
         self._credentials = credentials
         self._signed_at = 0.0
+        self._mark: tuple[int, int, int] | None = None
         self._lock = threading.Condition()
         self._stopped = False
         self._report: NodeReport | None = None
@@ -105,7 +106,7 @@ class SharedReport:
         written: NodeReport | None = None
         while self._wait(written):
             report = self._report
-            is_new = report is not written or self._is_aged()
+            is_new = report is not written or self._is_aged() or self._is_damaged()
             if report is None or not (is_new or self._lives()):
                 continue
             act = partial(self._write, report) if is_new else self._touch
@@ -126,6 +127,18 @@ class SharedReport:
 
     def _touch(self) -> None:
         os.utime(self._path, follow_symlinks=False)
+        self._mark = self._present()
+
+    def _present(self) -> tuple[int, int, int]:
+        status = self._path.stat(follow_symlinks=False)
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+    def _is_damaged(self) -> bool:
+        """Whether the file has changed since it was last written: it must be written again."""
+        try:
+            return self._lives() and self._mark is not None and self._present() != self._mark
+        except OSError:
+            return False  # the next heartbeat reports it
 
     def _is_aged(self) -> bool:
         """Whether the report is to be signed again."""
@@ -136,6 +149,7 @@ class SharedReport:
         signing_at = time.monotonic()
         write_atomically(self._path, signed(json.dumps(content), self._credentials))
         self._signed_at = signing_at
+        self._mark = self._present()
 
     def _do(self, act: Callable[[], None]) -> bool:
         """Call ``act``; return whether it succeeded. A failure is reported once."""

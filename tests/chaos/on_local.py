@@ -1,0 +1,143 @@
+"""``holdfast run`` under disturbances.
+
+SIGKILL of ``holdfast run`` itself is not among them: it ends its job, as that of any launcher does.
+Nor is a read-only remount: its files are always open for writing.
+"""
+
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+from local_run import LocalRun
+
+from holdfast.adapters.local.faults import write_kernel_line, xid_line
+from holdfast.kit.processes import send
+from tests.chaos.schedules import Broken, Clock, Disk, Disturbance, Kind, Victim, corrupted
+
+BOTH = (Victim.CONTROLLER, Victim.AGENT)
+KINDS: Mapping[Kind, tuple[Victim, ...]] = {
+    Kind.KILL: (Victim.AGENT,),
+    Kind.STOP: BOTH,
+    Kind.FULL_DISK: (Victim.CONTROLLER,),
+    Kind.CLOCK: (Victim.CONTROLLER,),  # of the machine: it has one
+    Kind.CORRUPTION: (Victim.AGENT,),
+}
+TIMEOUT_S = 60.0
+JOB = "while [ ! -e {end} ]; do date; sleep 0.2; done"
+
+
+class LocalUnderChaos:
+    """A ``Subject``: two nodes and a spare, with a job that runs until ``finish``."""
+
+    kinds = KINDS
+
+    def __init__(self, folder: Path) -> None:
+        self._end = folder / "end"
+        self._clock = Clock(folder / "clock")
+        self._disk = Disk(folder / "home")
+        self._run = LocalRun(folder / "home")
+        self._run.environment |= self._clock.environment
+
+    def __enter__(self) -> "LocalUnderChaos":
+        command = JOB.format(end=self._end)
+        self._run.start("--nodes", "2", "--spares", "1", "--", "bash", "-c", command)
+        self._run.wait_for_attempt(1)
+        self._run.wait_for_spare()
+        self._nodes = self._run.record().placement
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run.stop()
+        self._run.wait_for_nothing_left()
+        self._disk.close()
+
+    def apply(self, one: Disturbance) -> None:
+        with self._disturbed(one):
+            time.sleep(one.seconds)
+
+    def check(self) -> None:
+        self._until("the job and all nodes are at work", self._is_at_work)
+        with closing(sqlite3.connect(self._run.dir.state)) as database:
+            (found,) = database.execute("PRAGMA quick_check").fetchone()
+        with closing(self._run.store()) as store:
+            incidents = store.list_incidents()
+        if found != "ok":
+            raise Broken(f"the state: {found}")
+        if incidents:
+            raise Broken(f"a repair: {incidents}")
+        record = self._run.record()
+        if record.attempt != 1 or record.placement != self._nodes:
+            raise Broken(f"the job was restarted: {record}")
+
+    def finish(self) -> None:
+        bad = self._run.dir.node(self._nodes[0])
+        line = xid_line(74, "0000:b9:00", "some text")
+        write_kernel_line(bad, line, now=datetime.now(UTC), since_boot=timedelta(seconds=100))
+        self._run.wait_for_attempt(2)
+        self._end.touch()
+        code, output = self._run.finish()
+        if code:
+            raise Broken(f"the job ended with {code}: {output[-1000:]}")
+
+    @contextmanager
+    def _disturbed(self, one: Disturbance) -> Iterator[None]:
+        match one.kind:
+            case Kind.KILL:
+                self._signal(one, signal.SIGKILL)
+                yield
+            case Kind.STOP:
+                pids = self._signal(one, signal.SIGSTOP)
+                yield
+                for pid in pids:
+                    send(pid, signal.SIGCONT)
+            case Kind.FULL_DISK:
+                self._disk.fill()
+                yield
+                self._disk.empty()
+            case Kind.CLOCK:
+                self._clock.set(one.jump_s)
+                yield
+                self._clock.set(0)
+            case Kind.CORRUPTION:
+                report = self._run.dir.node(self._node(one)).report
+                report.write_bytes(corrupted(report.read_bytes(), Random(one.number)))
+                yield
+            case _:
+                raise ValueError(one.kind)
+
+    def _node(self, one: Disturbance) -> str:
+        return self._nodes[one.number % len(self._nodes)]
+
+    def _signal(self, one: Disturbance, number: signal.Signals) -> list[int]:
+        if one.victim is Victim.CONTROLLER:
+            assert self._run.process is not None
+            pids = [self._run.process.pid]
+        else:
+            pids = [pid for role, pid in self._run.pids(self._node(one)).items() if role == "agent"]
+        for pid in pids:
+            send(pid, number)
+        return pids
+
+    def _is_at_work(self) -> bool:
+        record = self._run.record()
+        with closing(self._run.store()) as store:
+            nodes = store.nodes()
+        agents = ["agent" in self._run.pids(name) for name in nodes]
+        is_up = all(node[2].phase == "schedulable" for node in nodes.values())
+        return record is not None and record.phase == "running" and is_up and all(agents)
+
+    def _until(self, what: str, is_so: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + TIMEOUT_S
+        while not is_so():
+            process = self._run.process
+            if process is None or process.poll() is not None:
+                output = process.stdout.read() if process is not None and process.stdout else ""
+                raise Broken(f"holdfast run ended: {output[-2000:]}")
+            if time.monotonic() > deadline:
+                raise Broken(f"not within {TIMEOUT_S:g} s: {what}; {self._run.record()}")
+            time.sleep(0.1)
