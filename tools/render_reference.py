@@ -244,6 +244,8 @@ def reasons_page() -> Iterator[str]:
     yield "and the findings of the other detectors. The last meanings are those of tests, of deep"
     yield "health checks and of the controller."
     docs = docs_under_names(names.Reason)
+    if missing := [one.name for one in names.Reason if one.name not in docs]:
+        sys.exit(f"holdfast/model/names.py: Reason without a docstring: {', '.join(missing)}")
     rows = [(f"`{one.value}`", docs[one.name]) for one in names.Reason]
     yield from ["", "## Meanings", "", *_table(("Reason", "Meaning"), rows)]
     yield from ["", "## Kernel log messages", ""]
