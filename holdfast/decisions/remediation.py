@@ -104,28 +104,22 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     actions += pairs.actions
     busy = {action.node for action in (*actions, *(drain for _, drain in drains))}
     checks, unbegun = _planned_checks(members, busy, policy, now, size, is_open=is_open)
-    check_at = _next_check(cluster, unbegun, policy, now)
+    check_at = _earliest(now + POLL if unbegun else None, next_check_at(cluster.nodes, policy, now))
     rated = within_replacement_limit(actions, drains, cluster.nodes, size, policy, now)
     taken, refused = within_limits([*rated.actions, *checks], rated.drains, members, size, policy)
     return Plan(
         actions=tuple(taken),
         trip=tripped,
         close=closed,
-        deferred=_by_node(*deferred, *uncordoned, *unbegun, *rated.deferred, *refused),
+        deferred=tuple(
+            sorted(
+                (*deferred, *uncordoned, *unbegun, *rated.deferred, *refused),
+                key=lambda item: item.node,
+            )
+        ),
         peer_pools=pools_short_of_peers(unsettled),
         wake_at=_earliest(wake_at, closes_at, pairs.wake_at, check_at, rated.ends_at),
     )
-
-
-def _next_check(
-    cluster: ClusterView, unbegun: Sequence[Deferred], policy: RemediationPolicy, now: datetime
-) -> datetime | None:
-    """Return when to look again for checks that are due, or that wait."""
-    return _earliest(now + POLL if unbegun else None, next_check_at(cluster.nodes, policy, now))
-
-
-def _by_node(*deferred: Deferred) -> tuple[Deferred, ...]:
-    return tuple(sorted(deferred, key=lambda item: item.node))
 
 
 def _planned_checks(

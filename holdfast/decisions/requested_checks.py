@@ -66,7 +66,9 @@ def requested_checks(
     ]
     if not waiting:
         return [], []
-    away = sum(_is_away(node) or node.name in busy for node in nodes)
+    away = sum(
+        is_out_of_service(node.record) or _is_planned(node) or node.name in busy for node in nodes
+    )
     checking = sum(_is_to_check(node) for node in nodes)
     taken: list[Quarantine] = []
     deferred: list[Deferred] = []
@@ -115,10 +117,6 @@ def _no_room(away: int, checking: int, policy: RemediationPolicy, size: int) -> 
 def _idle_first(item: tuple[NodeView, Request]) -> tuple[bool, datetime, str]:
     node, request = item
     return (not node.is_idle, request.requested_at, node.name)
-
-
-def _is_away(node: NodeView) -> bool:
-    return is_out_of_service(node.record) or _is_planned(node)
 
 
 def _is_planned(node: NodeView) -> bool:

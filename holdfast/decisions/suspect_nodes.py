@@ -80,7 +80,7 @@ def suspect_nodes(
         if node is None or not _is_trusted(node, policy.nodes, now):
             continue
         since = [one for one in deaths if one.failure.at > node.record.phase_since]
-        here = since if _are_different_jobs(since) else _alone(since)
+        here = since if len({one.job for one in since}) > 1 else _alone(since)
         if len(here) >= needed and _stands_out(here):
             found.append(_suspect(name, here, policy, now))
     found.sort(key=lambda one: (-one.failures, one.node))
@@ -170,10 +170,6 @@ def _may_be_node(failure: Failure) -> bool:
 def _stands_out(deaths: Sequence[_Death]) -> bool:
     """Return whether not only rank 0 failed here, which may fail first on any node."""
     return not all(map(_may_be_rank_0, deaths))
-
-
-def _are_different_jobs(deaths: Sequence[_Death]) -> bool:
-    return len({one.job for one in deaths}) > 1
 
 
 def _alone(deaths: Sequence[_Death]) -> list[_Death]:

@@ -5,6 +5,7 @@ device. A missing device, an increased counter and the responses of a GPU's driv
 that way.
 """
 
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection
@@ -35,10 +36,6 @@ _PCI: Final = re.compile(r"[0-9a-fA-F]{4,8}:([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.[
 
 def _is_any(_suspect: str, _corroboration: str) -> bool:
     return True
-
-
-def _is_same(suspect: str, corroboration: str) -> bool:
-    return suspect == corroboration
 
 
 def _is_same_neuron(suspect: str, corroboration: str) -> bool:
@@ -74,7 +71,7 @@ class _Corroboration:
 
 
 _GPU: Final = (
-    _Corroboration(family=gpu_state.FAMILY, is_same=_is_same),
+    _Corroboration(family=gpu_state.FAMILY, is_same=operator.eq),
     _Corroboration(family=gpu_dcgm.FAMILY),  # it numbers GPUs differently
     _Corroboration(family=gpu_dcgm_policy.FAMILY),
 )
@@ -92,7 +89,9 @@ _CORROBORATIONS: Final = {
         _Corroboration(family=neuron_state.STATE, is_same=_is_same_neuron),
         _Corroboration(family=neuron_state.LISTED, is_same=_is_same_neuron),
         _Corroboration(
-            family=neuron_state.EVENTS, is_same=_is_same_neuron, notices=(Reason.NEURON_HARDWARE,)
+            family=neuron_state.EVENTS,
+            is_same=_is_same_neuron,
+            notices=(Reason.NEURON_HARDWARE,),
         ),
     ),
     efa_log.FAMILY: (

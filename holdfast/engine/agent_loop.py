@@ -81,7 +81,9 @@ class AgentLoop:
         is_due = self._is_beat_due(now)
         is_time = is_due or self._is_urgent()
         try:
-            if is_time and (self._health != self._reported or self._has_drill_changed(now)):
+            if is_time and (
+                self._health != self._reported or self._drill(now) != self._reported_drill
+            ):
                 self._publish(now)
         finally:
             if is_due and self._reported is not None:
@@ -141,9 +143,6 @@ class AgentLoop:
         """End of the drill that is active ``now``; None if there is none."""
         until = self._drill_until
         return until if until is not None and now < until else None
-
-    def _has_drill_changed(self, now: datetime) -> bool:
-        return self._drill(now) != self._reported_drill
 
     def _publish(self, now: datetime) -> None:
         drill = self._drill(now)

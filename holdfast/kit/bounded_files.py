@@ -103,17 +103,6 @@ def is_nested_deeply(text: str | bytes) -> bool:
     return data.count(b"[") + data.count(b"{") > MAX_DEPTH and _depth(data) > MAX_DEPTH
 
 
-def read_json(path: Path | str, limit: int) -> Any:
-    """Return the JSON document in a regular file of at most ``limit`` bytes.
-
-    Raises:
-        OSError: the file cannot be read, is not a regular file, or is larger.
-        ValueError: the content is not JSON, or is nested too deeply.
-
-    """
-    return parse_json(read_bounded(path, limit))
-
-
 def _read(handle: int, limit: int) -> bytes:
     """Read until the end of the file, or ``limit`` bytes."""
     parts = []

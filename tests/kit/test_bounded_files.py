@@ -13,7 +13,6 @@ from holdfast.kit.bounded_files import (
     parse_json,
     read_bounded,
     read_end,
-    read_json,
 )
 
 LIMIT = 64
@@ -43,7 +42,7 @@ def listening(path):
         (lambda path: path.symlink_to("/dev/zero"), "a symbolic link"),
     ],
 )
-@pytest.mark.parametrize("read", [read_bounded, read_end, read_json])
+@pytest.mark.parametrize("read", [read_bounded, read_end])
 def test_only_regular_files_are_read_and_nothing_else_blocks(tmp_path, make, kind, read) -> None:
     path = tmp_path / "report.json"
     make(path)

@@ -79,7 +79,7 @@ class LogFile:
             if data := os.read(self._fd, BLOCK):
                 self._offset += len(data)
                 records = self._log.feed(data, now)
-            elif self._is_cut_short():
+            elif self._size() < self._offset:  # truncated
                 self._seek(os.SEEK_SET)
             elif self._has_successor():
                 if self._size() > self._offset:
@@ -144,9 +144,6 @@ class LogFile:
     def _seek(self, whence: int, offset: int = 0) -> None:
         self._offset = os.lseek(self._descriptor(), offset, whence)
         self._log = KernelLog(self._keywords)
-
-    def _is_cut_short(self) -> bool:
-        return self._size() < self._offset
 
     def _has_successor(self) -> bool:
         """Whether another file has the name now and is not empty.

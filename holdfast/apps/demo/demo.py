@@ -122,7 +122,9 @@ def _run(
             job=name,
             steps=settings.steps,
             acts=STORY if reported is not None else (),
-            reported=lambda one: reported(_announcement(one)) if reported is not None else None,
+            reported=lambda one: (
+                reported(f"   >>> {one.fault} on {one.node}") if reported is not None else None
+            ),
         )
         story.start()
         try:
@@ -132,10 +134,6 @@ def _run(
         if session.stopped_by is not None:
             raise DemoStopped(session.stopped_by)
         yield directory, story.injected
-
-
-def _announcement(one: Injected) -> str:
-    return f"   >>> {one.fault} on {one.node}"
 
 
 def _forget(directory: RunDir) -> None:

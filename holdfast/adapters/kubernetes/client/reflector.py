@@ -131,10 +131,6 @@ class Reflector(Generic[T]):
         """Whether the cache was complete at least once."""
         return self._synced.is_set()
 
-    def wait_until_synced(self, timeout: timedelta) -> bool:
-        """Wait for the first sync; return whether it completed within ``timeout``."""
-        return self._synced.wait(timeout.total_seconds())
-
     @property
     def age(self) -> timedelta:
         """Time since the last event or response; about a minute without changes."""
@@ -160,7 +156,9 @@ class Reflector(Generic[T]):
 
     def _run(self) -> None:
         is_lost = True
-        while not self._stopped.wait(self._delay_s()):
+        while not self._stopped.wait(
+            _BACKOFF.delay(self._failures, random.random()).total_seconds()  # noqa: S311
+        ):
             self._failures += 1  # reset by an event: a watch that ends without one has failed
             try:
                 if is_lost:
@@ -173,9 +171,6 @@ class Reflector(Generic[T]):
                 with self._lock:
                     self._error = str(error)
                     self._is_missing = isinstance(error, NotFound)
-
-    def _delay_s(self) -> float:
-        return _BACKOFF.delay(self._failures, random.random()).total_seconds()  # noqa: S311
 
     def _list(self) -> None:
         found: dict[str, T] = {}

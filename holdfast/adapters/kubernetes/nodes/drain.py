@@ -21,10 +21,6 @@ Reported = Callable[[str, PodOwner], None]
 """Receives a node and the owner of an evicted pod, once for each pod."""
 
 
-def _never(_pod: str) -> bool:
-    return False
-
-
 class Drainer:
     """Follows the pods of some nodes in its own thread, from ``start`` to ``stop``.
 
@@ -40,7 +36,7 @@ class Drainer:
         changed: Callable[[], None],
         failed: Callable[[str, str], None],
         evicted: Reported,
-        stops_itself: Callable[[str], bool] = _never,
+        stops_itself: Callable[[str], bool] = lambda _pod: False,
     ) -> None:
         """Create the drainer; no request is sent yet.
 

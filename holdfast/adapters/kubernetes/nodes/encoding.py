@@ -251,7 +251,7 @@ def _labelled_request(
     value = state.health
     if value is None or value in (_expected(record), state.agent_health_status):
         return None
-    if record is None and _is_tainted(state, conventions):
+    if record is None and any(_is_ours(taint, conventions) for taint in state.taints):
         return None  # our own status, written before the record was lost
     is_new = record is None or (record.phase is Phase.JOINING and record.remediation is None)
     if is_new and value in _OF_NEW_NODES:
@@ -316,10 +316,6 @@ def _taints(state: NodeState, record: NodeRecord, conventions: Conventions) -> t
     key, value = conventions.labels.node_health_status, HealthStatus.UNSCHEDULABLE.value
     ours = tuple(sorted({"key": key, "value": value, "effect": NO_SCHEDULE}.items()))
     return state.taints if ours in state.taints else (*others, ours)
-
-
-def _is_tainted(state: NodeState, conventions: Conventions) -> bool:
-    return any(_is_ours(taint, conventions) for taint in state.taints)
 
 
 def _is_ours(taint: Taint, conventions: Conventions) -> bool:

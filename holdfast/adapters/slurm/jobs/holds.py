@@ -70,7 +70,7 @@ class JobHolds:
         """Let a job start in two seconds, on the nodes that are reserved for it."""
         job = case.job
         is_parked = job.why == NOT_LAUNCHED
-        if job.state not in WAITING or (_is_let_go(job, self._clock.now()) and not is_parked):
+        if job.state not in WAITING or (_is_eligible(job, self._clock.now()) and not is_parked):
             return
         if is_parked:
             self._slurm.release_job(job.id)
@@ -118,6 +118,6 @@ class JobHolds:
             return ""
 
 
-def _is_let_go(job: BatchJob, now: datetime) -> bool:
-    """Whether Slurm may start a job by itself, now or within moments."""
+def _is_eligible(job: BatchJob, now: datetime) -> bool:
+    """Whether Slurm may start a job, now or within moments."""
     return job.eligible_at is None or job.eligible_at <= now + HOLD / 100

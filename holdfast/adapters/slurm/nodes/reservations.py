@@ -130,7 +130,8 @@ class Reservations:
         """
         for partition, count in self._spares.items():
             has = len(self._spare_nodes(partition))
-            idle = (*self._awake(partition), *self._back(partition)) if has < count else ()
+            awake = (node for node in self._idle(partition) if not self._sleeps(node))
+            idle = (*awake, *self._back(partition)) if has < count else ()
             size = min(count, has + len(idle))
             if size not in (0, has):
                 self._resize(partition, size)
@@ -218,9 +219,6 @@ class Reservations:
         idle = self._nodes.idle_nodes().difference(*self._kept())
         nodes = idle & self._slurm.partition_nodes(partition) if idle else idle
         return sorted(nodes, key=lambda node: (self._sleeps(node), node))
-
-    def _awake(self, partition: str) -> list[str]:
-        return [node for node in self._idle(partition) if not self._sleeps(node)]
 
     def _kept(self, *besides: str) -> Iterator[tuple[str, ...]]:
         """Yield the nodes of each active reservation except ``besides``."""
