@@ -104,7 +104,7 @@ def test_a_provider_of_slurm_is_refused_on_kubernetes(call, kubeconfig) -> None:
     code, said = call("--kubeconfig", kubeconfig, config='[provider]\nreplace = "slurm-power"')
 
     assert code == ExitCode.BAD_INPUT
-    assert 'provider: "slurm-power" repairs only nodes of Slurm' in said
+    assert 'provider: "slurm-power" supports only Slurm nodes' in said
 
 
 def test_a_port_that_is_taken_is_named(call, kubeconfig) -> None:

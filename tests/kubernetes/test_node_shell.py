@@ -205,7 +205,7 @@ def test_a_node_whose_kubelet_is_dead_is_told_and_nothing_is_left(node: Node) ->
     left = []
 
     with (
-        pytest.raises(BackendError, match="it is Pending: its kubelet does not respond"),
+        pytest.raises(BackendError, match="did not start: Pending: its kubelet does not respond"),
         running(node.node.api, NAMESPACE, pod, timedelta(seconds=0.2), lambda: left.append(1)),
     ):
         pass

@@ -185,7 +185,7 @@ print(",".join(sorted({{"boto3", "yaml"}} & set(sys.modules))))
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.needs_cluster])
 def test_what_kubernetes_provisions_is_only_for_nodes_of_kubernetes(name: ProviderName) -> None:
-    with pytest.raises(ConfigError, match=f'provider: "{name}" repairs only nodes of Kubernetes'):
+    with pytest.raises(ConfigError, match=f'provider: "{name}" supports only Kubernetes nodes'):
         build_provider(ProviderConfig(replace=name), FakeClock())
 
 
