@@ -111,15 +111,14 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
         actions=tuple(taken),
         trip=tripped,
         close=closed,
-        deferred=tuple(
-            sorted(
-                (*deferred, *uncordoned, *unbegun, *rated.deferred, *refused),
-                key=lambda item: item.node,
-            )
-        ),
+        deferred=_by_node(*deferred, *uncordoned, *unbegun, *rated.deferred, *refused),
         peer_pools=pools_short_of_peers(unsettled),
         wake_at=_earliest(wake_at, closes_at, pairs.wake_at, check_at, rated.ends_at),
     )
+
+
+def _by_node(*deferred: Deferred) -> tuple[Deferred, ...]:
+    return tuple(sorted(deferred, key=lambda item: item.node))
 
 
 def _planned_checks(

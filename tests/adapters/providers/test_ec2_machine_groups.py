@@ -280,7 +280,7 @@ def test_a_change_of_subnets_reaches_the_group(place):
         (replace(GPU, instance_type=""), {}, "has no InstanceType"),
         (GPU, {"subnets": ()}, "has no subnet"),
         (GPU, {"image": ""}, "has no image"),
-        (GPU, {"types": {"ml.g5.xlarge": Ec2TypeSettings(launch_template="lt-0")}}, "lt-0 not found"),
+        (GPU, {"types": {"ml.g5.xlarge": Ec2TypeSettings(launch_template="lt-0")}}, "lt-0 not"),
         (replace(GPU, scripts=replace(SCRIPTS, source="/srv/lcs")), {}, "into S3"),
         (
             replace(GPU, spec={"InstanceStorageConfigs": [{"FsxLustreConfig": {}}]}),
