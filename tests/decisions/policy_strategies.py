@@ -70,6 +70,7 @@ JOB_SETTINGS: dict[str, st.SearchStrategy] = {
     "wait_for_nodes": _PAUSES | st.just(timedelta(hours=2)),
     "launch_timeout": _PAUSES | st.just(timedelta(minutes=10)),
     "settle": _PAUSES,
+    "report_timeout": _PAUSES,
     "failure_margin": _PAUSES,
     "app_backoff": _PAUSES,
     "app_backoff_max": st.sampled_from([timedelta(minutes=5), timedelta(hours=1)]),
