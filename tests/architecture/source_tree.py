@@ -2,7 +2,6 @@
 
 import ast
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,11 +26,14 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
-def walk_package() -> Iterator[tuple[str, ast.AST]]:
-    """Every node of every syntax tree, with the name of its file."""
-    for path in FILES:
-        for node in ast.walk(tree(path)):
-            yield relative(path), node
+@cache
+def walk_package() -> tuple[tuple[str, ast.AST], ...]:
+    """Return every node of every syntax tree, with the name of its file."""
+    return tuple(
+        (name, node)
+        for name, path in ((relative(path), path) for path in FILES)
+        for node in ast.walk(tree(path))
+    )
 
 
 def project() -> dict[str, Any]:
