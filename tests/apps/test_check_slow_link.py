@@ -129,7 +129,7 @@ def test_a_slow_link_is_found_by_what_crosses_it_and_a_cut_one_too(real_link) ->
         assert code == 0, parts
         assert [part["outcome"] for part in parts.values()] == ["passed", "passed"]
 
-        real_link.slow(200)
+        real_link.slow(600)
         bounds = "pair_fabric_mb_per_s = 150\npair_fabric_us = 0\n"
         code, parts = real_link.check(
             "--only", "fi_pingpong", more=f"[thresholds.default]\n{bounds}"
