@@ -152,7 +152,7 @@ def _evictions(random: Random) -> Iterator[Evicts]:
 
 
 def _job_policy(random: Random) -> JobPolicy:
-    later = Random(random.getstate()[1][0])  # for fields added later: the seeds keep their meaning
+    """Draw a policy; a new setting is drawn last, so that the seeds of old findings still hold."""
     return JobPolicy(
         failure_margin=random.choice([timedelta(0), timedelta(seconds=2), timedelta(seconds=20)]),
         app_backoff=random.choice([timedelta(0), timedelta(seconds=10), timedelta(seconds=40)]),
@@ -163,7 +163,7 @@ def _job_policy(random: Random) -> JobPolicy:
         settle=random.choice([timedelta(0), timedelta(milliseconds=200), timedelta(seconds=2)]),
         wait_for_nodes=timedelta(minutes=random.choice([5, 30, 30])),
         launch_timeout=timedelta(minutes=random.choice([1, 2])),
-        report_timeout=later.choice([timedelta(0), timedelta(seconds=15), timedelta(minutes=1)]),
+        report_timeout=random.choice([timedelta(0), timedelta(seconds=15), timedelta(minutes=1)]),
     )
 
 
