@@ -103,7 +103,8 @@ class SlurmUnderChaos:
         closed = {name for name, one in states.items() if one & {"FAIL", "DRAIN", "DOWN"}}
         if closed:
             raise Broken(f"healthy nodes are closed: {states}")
-        self._state_reads_clean()
+        # The controller may not have got as far as its own check of a damaged file.
+        self._until("the state reads clean", self._reads_clean)
 
     def finish(self) -> None:
         bad = self._nodes[0]
@@ -242,11 +243,13 @@ class SlurmUnderChaos:
                 raise Broken(f"not within {TIMEOUT_S:g} s: {what}; {phases}\n{log}")
             time.sleep(0.1)
 
-    def _state_reads_clean(self) -> None:
+    def _reads_clean(self) -> bool:
         path = self._fleet.state_dir / "state.db"
-        with closing(sqlite3.connect(path)) as database:
-            (found,) = database.execute("PRAGMA quick_check").fetchone()
-        with closing(self._fleet.store()) as store:
-            memory = store.read()
-        if found != "ok" or memory.unreadable or memory.unreadable_jobs:
-            raise Broken(f"the state: {found} {memory.unreadable} {memory.unreadable_jobs}")
+        try:
+            with closing(sqlite3.connect(path)) as database:
+                (found,) = database.execute("PRAGMA quick_check").fetchone()
+            with closing(self._fleet.store()) as store:
+                memory = store.read()
+        except (sqlite3.Error, BackendError):
+            return False
+        return found == "ok" and not memory.unreadable and not memory.unreadable_jobs
