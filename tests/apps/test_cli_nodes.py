@@ -132,6 +132,19 @@ def test_list_tells_of_an_open_breaker(runs) -> None:
     assert "holdfast nodes reset-breaker --run train" in listed.err
 
 
+def test_list_reports_the_automatic_replacements_of_each_run(runs) -> None:
+    store = runs.add("train", nodes=(1, 2))
+    times = (NOW - timedelta(hours=25), NOW - timedelta(hours=5), NOW - timedelta(minutes=5))
+    put(store, 1, replaced_at=times)
+    put(store, 2, replaced_at=times[1:2])
+    runs.add("other")
+
+    errors = runs.call("nodes", "list").err
+
+    assert "Automatic replacements of train: 1 in the last hour, 3 in 24h." in errors
+    assert "of other" not in errors
+
+
 def test_describe_tells_everything_of_a_node(runs) -> None:
     store = runs.add("train", nodes=(1, 2), ranks=(1, 2))
     past = PastFault(

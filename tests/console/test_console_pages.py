@@ -131,6 +131,9 @@ def fleet(console) -> Iterator[LocalStore]:
     console.runs.report("llm", 8)
     store.hold(node(9), f"vendor {EVIL} (bob)")
     store.put_request(node(10), Request(id="r", verb=Verb.DEEP_CHECK, requested_at=ago(1)))
+    replaced = (ago(600), ago(30), ago(20))
+    well = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=ago(20), replaced_at=replaced)
+    store.put_node(node(12), well)
     store.put(PAST)
     store.put(GOES_ON)
     return store
@@ -200,6 +203,9 @@ def test_the_fleet_is_counted_drawn_and_listed(fleet, visit) -> None:
     expect(page.locator(".shown").last).to_have_text("12 nodes")
     counts = [tile(page, name) for name in ("Nodes", "Faulty", "In repair", "Jobs running")]
     assert counts == ["12", "1", "4", "1"]
+    replaced = page.locator(".tile", has_text="Replaced in 24 h")
+    expect(replaced.locator(".value")).to_have_text("3")
+    expect(replaced).to_contain_text("2 in the last hour")
     urgent = page.locator(".urgent li")
     expect(urgent).to_have_count(4)
     expect(urgent.first).to_contain_text("AgentSilent: reboot")

@@ -90,12 +90,14 @@ export function open(container, { query, setQuery }) {
   function paintTiles(nodes, totals) {
     const repairs = totals.rebooting + totals.replacing + totals.checking + totals.joining;
     const running = [...table("jobs").values()].filter((job) => job.phase === "running").length;
+    const replaced = (window) => [...table("fleets").values()].reduce((sum, one) => sum + (one[window] ?? 0), 0);
     const cases = [...table("incidents").values()].filter(isOpen).length;
     refill(
       tiles,
       tile("Nodes", number(nodes.length), nodes.length ? `${number(totals.healthy + totals.warning)} schedulable` : "none yet"),
       tile("Faulty", number(totals.faulty), totals.warning ? `${number(totals.warning)} with a warning` : "waiting for repair", totals.faulty ? "faulty" : ""),
       tile("In repair", number(repairs), "reboot, replace, check, join", repairs ? "rebooting" : ""),
+      tile("Replaced in 24 h", number(replaced("replaced_last_day")), `automatically; ${number(replaced("replaced_last_hour"))} in the last hour`),
       tile("Jobs running", number(running), h("a", { href: "#/jobs" }, "All jobs")),
       tile("Open incidents", number(cases), h("a", { href: "#/incidents?state=open" }, "All incidents"), cases ? "faulty" : ""),
     );

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final, TypeVar
 
 from holdfast.adapters.local.layout import default_home
@@ -29,7 +30,13 @@ from holdfast.apps.api.console_rows import (
 from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, open_jobs
 from holdfast.apps.views.goodput import goodput
 from holdfast.apps.views.jobs import JobDetails, Jobs, JobStatus
-from holdfast.apps.views.nodes import Fleet, NodeStatus, NotFound, check_waits
+from holdfast.apps.views.nodes import (
+    Fleet,
+    NodeStatus,
+    NotFound,
+    check_waits,
+    replacement_count,
+)
 from holdfast.apps.views.run_jobs import job_status
 from holdfast.apps.views.runs import open_runs
 from holdfast.kit.serial import to_plain
@@ -176,7 +183,7 @@ class ConsoleSource:
         try:
             with open_runs(default_home(), self._where.run, ended=ended) as known:
                 chosen = [run for run in known if ended or run.is_active]
-                fleets = [_seen_fleet(run) for run in chosen]
+                fleets = [_seen_fleet(run, self._clock.now()) for run in chosen]
                 jobs = [job_status(job) for run in chosen for job in run.recent_jobs()]
                 return Seen(fleets=fleets, jobs=jobs)
         except NotFound:  # the run of that name has not begun
@@ -184,7 +191,7 @@ class ConsoleSource:
 
     def _read_cluster(self) -> Seen:
         fleet, jobs = self._open()
-        seen = _seen_fleet(fleet)
+        seen = _seen_fleet(fleet, self._clock.now())
         try:
             listed = jobs.jobs()
         except BackendError as error:  # nodes are shown all the same
@@ -282,12 +289,13 @@ class ConsoleSource:
         return f"{request.verb.capitalize()} of {repair.node} is requested{waits}"
 
 
-def _seen_fleet(fleet: Fleet) -> SeenFleet:
+def _seen_fleet(fleet: Fleet, now: datetime) -> SeenFleet:
     breaker: Breaker = fleet.breaker()
+    nodes = fleet.nodes()
     return SeenFleet(
-        row=fleet_row(fleet, breaker),
+        row=fleet_row(fleet, breaker, replacement_count(nodes, now)),
         is_active=fleet.is_active,
-        nodes=fleet.nodes(),
+        nodes=nodes,
         incidents=fleet.incidents(),
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from holdfast.api.console_source import Json
 from holdfast.apps.views.goodput import AttemptTimes, Goodput, by_cause
 from holdfast.apps.views.jobs import JobStatus
-from holdfast.apps.views.nodes import Fleet, NodeStatus, check_waits
+from holdfast.apps.views.nodes import Fleet, NodeStatus, ReplacementCount, check_waits
 from holdfast.kit.serial import to_plain
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker, Phase
@@ -111,7 +111,7 @@ def incident_row(incident: Incident, fleet: str, state: str) -> Json:
     return {**to_plain(incident), "fleet": fleet, "state": state}
 
 
-def fleet_row(fleet: Fleet, breaker: Breaker) -> Json:
+def fleet_row(fleet: Fleet, breaker: Breaker, replaced: ReplacementCount) -> Json:
     """Row of a fleet."""
     is_tripped = breaker.tripped_at is not None
     return _row(
@@ -119,6 +119,8 @@ def fleet_row(fleet: Fleet, breaker: Breaker) -> Json:
         is_active=fleet.is_active,
         stopped_at=to_plain(breaker.tripped_at),
         stopped_for=breaker.reason if is_tripped else "",
+        replaced_last_hour=replaced.last_hour,
+        replaced_last_day=replaced.last_day,
     )
 
 

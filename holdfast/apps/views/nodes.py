@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
 from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.decisions.replacement_limit import DAY, HOUR
 from holdfast.decisions.requested_checks import is_requested_check
 from holdfast.model.errors import HoldfastError
 from holdfast.model.health import Fault, Finding, Urgency
@@ -108,6 +109,20 @@ class NodeStatus:
 
     replaced_at: tuple[datetime, ...] = ()
     """Times of the automatic replacements of its machine in the last day, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementCount:
+    """Automatic replacements of a cluster."""
+
+    last_hour: int
+    last_day: int
+
+
+def replacement_count(nodes: Iterable[NodeStatus], now: datetime) -> ReplacementCount:
+    """Return the number of automatic replacements of nodes."""
+    ages = [now - at for node in nodes for at in node.replaced_at]
+    return ReplacementCount(sum(one < HOUR for one in ages), sum(one < DAY for one in ages))
 
 
 def node_status(

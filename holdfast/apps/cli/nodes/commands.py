@@ -37,8 +37,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.views.nodes import NodeStatus, check_waits, find_node
-from holdfast.decisions.replacement_limit import DAY, HOUR
+from holdfast.apps.views.nodes import NodeStatus, check_waits, find_node, replacement_count
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Finding
 from holdfast.model.nodes import Breaker, PastFault, Phase, Remediation
@@ -172,11 +171,12 @@ def _print(listing: _Listing, output: str, where: Where) -> None:
 def _replacements(nodes: Sequence[NodeStatus], now: datetime) -> Iterator[str]:
     """Yield the number of recent automatic replacements of each run that had some."""
     for run in dict.fromkeys(node.run for node in nodes):
-        times = [at for node in nodes if node.run == run for at in node.replaced_at]
-        ages = [now - at for at in times if now - at < DAY]
-        if ages:
-            hour = sum(one < HOUR for one in ages)
-            yield f"Automatic replacements of {run}: {hour} in the last hour, {len(ages)} in 24h."
+        count = replacement_count((node for node in nodes if node.run == run), now)
+        if count.last_day:
+            yield (
+                f"Automatic replacements of {run}: {count.last_hour} in the last hour, "
+                f"{count.last_day} in 24h."
+            )
 
 
 def _nothing() -> str:
