@@ -26,7 +26,7 @@ from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
-from holdfast.model.events import CallFailed
+from holdfast.model.events import CallFailed, CheckpointChosen
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF, REPORT
 from holdfast.model.report import NodeReport
@@ -514,3 +514,27 @@ def test_who_may_not_act_lets_nobody_go(backend: Backend) -> None:
     until(lambda: backend.jobs.jobs() == () and backend.writes)
     assert not backend.is_suspended
     assert backend.events.names() == ["job.input_rejected"]
+
+
+def test_what_an_init_container_found_about_checkpoints_is_reported_once(backend: Backend) -> None:
+    message = "/ckpt: iter_0000300 is damaged\n/ckpt: iter_0000200 is complete\n"
+    guard = {"name": "checkpoint-guard", "state": {"terminated": {"message": message}}}
+    other = {"name": "download", "state": {"terminated": {"message": "done"}}}
+    backend.acts = False
+    backend.job()
+    backend.pod(0, status={"initContainerStatuses": [other, guard]})
+    backend.pod(1, status={"initContainerStatuses": [other]})
+
+    def found() -> list[CheckpointChosen]:
+        return [one for one in backend.events.reported if isinstance(one, CheckpointChosen)]
+
+    backend.seen(lambda: [job for job in backend.jobs.jobs() if len(job.ranks) == 2])
+    assert found() == []  # the leader reports it
+    backend.acts = True
+    for _ in range(3):
+        backend.jobs.jobs()
+
+    record = backend.seen(lambda: True)
+    assert [(one.job, one.attempt, one.why) for one in found()] == [
+        (JOB, record.attempt, line) for line in message.splitlines()
+    ]

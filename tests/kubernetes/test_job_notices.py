@@ -10,6 +10,7 @@ from holdfast.model.events import (
     AttemptKilled,
     AttemptStarted,
     AttemptStopped,
+    CheckpointChosen,
     JobFinished,
     JobRetried,
     JobWaits,
@@ -70,6 +71,14 @@ TOLD = [
             "PodsRemoved",
             f"{LLAMA}: attempt 2: ranks exceeded the grace period and were killed; pods on "
             "removed machines are deleted",
+        ),
+    ),
+    (
+        CheckpointChosen(job=LLAMA, attempt=2, why="/ckpt: iter_0000200 is complete"),
+        (
+            "Warning",
+            "CheckpointChosen",
+            f"{LLAMA}: before attempt 2: /ckpt: iter_0000200 is complete",
         ),
     ),
     (

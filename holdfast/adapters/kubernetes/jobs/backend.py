@@ -30,7 +30,7 @@ from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.errors import BackendError
-from holdfast.model.events import CallFailed, JobInputRejected
+from holdfast.model.events import CallFailed, CheckpointChosen, JobInputRejected
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.names import Labels
 
@@ -98,6 +98,7 @@ class KubernetesJobs:
         )
         self._jobs: dict[str, _Job] = {}
         self._pods: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
         self._last_error: set[tuple[str, str, str]] = set()
 
     def open(self) -> None:
@@ -144,6 +145,7 @@ class KubernetesJobs:
         self._hangs.follow(self._watched() if may_act else ())
         if may_act:
             self._reject()
+            self._report_checkpoints()
             for job in self._jobs.values():
                 if job.is_known:
                     self._release_job(job)
@@ -354,6 +356,21 @@ class KubernetesJobs:
             return  # the next round reads the new state
         except BackendError as error:
             self._failed(f"releasing {state.key}", error)
+
+    def _report_checkpoints(self) -> None:
+        """Report which checkpoint an attempt loads, once per pod that has verified it."""
+        reported = set()
+        for key, job in self._jobs.items():
+            if job.record is None:
+                continue
+            for pod in job.pods:
+                if pod.checkpoint_report:
+                    reported.add(pod.uid)
+                for line in pod.checkpoint_report if pod.uid not in self._reported else ():
+                    self._dependencies.events.emit(
+                        CheckpointChosen(job=key, attempt=job.record.attempt, why=line)
+                    )
+        self._reported = frozenset(reported)
 
     def _reject(self) -> None:
         """Report invalid input as events, once while it is present."""

@@ -16,6 +16,7 @@ from holdfast.model.events import (
     AttemptKilled,
     AttemptStarted,
     AttemptStopped,
+    CheckpointChosen,
     Event,
     JobFinished,
     JobInputRejected,
@@ -29,6 +30,7 @@ from holdfast.ports.clock import Clock
 KINDS: Final[Mapping[type[Event], EventKind]] = {
     AttemptStarted: EventKind(PodPhase.RUNNING, "Normal"),
     AttemptKilled: EventKind("PodsRemoved", "Warning", "pods on removed machines are deleted"),
+    CheckpointChosen: EventKind("CheckpointChosen", "Warning"),
     JobRetried: EventKind(
         "JobRestarting", "Normal", "its pods are recreated when nodes are available"
     ),

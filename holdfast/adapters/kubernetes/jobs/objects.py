@@ -8,7 +8,12 @@ from typing import Any, Final, Protocol
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
-from holdfast.adapters.kubernetes.jobs.containers import Exit, earliest_exit, main_container
+from holdfast.adapters.kubernetes.jobs.containers import (
+    Exit,
+    checkpoint_report,
+    earliest_exit,
+    main_container,
+)
 from holdfast.model.jobs import Ending
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
@@ -233,6 +238,9 @@ class PodState:
     evicted: str
     """Component that evicts it, if it has to leave and has not failed; else empty."""
 
+    checkpoint_report: tuple[str, ...]
+    """What its init container has reported about the checkpoints of the job."""
+
     @property
     def path(self) -> str:
         """API path of the pod."""
@@ -323,6 +331,7 @@ def pod_state(pod: Json, member: PodRank) -> PodState:
         resources=devices(spec),
         exit=exit_,
         evicted=_evicted(metadata, status, exit_),
+        checkpoint_report=checkpoint_report(status),
     )
 
 
