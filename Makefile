@@ -9,7 +9,7 @@ SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-local test-frameworks attack check fuzz chaos bench soak torch frameworks kubernetes slurm docs site reference pictures lock format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-image test-local test-frameworks attack check fuzz chaos bench soak torch frameworks kubernetes slurm image docs site reference pictures lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ test-console: $(VENV)/.dev ## the console in the machine's Chromium
 
 test-providers: $(VENV)/.dev ## AWS providers against moto
 	@$(PYTEST) --suite providers $(ARGS)
+
+test-image: $(VENV)/.image ## the images, built and run (minutes; needs root, buildah and mmdebstrap)
+	@$(PYTEST) --suite image $(ARGS)
 
 test-local: $(VENV)/.dev ## `holdfast run` with real processes, and a slow link between two nodes
 	@$(PYTEST) --suite local $(ARGS)
@@ -88,6 +91,9 @@ kubernetes: $(VENV)/.dev ## the programs of a real control plane for the tests, 
 slurm: $(VENV)/.dev ## a second, newer Slurm for the tests, beside that of the machine (seconds)
 	@$(BIN)/python -m tools.slurm_versions
 
+image: $(VENV)/.image ## both container images into build/image, without a daemon (minutes; needs root)
+	@$(BIN)/python tools/image.py $(ARGS)
+
 docs: reference site ## render the reference, chart schema and dashboards; build the site
 
 reference: $(VENV)/.dev ## render the reference, the schema of the chart's values and the dashboards
@@ -126,6 +132,10 @@ $(VENV)/.dev: $(SETUP)
 
 $(VENV)/.docs: $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+$(VENV)/.image: $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[image]'
 	@touch $@
 
 $(BIN)/python: ;

@@ -5,7 +5,9 @@ marked ``gpu`` may still be skipped, because no installation brings a GPU.
 """
 
 import os
+import shutil
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -33,6 +35,7 @@ SUITES = {
     "slurm": ("programs",),
     "console": ("browser",),
     "providers": ("moto",),
+    "image": ("image_tools",),
     "local": ("run", "local_platform", "real_link"),
     "frameworks": ("torch", "frameworks"),
 }
@@ -106,6 +109,16 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for name in (name for name in commands if name != wanted):
         terminalreporter.line(f"{name:12}{commands[name]}")
     terminalreporter.line(f"{'all':12}make test-all")
+
+
+@pytest.fixture(scope="session")
+def image_tools() -> None:
+    """Skip the test where images cannot be built."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    tools = ("buildah", "mmdebstrap", "syft")
+    missing = [tool for tool in tools if shutil.which(tool, path=path) is None]
+    if missing or os.getuid() != 0:
+        pytest.skip(f"images need root, and `make test-image`; missing: {missing}")
 
 
 @pytest.fixture(scope="session")

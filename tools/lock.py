@@ -35,7 +35,8 @@ class Lock:
 LOCKS: Final = {
     "build.txt": Lock(("build",), "3.11", is_universal=True),
     "dev.txt": Lock(("build", "project", "demo", "dev", "docs"), "3.11", is_universal=True),
-    "image.txt": Lock(("project", "aws", "kubernetes", "nvml"), "3.12"),
+    "agent.txt": Lock(("project", "nvml"), "3.11", is_universal=True),
+    "image.txt": Lock(("project", "aws", "kubernetes", "nvml"), "3.11", is_universal=True),
 }
 
 

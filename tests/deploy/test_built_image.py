@@ -1,0 +1,130 @@
+"""Both images, built without a daemon on this machine and run."""
+
+import json
+import re
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chart import DEPLOY
+
+from tools.image import AGENT_LIMIT, TARGETS
+
+ROOT = DEPLOY.parent
+
+
+@pytest.fixture(scope="session")
+def images(image_tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with both images, each of which was built and run."""
+    return build(tmp_path_factory.mktemp("images"))
+
+
+def build(folder: Path, *options: str) -> Path:
+    command = (sys.executable, "tools/image.py", "--base=debian", "--output", folder, *options)
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def listed(folder: Path) -> dict[str, dict[str, Any]]:
+    """What a build wrote of its images, by target."""
+    found = json.loads((folder / "images.json").read_text(encoding="utf-8"))
+    return {one["target"]: one for one in found}
+
+
+@pytest.fixture(params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def members(archive: Path) -> tuple[Mapping[str, Any], set[str]]:
+    """The configuration of an image in an OCI archive, and the files of all its layers."""
+    with tarfile.open(archive) as outer:
+
+        def blob(digest: str) -> Any:
+            return outer.extractfile(f"blobs/{digest.replace(':', '/')}")
+
+        index = json.load(outer.extractfile("index.json") or pytest.fail("no index"))
+        manifest = json.load(blob(index["manifests"][0]["digest"]))
+        files: set[str] = set()
+        for layer in manifest["layers"]:
+            with tarfile.open(fileobj=blob(layer["digest"]), mode="r|*") as inner:
+                files.update(one.name for one in inner)
+        return json.load(blob(manifest["config"]["digest"])), files
+
+
+def pinned(name: str) -> dict[str, str]:
+    """The packages of a lock file and their versions."""
+    text = (ROOT / "requirements" / name).read_text(encoding="utf-8")
+    return {
+        normal(package): version
+        for package, version in re.findall(r"^([\w.-]+)==([^ ]+)", text, re.MULTILINE)
+    }
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_an_image_runs_holdfast_as_nobody_in_particular(images: Path, target: str) -> None:
+    config, files = members(images / f"{target}.oci.tar")
+
+    assert config["config"]["User"] == "65532:65532"
+    assert config["config"]["Entrypoint"] == ["holdfast"]
+    assert config["config"]["Labels"]["org.opencontainers.image.version"]
+    assert "opt/holdfast/bin/holdfast" in files
+
+
+def test_the_listed_digest_is_that_of_the_archive(images: Path, target: str) -> None:
+    with tarfile.open(images / f"{target}.oci.tar") as archive:
+        index = json.load(archive.extractfile("index.json") or pytest.fail("no index"))
+
+    assert index["manifests"][0]["digest"] == listed(images)[target]["digest"]
+
+
+def test_an_image_has_compiled_modules_and_no_installer(images: Path, target: str) -> None:
+    _, files = members(images / f"{target}.oci.tar")
+    modules = {one for one in files if re.fullmatch(r"opt/holdfast/lib/.*/holdfast/\w+\.py", one)}
+
+    assert modules
+    for module in modules:
+        folder, _, name = module.rpartition("/")
+        assert any(one.startswith(f"{folder}/__pycache__/{name[:-3]}.") for one in files)
+    assert [one for one in files if "/site-packages/pip/" in one] == []
+    assert [one for one in files if re.search(r"var/lib/apt/lists/(?!\.wh)[^/]*_", one)] == []
+
+
+def test_the_image_for_nodes_stays_small(images: Path) -> None:
+    found = listed(images)
+
+    assert 0 < found["agent"]["own"] <= AGENT_LIMIT
+    assert found["agent"]["size"] < found["full"]["size"]
+
+
+def test_another_build_of_the_same_commit_has_the_same_digest(images: Path, tmp_path: Path) -> None:
+    again = listed(build(tmp_path, "--target=agent"))["agent"]
+
+    assert again["digest"] == listed(images)["agent"]["digest"]
+
+
+def test_the_sbom_lists_what_is_pinned_and_nothing_else_from_the_index(
+    images: Path, target: str
+) -> None:
+    document = json.loads((images / f"{target}.spdx.json").read_text())
+    references = {
+        reference["referenceLocator"]
+        for package in document["packages"]
+        for reference in package.get("externalRefs", ())
+    }
+    lock = {"agent": "agent.txt", "full": "image.txt"}[target]
+    python = {one.removeprefix("pkg:pypi/") for one in references if one.startswith("pkg:pypi/")}
+    found = dict(one.split("@") for one in python)
+
+    assert document["spdxVersion"] == "SPDX-2.3"
+    assert found.pop("holdfast")
+    assert {normal(name): version for name, version in found.items()} == pinned(lock)
+    assert any(one.startswith("pkg:deb/debian/stress-ng@") for one in references)
