@@ -124,3 +124,37 @@ def test_recovery_is_enabled_by_true_and_false_only(call, kubeconfig, monkeypatc
 
     assert code == ExitCode.BAD_INPUT
     assert "ENABLE_RECOVERY: expected true or false in the environment, got 'yes'" in said
+
+
+PROBING = """
+import urllib.error, urllib.request
+def build(settings):
+    answers = []
+    for path in ("healthz", "readyz", "metrics"):
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{settings['port']}/{path}") as answer:
+                answers.append(answer.status)
+        except urllib.error.HTTPError as refused:
+            answers.append(refused.code)
+    raise ValueError(f"answers: {answers}")
+"""
+
+
+def test_probes_are_answered_before_the_provider_is_built(
+    call, kubeconfig, tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "probing.py").write_text(PROBING, encoding="utf-8")
+    about = tmp_path / "probing-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: probing\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[holdfast.providers]\nprobing = probing:build\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    port = free_port()
+    plugin = f'replace = "plugin"\nplugin = {{name = "probing", settings = {{port = "{port}"}}}}'
+
+    code, said = call(
+        "--kubeconfig", kubeconfig, "--listen", str(port), config=f"[provider]\n{plugin}"
+    )
+
+    assert code == ExitCode.BAD_INPUT
+    assert "answers: [200, 503, 503]" in said

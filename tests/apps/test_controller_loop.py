@@ -11,6 +11,7 @@ from holdfast.apps.controller.dry_run import DryRun
 from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.loop import ControllerLoop, Wakeup
 from holdfast.apps.controller.metrics import (
+    STARTING_PAGES,
     ControllerMetrics,
     WatchedCluster,
     WatchedProvider,
@@ -232,6 +233,15 @@ def test_probes_tell_a_loop_that_lives_from_one_that_is_ready() -> None:
         "the cluster has not been read yet: nobody answers\n", 503
     )
     assert pages(metrics, Progress(), a_platform(), tuple)["/readyz"]().status == 200
+
+
+def test_a_controller_that_starts_is_alive_and_not_ready_on_all_its_pages() -> None:
+    metrics = ControllerMetrics("prod", Alone(), [])
+
+    assert STARTING_PAGES.keys() == pages(metrics, Progress(), a_platform(), tuple).keys()
+    assert STARTING_PAGES["/healthz"]() == HttpResponse("ok\n")
+    assert STARTING_PAGES["/readyz"]() == HttpResponse("the controller is starting\n", 503)
+    assert STARTING_PAGES["/metrics"]().status == 503
 
 
 class Stopwatch:

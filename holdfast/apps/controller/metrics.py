@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -165,6 +165,18 @@ class WatchedProvider:
     def __init__(self, provider: NodeProvider, progress: Progress) -> None:
         self.reboot = progress.tracked("the provider's reboot of", provider.reboot)
         self.replace = progress.tracked("the provider's replacement of", provider.replace)
+
+
+def _starting() -> HttpResponse:
+    return HttpResponse("the controller is starting\n", 503)
+
+
+STARTING_PAGES: Final[Mapping[str, Callable[[], HttpResponse]]] = {
+    "/metrics": _starting,
+    "/healthz": lambda: HttpResponse("ok\n"),
+    "/readyz": _starting,
+}
+"""Pages by path until those of ``pages`` can be served: a controller that starts is alive."""
 
 
 def pages(

@@ -17,6 +17,7 @@ from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.job_metrics import JobMetrics, WatchedJobs
 from holdfast.apps.controller.loop import STANDBY, ControllerLoop, Wakeup
 from holdfast.apps.controller.metrics import (
+    STARTING_PAGES,
     ControllerMetrics,
     WatchedCluster,
     WatchedProvider,
@@ -59,7 +60,7 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
     clock = SystemClock()
     wake = Wakeup()
     with ExitStack() as opened:
-        served: dict[str, Callable[[], HttpResponse]] = {}
+        served = dict(STARTING_PAGES)
         address = _serve(config.listen, served, opened)  # first, to report a port in use
         platform = _connect(config, wake.set, acts=True)
         opened.callback(platform.close)
