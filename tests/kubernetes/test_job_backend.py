@@ -291,6 +291,53 @@ def test_pods_that_stay_are_asked_to_go_and_those_that_have_ended_are_taken_away
     assert "gracePeriodSeconds" not in backend.server.writes[-1][2]
 
 
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
+@pytest.mark.parametrize("is_cordoned", [False, True])
+@pytest.mark.parametrize("acts", [False, True])
+def test_a_rank_that_has_ended_on_a_node_under_repair_does_not_wait_for_its_kubelet(
+    backend: Backend, phase: str, *, is_cordoned: bool, acts: bool
+) -> None:
+    backend.acts = acts
+    backend.node("a", created=at(-60), unschedulable=is_cordoned)
+    path = backend.pod(0, phase=phase, deletionTimestamp=at(40))
+    backend.job(record=a_record(JobPhase.STOPPING), **STOPPED)
+    is_removed = is_cordoned and acts and phase != "Running"
+    if is_removed:
+        backend.seen(lambda: ("DELETE", path) in backend.writes)
+        backend.seen(lambda: not backend.jobs.jobs()[0].ranks)
+    else:
+        backend.seen(lambda: backend.jobs.jobs()[0].ranks)
+        until(lambda: backend.cluster.find("a") is not None)
+        backend.jobs.jobs()
+
+    requested = [body for verb, where, body in backend.server.writes if where == path]
+    assert {one["gracePeriodSeconds"] for one in requested} == ({0} if is_removed else set())
+
+
+def test_pods_of_a_job_that_runs_are_left_to_their_kubelet(backend: Backend) -> None:
+    backend.node("a", created=at(-60), unschedulable=True)
+    backend.pod(0, phase="Failed", deletionTimestamp=at(40))
+    backend.job(record=a_record(JobPhase.RUNNING))
+    backend.seen(lambda: backend.cluster.find("a") is not None)
+    backend.jobs.jobs()
+
+    assert backend.writes == []
+
+
+def test_a_rank_that_has_ended_is_removed_by_force_when_its_grace_period_is_over(
+    backend: Backend,
+) -> None:
+    backend.node("a", created=at(-60))
+    path = backend.pod(0, phase="Failed", deletionTimestamp=at(40))
+    backend.job(record=a_record(JobPhase.STOPPING), **STOPPED)
+    backend.seen(lambda: backend.jobs.jobs()[0].ranks)
+
+    backend.jobs.kill(JOB)
+
+    [(_, _, body)] = [one for one in backend.server.writes if one[1] == path]
+    assert body["gracePeriodSeconds"] == 0
+
+
 def test_a_pod_that_has_the_name_of_another_is_left_alone(backend: Backend) -> None:
     backend.node("a", created=at(-60))
     path = backend.pod(0)

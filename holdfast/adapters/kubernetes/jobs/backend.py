@@ -149,6 +149,7 @@ class KubernetesJobs:
             for job in self._jobs.values():
                 if job.is_known:
                     self._release_job(job)
+                    self._remove_ended(job)
         self._attempts.keep(job.state.uid for job in self._jobs.values() if job.record is not None)
         views = tuple(self._views())
         self._pods = frozenset(
@@ -206,16 +207,16 @@ class KubernetesJobs:
         self._delete(pod for pod in known.pods if pod.has_ended)
 
     def kill(self, job: str) -> None:
-        """Delete the remaining pods; stuck ones without a grace period."""
+        """Delete the remaining pods; those that cannot run any more without a grace period."""
         self._delete(self._known(job).pods)
 
     def _delete(self, pods: Iterable[PodState]) -> None:
         for pod in pods:
-            is_stuck = self._is_stuck(pod)
-            if pod.is_terminating and not is_stuck:
+            is_removable = pod.is_terminating and (pod.has_ended or self._is_stuck(pod))
+            if pod.is_terminating and not is_removable:
                 continue
             try:
-                self._api.delete(pod.path, uid=pod.uid, grace=0 if is_stuck else None)
+                self._api.delete(pod.path, uid=pod.uid, grace=0 if is_removable else None)
             except (NotFound, Conflict):
                 continue  # already deleted, or another pod has its name
 
@@ -329,6 +330,21 @@ class KubernetesJobs:
         if node is None:
             return bool(pod.node)
         return node.is_off or node.created_at > pod.created_at
+
+    def _remove_ended(self, job: _Job) -> None:
+        """Delete terminating pods of a stopping job that have ended on cordoned nodes.
+
+        Such a node may be rebooted before its kubelet removes them; the job would wait for it.
+        """
+        if job.record is None or job.record.phase is not JobPhase.STOPPING:
+            return
+        ended = [pod for pod in job.pods if pod.is_terminating and pod.has_ended]
+        nodes = {pod.uid: self._cluster.find(pod.node) for pod in ended}
+        cordoned = {uid for uid, node in nodes.items() if node and node.is_unschedulable}
+        try:
+            self._delete(pod for pod in ended if pod.uid in cordoned)
+        except BackendError as error:
+            self._failed(f"removing ended pods of {job.state.key}", error)
 
     def _known(self, job: str) -> _Job:
         try:
