@@ -149,7 +149,7 @@ def test_a_record_is_not_written_on_another_machine_of_the_same_name(one) -> Non
 
 
 def test_nothing_is_written_about_a_node_that_is_gone(one) -> None:
-    with pytest.raises(BackendError, match="no-such-node not replaced"):
+    with pytest.raises(BackendError, match="no-such-node no longer exists"):
         one.cluster.put("no-such-node", a_record())
     with pytest.raises(BackendError, match="no-such-node not replaced"):
         one.cluster.put("no-such-node", a_record(Phase.REPLACING))
