@@ -14,6 +14,7 @@ from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.next_attempt import prepare_attempt
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.adapters.kubernetes.jobs.pod_removal import PodRemoval
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.adapters.kubernetes.jobs.records import (
@@ -77,6 +78,7 @@ class KubernetesJobs:
         self._dependencies = dependencies
         self._repeats = RepeatLimiter(dependencies.events)
         self._cluster = cluster
+        self._removal = PodRemoval(api, cluster)
         self._labels = Labels(settings.label_prefix)
         words = FinalPodStates()
         followers: dict[str, JobInformer] = {}
@@ -204,21 +206,11 @@ class KubernetesJobs:
         known = self._known(job)
         if known.state.queue is not None:
             self._workloads.suspend(known.state)
-        self._delete(pod for pod in known.pods if pod.has_ended)
+        self._removal.delete(pod for pod in known.pods if pod.has_ended)
 
     def kill(self, job: str) -> None:
         """Delete the remaining pods; those that cannot run any more without a grace period."""
-        self._delete(self._known(job).pods)
-
-    def _delete(self, pods: Iterable[PodState]) -> None:
-        for pod in pods:
-            is_removable = pod.is_terminating and (pod.has_ended or self._is_stuck(pod))
-            if pod.is_terminating and not is_removable:
-                continue
-            try:
-                self._api.delete(pod.path, uid=pod.uid, grace=0 if is_removable else None)
-            except (NotFound, Conflict):
-                continue  # already deleted, or another pod has its name
+        self._removal.delete(self._known(job).pods)
 
     def _read(self, now: datetime) -> Iterable[tuple[str, _Job]]:
         """Yield all jobs; jobs of a kind that cannot be read keep their last state."""
@@ -288,7 +280,7 @@ class KubernetesJobs:
                 job.pods,
                 lost={},
                 counts={},
-                fenced=[pod for pod in job.pods if self._is_stuck(pod)],
+                fenced=[pod for pod in job.pods if self._removal.is_stuck(pod)],
                 rooms=self._rooms(job) if record.phase is JobPhase.WAITING else None,
             )
         pods = [pod for pod in job.pods if pod.member.part == state.part]
@@ -322,15 +314,6 @@ class KubernetesJobs:
         """Whether a node's health affects a job: the node is managed, or no longer exists."""
         return self._cluster.is_watched(node) or self._cluster.find(node) is None
 
-    def _is_stuck(self, pod: PodState) -> bool:
-        """Whether a terminating pod can no longer run: its machine is off, deleted or replaced."""
-        if not pod.is_terminating:
-            return False
-        node = self._cluster.find(pod.node) if pod.node else None
-        if node is None:
-            return bool(pod.node)
-        return node.is_off or node.created_at > pod.created_at
-
     def _remove_ended(self, job: _Job) -> None:
         """Delete terminating pods of a stopping job that have ended on cordoned nodes.
 
@@ -338,11 +321,8 @@ class KubernetesJobs:
         """
         if job.record is None or job.record.phase is not JobPhase.STOPPING:
             return
-        ended = [pod for pod in job.pods if pod.is_terminating and pod.has_ended]
-        nodes = {pod.uid: self._cluster.find(pod.node) for pod in ended}
-        cordoned = {uid for uid, node in nodes.items() if node and node.is_unschedulable}
         try:
-            self._delete(pod for pod in ended if pod.uid in cordoned)
+            self._removal.delete_ended(job.pods)
         except BackendError as error:
             self._failed(f"removing ended pods of {job.state.key}", error)
 
