@@ -61,10 +61,8 @@ AGENT = "docs/howto/run-the-agent-on-kubernetes.md"
 CLUSTERS = {
     "operate": (Part(INSTALL, ("With helm",)), Part(OPERATE), Part(AGENT)),
     "helm": (
-        Part(
-            INSTALL,
-            ("With helm", "Look before it acts", "Permissions", "Upgrades", "Uninstall"),
-        ),
+        Part(INSTALL, ("With helm", "Permissions")),
+        Part(INSTALL, ("Look before it acts", "Upgrades", "Uninstall")),
     ),
     "namespaces": (Part(INSTALL, ("Agents in a namespace of their own",)),),
     "manifests": (Part(INSTALL, ("Without helm",)),),
