@@ -251,7 +251,7 @@ def test_a_real_cluster_is_diagnosed_until_it_is_fixed(
     programs: SlurmPrograms, tmp_path: Path
 ) -> None:
     skip_without_compiler(programs)
-    settings = dict(SETTINGS)
+    settings = {**SETTINGS, "ResumeTimeout": "600"}
     if programs.is_old:
         del settings["MaxBatchRequeue"]  # came later
     with SlurmCluster(programs, nodes=("node1", "node2"), settings=settings) as slurm:
