@@ -27,8 +27,8 @@ class AutoScaling:
 
     def __init__(self, url: str, fleet: Fleet) -> None:
         self.client = boto3.client("autoscaling", region_name=REGION, endpoint_url=url)
-        ec2 = boto3.client("ec2", region_name=REGION, endpoint_url=url)
-        image = ec2.describe_images()["Images"][0]["ImageId"]
+        self.ec2 = boto3.client("ec2", region_name=REGION, endpoint_url=url)
+        image = self.ec2.describe_images()["Images"][0]["ImageId"]
         self.client.create_launch_configuration(
             LaunchConfigurationName="l", ImageId=image, InstanceType="t3.micro"
         )
@@ -50,6 +50,13 @@ class AutoScaling:
         members = groups["AutoScalingGroups"][0]["Instances"]
         return {one["InstanceId"]: one["HealthStatus"].lower() for one in members}
 
+    def report_address(self, node: str, instance: str) -> None:
+        """Give a node the address of its instance, as its kubelet does."""
+        found = self.ec2.describe_instances(InstanceIds=[instance])
+        address = found["Reservations"][0]["Instances"][0]["PrivateIpAddress"]
+        status = {"addresses": [{"type": "InternalIP", "address": address}]}
+        self._fleet.api.patch(f"/api/v1/nodes/{node}/status", {"status": status})
+
     def _work(self) -> None:
         while not self._over.wait(0.2):
             for instance, health in self.instances().items():
@@ -61,6 +68,7 @@ class AutoScaling:
                 elif instance not in self.nodes:
                     self.nodes[instance] = self._fleet.new_name()
                     self._fleet.join(self.nodes[instance], GROUP, instance)
+                    self.report_address(self.nodes[instance], instance)
 
     def stop(self) -> None:
         self._over.set()
@@ -96,6 +104,8 @@ def group(fleet: Fleet, aws: str) -> Iterator[AutoScaling]:
     instances = tuple(group.instances())
     fleet.start("a", "b", group=GROUP, instances=instances)
     group.nodes = dict(zip(instances, "ab", strict=True))
+    for instance, node in group.nodes.items():
+        group.report_address(node, instance)
     group.thread.start()
     yield group
     group.stop()
