@@ -244,6 +244,24 @@ def test_the_next_run_ends_what_was_left_when_holdfast_and_its_node_processes_we
     assert run.left_over() == []
 
 
+def test_processes_are_listed_once_that_is_possible_again(training):
+    node = node_of(training, 0)
+    listed = training.dir.node(node).processes
+    pids = training.pids(node)
+    listed.unlink()
+    listed.mkdir()  # cannot be replaced by a file, as on a full disk
+
+    os.kill(pids["agent"], signal.SIGKILL)
+    children = Path(f"/proc/{pids['node']}/task/{pids['node']}/children")
+    others = {str(pids["agent"]), str(pids["task"])}
+    training.wait_until("agent", lambda: {*children.read_text().split()} - others)
+    listed.rmdir()
+
+    training.wait_until("list", lambda: training.pids(node).keys() == {"node", "agent", "task"})
+    assert training.pids(node)["task"] == pids["task"]
+    assert training.pids(node)["agent"] != pids["agent"]
+
+
 def test_a_reboot_ends_also_what_hides_from_its_parents_and_from_its_environment(run):
     hidden = "setsid env -i sleep 600 & echo $! > $HOLDFAST_CHECKPOINT_DIR/hidden-$HOLDFAST_ATTEMPT"
     ignore = "trap '' TERM; while true; do sleep 0.1; done"

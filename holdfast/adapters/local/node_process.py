@@ -53,6 +53,7 @@ class _Node:
         self._agent: subprocess.Popen[bytes] | None = None
         self._task: _Task | None = None
         self._unread = b""
+        self._are_noted = False
         self._die_with_us = partial(die_with_parent, os.getpid())
 
     def run(self) -> None:
@@ -62,13 +63,16 @@ class _Node:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._start_agent()
         while True:
-            pause = AGENT_RESTART_S if self._agent is None else None
+            is_complete = self._agent is not None and self._are_noted
+            pause = None if is_complete else AGENT_RESTART_S
             ready, _, _ = select.select([self._channel.fileno(), wake_read], [], [], pause)
             if wake_read in ready:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_read, 4096)
             if self._agent is None and not ready:
                 self._start_agent()
+            elif not self._are_noted:
+                self._note_processes()
             if self._channel.fileno() in ready and not self._receive():
                 return
             self._reap()
@@ -162,8 +166,12 @@ class _Node:
             "task": self._task.process.pid if self._task is not None else None,
         }
         noted = {role: (pid, start_time(pid)) for role, pid in pids.items() if pid is not None}
-        with contextlib.suppress(OSError):  # only `holdfast inject` reads it; a full disk must
-            write_atomically(self._directory / "processes.json", json.dumps(noted))  # not kill us
+        try:
+            write_atomically(self._directory / "processes.json", json.dumps(noted))
+        except OSError:  # only `holdfast inject` reads it: a full disk must not end the node
+            self._are_noted = False
+        else:
+            self._are_noted = True
 
 
 def main(argv: list[str]) -> int:
