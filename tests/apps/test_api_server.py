@@ -149,7 +149,8 @@ def test_secrets_are_not_told(served) -> None:
         (f"{KEYS}[ec2]", "ec2: EC2 machines join a Kubernetes or Slurm cluster"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_told(tmp_path, text, said) -> None:
+def test_a_configuration_that_cannot_be_used_is_told(tmp_path, monkeypatch, text, said) -> None:
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     config = tmp_path / "api.toml"
     config.write_text(text, encoding="utf-8")
 

@@ -215,7 +215,7 @@ def test_a_full_disk_ends_the_job_with_a_message_and_costs_no_checkpoint(tmp_pat
             ranks,
             [1, 1],
             f"rank 0: {full} could not be written: No space left on device; free some space",
-            "rank 1: lost rank 0: connection closed",
+            "rank 1: lost rank 0: ",  # closed, or reset if rank 0 had not read everything
         )
     whole = [directory / f"step-{step * EVERY:09d}.ckpt" for step in (2, 3, 4)]
     assert sorted(directory.iterdir()) == whole

@@ -176,7 +176,7 @@ def test_an_event_that_is_never_accepted_is_dropped_and_told_of_once(
     until(lambda: server.answers.created)
     agent.reporter.close()
     assert len(server.answers.created) == 1
-    assert [line[:40] for line in agent.said] == ["Event rejected by the API server and dropped: P"]
+    assert [line[:47] for line in agent.said] == ["Event rejected by the API server and dropped: P"]
 
 
 def test_events_come_in_batches_and_the_oldest_are_dropped(

@@ -1,6 +1,7 @@
 """What Slurm's commands may answer, by the words of the real ones."""
 
 import os
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -110,7 +111,10 @@ def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
         run(["sh", "-c", script], timeout=timedelta(seconds=0.5))
 
     child = Path(f"/proc/{pid.read_text().strip()}/status")
-    assert not child.exists() or "(zombie)" in child.read_text()
+    deadline = time.monotonic() + 10
+    while child.exists() and "(zombie)" not in child.read_text():
+        assert time.monotonic() < deadline, "it runs on"
+        time.sleep(0.05)  # killed at once, but not ended at once on a busy machine
 
 
 @pytest.mark.parametrize("name", ["/no/such/program", "nul\0"])

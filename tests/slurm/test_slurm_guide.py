@@ -57,7 +57,7 @@ def test_a_node_is_of_one_cluster(tmp_path: Path) -> None:
         ('[slurm]\nreport_dir = "{}"\npoll = "0s"', "poll must be longer than 0s"),
         (
             '[slurm]\nreport_dir = "{}"\n[slurm.check]\ncommand = []',
-            "slurm.check: command: there is nothing to run",
+            "slurm.check: command: empty, expected a command",
         ),
     ],
 )

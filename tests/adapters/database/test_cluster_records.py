@@ -346,7 +346,7 @@ def test_a_body_that_is_damaged_is_told(tmp_path) -> None:
         other.execute("UPDATE clusters SET body = '{', version = 7")
     other.close()
 
-    with pytest.raises(BackendError, match="cannot be read"):
+    with pytest.raises(BackendError, match="contains invalid data"):
         records.load("lab")
     database.close()
 
@@ -374,8 +374,8 @@ def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path) -> None
         ("oracle://x", "oracle is not supported"),
         ("mysql://x/y", "mysql is not supported"),
         ("redis://x", "redis is not supported"),
-        ("sqlite://", "names no file"),
-        ("sqlite:///:memory:", "names no file"),
+        ("sqlite://", "has no file path"),
+        ("sqlite:///:memory:", "has no file path"),
     ],
 )
 def test_a_url_that_is_none_is_told(given, says) -> None:
