@@ -154,6 +154,6 @@ def _begins(record: NodeRecord) -> bool:
 
 def _ends_at(nodes: Iterable[NodeView], now: datetime) -> datetime | None:
     """Return when the next replacement leaves one of the windows."""
-    times = [at for node in nodes for at in _replacements(node.record, now) if at < now]
+    times = [at for node in nodes for at in _replacements(node.record, now)]
     ends = (at + window for at in times for window in (HOUR, DAY))
     return min((one for one in ends if one > now), default=None)

@@ -74,6 +74,15 @@ def test_one_node_after_another_is_replaced_until_the_limit_and_again_a_day_late
     assert Drain(node="node-9") in later.actions
 
 
+def test_a_deferred_replacement_is_decided_again_when_one_of_this_moment_is_a_day_old() -> None:
+    nodes = [replaced(broken(f"node-{n}"), NOW) for n in range(3)]
+
+    plan = decide(a_cluster(*nodes, broken("node-9")), POLICY, NOW)
+
+    assert [one.node for one in plan.deferred] == ["node-9"]
+    assert plan.wake_at == NOW + HOUR
+
+
 def test_a_request_of_a_person_is_an_approval_and_is_not_counted() -> None:
     nodes = [replaced(broken(f"node-{n}"), NOW) for n in range(3)]
     approved = broken("node-9", request_id="request-1")
