@@ -13,6 +13,7 @@ from holdfast.decisions.replacement_limit import (
     HOUR,
     expected_limit,
     replacement_rate,
+    within_replacement_limit,
 )
 from holdfast.kit.quota import Quota
 from holdfast.model.actions import Drain, Rejoin, Release, Replace
@@ -74,13 +75,17 @@ def test_one_node_after_another_is_replaced_until_the_limit_and_again_a_day_late
     assert Drain(node="node-9") in later.actions
 
 
-def test_a_deferred_replacement_is_decided_again_when_one_of_this_moment_is_a_day_old() -> None:
+def test_the_limit_ends_an_hour_after_a_replacement_of_this_very_moment() -> None:
     nodes = [replaced(broken(f"node-{n}"), NOW) for n in range(3)]
+    order = Replace(node="node-9", reason="x")
+    rebooted = a_node(
+        Phase.REBOOTING, name="node-9", record={"remediation": a_remediation(Remedy.REBOOT)}
+    )
 
-    plan = decide(a_cluster(*nodes, broken("node-9")), POLICY, NOW)
+    rated = within_replacement_limit([order], [], [*nodes, rebooted], 4, POLICY, NOW)
 
-    assert [one.node for one in plan.deferred] == ["node-9"]
-    assert plan.wake_at == NOW + HOUR
+    assert [one.node for one in rated.deferred] == ["node-9"]
+    assert rated.ends_at == NOW + HOUR
 
 
 def test_a_request_of_a_person_is_an_approval_and_is_not_counted() -> None:
