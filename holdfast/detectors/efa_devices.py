@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.judgement import Judgement, gone, state_detector
+from holdfast.detectors.judgement import Judgement, disappeared, state_detector
 from holdfast.detectors.network_tools import FI_INFO, judge_fi_info, missing_efa
 
 EVERY: Final = timedelta(minutes=5)
@@ -21,7 +21,8 @@ def _judge(sample: Sample) -> Judgement:
     """Judge a sample; on a machine that never had an EFA device none can be missing."""
     known = [name for name in sample.seen if name.startswith(_DOMAIN)]
     lost = [
-        missing_efa(name.removeprefix(_DOMAIN), sample.taken_at) for name in gone(sample, known)
+        missing_efa(name.removeprefix(_DOMAIN), sample.taken_at)
+        for name in disappeared(sample, known)
     ]
     judgement = judge_fi_info(sample.text, sample.taken_at)
     return Judgement(

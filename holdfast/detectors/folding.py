@@ -86,7 +86,7 @@ def _take(finding: Finding, known: KnownFindings, *, is_event: bool) -> None:
     seen_at = _seen_at(finding, noticed)
     roots = [] if fault is not None else _roots(finding, known)
     is_proven = len(seen_at) >= finding.min_count or (
-        fault is not None and not _is_mere_suspect(fault, finding)
+        fault is not None and not _is_only_suspect(fault, finding)
     )
     if roots:
         known.put(_gather(_with_follower(roots[0], finding), known))
@@ -108,7 +108,7 @@ def _put(fault: Fault, known: KnownFindings) -> None:
             known.put(_gather(root, known))
 
 
-def _is_mere_suspect(fault: Fault, finding: Finding) -> bool:
+def _is_only_suspect(fault: Fault, finding: Finding) -> bool:
     """Whether all evidence of ``fault`` may be forged, and ``finding`` may not."""
     return bool(fault.corroborated_within) and not finding.corroborated_within
 

@@ -161,9 +161,9 @@ def _roots(document: object) -> Iterator[dict[str, Any]]:
     for name in _ROOTS:
         if isinstance(root := document.get(name), dict):
             yield root
-    for turn in _objects(document.get("iterations")):
+    for iteration in _objects(document.get("iterations")):
         for name in _ROOTS:
-            if isinstance(root := turn.get(name), dict):
+            if isinstance(root := iteration.get(name), dict):
                 yield root
 
 

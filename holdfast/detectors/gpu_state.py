@@ -18,7 +18,7 @@ from holdfast.detectors.judgement import (
     LONGEST_MESSAGE,
     Judgement,
     counter,
-    gone,
+    disappeared,
     shortage,
     state_detector,
     undecided,
@@ -198,7 +198,7 @@ def _judge_sample(equipment: Equipment, sample: Sample) -> Judgement:
 def _missing(sample: Sample, judgement: Judgement, equipment: Equipment) -> Iterator[Finding]:
     """Yield GPUs that the driver has lost: by address in this boot, or by count before."""
     shown = sum(name.startswith(_SHOWN) for name in sample.values)
-    lost = gone(sample, [name for name in sample.seen if name.startswith(_SHOWN)])
+    lost = disappeared(sample, [name for name in sample.seen if name.startswith(_SHOWN)])
     for name in lost:
         address = name.removeprefix(_SHOWN)
         why = f"nvidia-smi shows {shown} GPUs; {address} disappeared in this boot"
@@ -222,10 +222,10 @@ def _judge(
     findings = [*_lost(text, log, now)]
     for gpu in log.gpus:
         findings += _findings(gpu, now, is_fresh=is_fresh)
-    if log.flaw and not findings and not log.gpus:
-        return undecided(_error_text(text) or log.flaw)
-    if log.flaw:
-        return undecided(log.flaw, findings)
+    if log.defect and not findings and not log.gpus:
+        return undecided(_error_text(text) or log.defect)
+    if log.defect:
+        return undecided(log.defect, findings)
     count, expected_count = len(log.gpus), expected if expected is not None else log.attached
     if expected_count is not None and count < expected_count:
         why = f"nvidia-smi shows {count} GPUs, expected {expected_count}"

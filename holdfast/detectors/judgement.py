@@ -130,7 +130,7 @@ def rise(sample: Sample, name: str) -> int:
     return 0 if now is None or before is None else max(0, now - before)
 
 
-def gone(sample: Sample, names: Collection[str]) -> list[str]:
+def disappeared(sample: Sample, names: Collection[str]) -> list[str]:
     """Return those of ``names`` that were present in this boot and are missing in two readings.
 
     Missing once may be a driver reload.

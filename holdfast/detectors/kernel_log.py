@@ -60,7 +60,7 @@ _MONTHS: Final = {
         ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
     )
 }
-_CLOCK_TROUBLE: Final = timedelta(days=1)
+_CLOCK_TOLERANCE: Final = timedelta(days=1)
 """Maximum time by which a syslog time may be ahead: it has no time zone, and clocks differ."""
 
 
@@ -184,7 +184,7 @@ def _nearest_before(now: datetime, month: str, day: str, clock: str) -> datetime
             at = _on(year, month, day, clock).replace(tzinfo=now.tzinfo)
         except ValueError:
             continue
-        if at <= now + _CLOCK_TROUBLE:
+        if at <= now + _CLOCK_TOLERANCE:
             return at
     return None
 

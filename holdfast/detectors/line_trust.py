@@ -24,6 +24,26 @@ _CLOCK_DRIFT: Final = timedelta(minutes=5)
 """The clock of kernel messages is not corrected by NTP: a line of a drill may appear to be older
 than the drill."""
 
+_LONGEST_BOOT: Final = timedelta(minutes=20)
+"""Time from the boot to the start of an agent that is installed; as ``join_timeout`` of the policy,
+since machines with many accelerators boot for 10 to 15 minutes."""
+
+
+def trusted_since(booted_at: datetime | None, first_start: datetime) -> datetime | None:
+    """Return the time from which lines of the kernel count alone; None if all of this boot do.
+
+    An agent that first starts long after the boot was installed on a running machine, which others
+    looked after: what an old line reports may have been repaired since.
+
+    Args:
+        booted_at: time of the boot; None if unknown.
+        first_start: time at which an agent was first started in this boot.
+
+    """
+    if booted_at is None or first_start - booted_at <= _LONGEST_BOOT:
+        return None
+    return first_start - _CLOCK_DRIFT
+
 
 def record_origin(facility: int | None) -> Origin:
     """Return the writer of a record of ``/dev/kmsg`` or of journald's kernel transport.
@@ -46,6 +66,9 @@ class LineTrust:
 
     drill_until: datetime | None = None
     """End of the drill, in which the lines of all origins count; None without a drill."""
+
+    trusted_since: datetime | None = None
+    """Time before which lines of the kernel need corroboration, too; None if none does."""
 
     has_neuron_counters: bool = False
     """Whether error counters of the Neuron driver are read, which every real hardware error that
@@ -90,8 +113,16 @@ class LineTrust:
             why = f"ignored without a drill, not written by the kernel: {finding.message}"
             finding = replace(finding, remedy=Remedy.NONE, message=why)
         elif origin is Origin.KERNEL and not self._is_forgeable(finding):
-            return finding
+            return self._dated(finding)
         return replace(finding, corroborated_within=self.corroboration_window)
+
+    def _dated(self, finding: Finding) -> Finding:
+        """Return a finding of the kernel; the agent's first readings corroborate an old one."""
+        since = self.trusted_since
+        if since is None or finding.observed_at >= since:
+            return finding
+        within = since - finding.observed_at + _CLOCK_DRIFT + self.corroboration_window
+        return replace(finding, corroborated_within=within)
 
     def _is_forgeable(self, finding: Finding) -> bool:
         """Whether a container with a Neuron device can make the driver log the message."""

@@ -10,7 +10,7 @@ from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.detectors.judgement import (
     Judgement,
     counter,
-    gone,
+    disappeared,
     rise,
     shortage,
     state_detector,
@@ -63,7 +63,7 @@ def _judge(equipment: Equipment, sample: Sample) -> Judgement:
 
 
 def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
-    lost = gone(sample, [name for name in sample.seen if "/" not in name])
+    lost = disappeared(sample, [name for name in sample.seen if "/" not in name])
     for device in lost:
         yield _finding(
             sample, STATE, Reason.EFA_COUNT, f"{device} was present in this boot and is missing",

@@ -16,7 +16,7 @@ from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT, Equipment
 from holdfast.detectors.judgement import (
     LONGEST_MESSAGE,
     Judgement,
-    gone,
+    disappeared,
     rise,
     shortage,
     state_detector,
@@ -79,7 +79,7 @@ def _judge(equipment: Equipment, sample: Sample) -> Judgement:
 
 def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
     devices = sorted({name.split("/")[0] for name in sample.seen})
-    lost = gone(sample, devices)
+    lost = disappeared(sample, devices)
     for device in lost:
         why = f"{device} was present in this boot and is missing"
         yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, device)
@@ -88,7 +88,7 @@ def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
         why = f"{short} of {equipment.neuron_devices} Neuron devices are missing"
         yield _finding(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, why, sample.taken_at, "")
     cores = [name for name in sample.seen if name.count("/") == 1 and "/neuron_core" in name]
-    for core in gone(sample, cores):
+    for core in disappeared(sample, cores):
         device = core.split("/")[0]
         if device not in lost:
             why = f"{core} was present in this boot and is missing"

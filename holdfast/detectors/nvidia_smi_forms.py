@@ -37,7 +37,7 @@ class SmiLog:
     attached: int | None = None
     """Number of GPUs that the tool reports; None where it does not."""
 
-    flaw: str = ""
+    defect: str = ""
     """Defect of the output as a whole, e.g. that its end is missing."""
 
 
@@ -51,7 +51,7 @@ class _XmlReader:
     def __init__(self) -> None:
         self.gpus: list[Gpu] = []
         self.attached = ""
-        self.is_ours = False
+        self.is_nvidia_smi = False
         self._path: list[str] = []
         self._fields: list[Field] = []
         self._address = ""
@@ -59,7 +59,7 @@ class _XmlReader:
 
     def start(self, name: str, attributes: dict[str, str]) -> None:
         if not self._path:
-            self.is_ours = name == "nvidia_smi_log"
+            self.is_nvidia_smi = name == "nvidia_smi_log"
         self._path.append(name)
         if len(self._path) > _DEEPEST:
             raise _Refused
@@ -95,16 +95,16 @@ def read_xml(text: str) -> SmiLog:
     parser.EndElementHandler = reader.end
     parser.CharacterDataHandler = reader.text
     parser.EntityDeclHandler = reader.refuse
-    flaw = ""
+    defect = ""
     try:
         parser.Parse(text[:LONGEST].encode("utf-8", errors="replace"), True)  # noqa: FBT003 - expat's
     except expat.ExpatError as error:
-        flaw = f"the document ends early or is damaged: {error}"
+        defect = f"the document ends early or is damaged: {error}"
     except _Refused:
-        flaw = "the document declares entities or is nested too deeply"
-    if not reader.is_ours:
-        return SmiLog(flaw=flaw or "not a document of nvidia-smi")
-    return SmiLog(gpus=tuple(reader.gpus), attached=_number(reader.attached), flaw=flaw)
+        defect = "the document declares entities or is nested too deeply"
+    if not reader.is_nvidia_smi:
+        return SmiLog(defect=defect or "not a document of nvidia-smi")
+    return SmiLog(gpus=tuple(reader.gpus), attached=_number(reader.attached), defect=defect)
 
 
 _GPU_HEADER: Final = re.compile(
@@ -141,12 +141,12 @@ def read_text(text: str) -> SmiLog:
         for header, end in zip(headers, ends, strict=True)
     )
     cut = [gpu.address for gpu in gpus if not _is_complete(gpu)]
-    flaw = f"the part of GPU {cut[0]} is incomplete" if cut else ""
+    defect = f"the part of GPU {cut[0]} is incomplete" if cut else ""
     count = _ATTACHED.search(text)
     attached = None if count is None else int(count[1])
     if attached is not None and len(gpus) < attached:  # this form has no end mark
-        flaw = f"{len(gpus)} of {attached} GPUs are listed"
-    return SmiLog(gpus=gpus, attached=attached, flaw=flaw)
+        defect = f"{len(gpus)} of {attached} GPUs are listed"
+    return SmiLog(gpus=gpus, attached=attached, defect=defect)
 
 
 def _text_fields(part: str) -> Iterator[Field]:
@@ -187,7 +187,7 @@ def _read_table(text: str) -> SmiLog:
             ]
         gpus.append(Gpu(address=head["address"], fields=tuple(fields)))
     is_whole = "| Processes:" in text and text.rstrip().endswith("+")
-    return SmiLog(gpus=tuple(gpus), flaw="" if is_whole else "the table is cut off")
+    return SmiLog(gpus=tuple(gpus), defect="" if is_whole else "the table is cut off")
 
 
 def _shows_nothing(text: str) -> bool:

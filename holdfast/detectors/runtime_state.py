@@ -6,7 +6,7 @@ from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
 from holdfast.detectors.host_findings import host_finding
-from holdfast.detectors.judgement import Judgement, gone, state_detector, whole
+from holdfast.detectors.judgement import Judgement, disappeared, state_detector, whole
 from holdfast.model.health import Finding, Severity
 from holdfast.model.names import Reason
 
@@ -32,7 +32,7 @@ def _judge(sample: Sample) -> Judgement:
 
 
 def _findings(sample: Sample) -> Iterator[Finding]:
-    for name in gone(sample, list(_REASONS)):
+    for name in disappeared(sample, list(_REASONS)):
         why = f"{name} stopped responding; see journalctl -u {name}"
         yield host_finding(
             sample, FAMILY, _REASONS[name], why, device=name, severity=Severity.FATAL

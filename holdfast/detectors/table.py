@@ -105,10 +105,10 @@ def reasons(detectors: tuple[Detector, ...]) -> frozenset[str]:
     return frozenset({*_OF_AGENT, *published})
 
 
-def samples_wanted(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:
+def required_samples(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:
     """Return the samples that the detectors read, with their intervals."""
-    wanted: dict[str, timedelta] = {}
+    required: dict[str, timedelta] = {}
     for detector in detectors:
         for name in sorted(detector.reads - {KERNEL_LOG, LOGS}):
-            wanted[name] = min(wanted.get(name, detector.every), detector.every)
-    return wanted
+            required[name] = min(required.get(name, detector.every), detector.every)
+    return required

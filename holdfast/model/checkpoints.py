@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
+from holdfast.model.jobs import FailureKind
+
 
 class Depth(StrEnum):
     """Depth of the verification of a checkpoint."""
@@ -75,6 +77,14 @@ class Checkpoint:
     """Depth of the verification behind ``state``; None before one."""
 
     problems: tuple[str, ...] = ()
+    watched_at: datetime | None = None
+    """Time at which ``holdfast checkpoint watch`` verified this save; None if it did not."""
+
+    compared: int = 0
+    """Blocks whose checksum was compared with the manifest of that verification."""
+
+    nan: tuple[str, ...] = ()
+    """Tensors in which that verification found NaN."""
 
     @property
     def is_broken(self) -> bool:
@@ -153,3 +163,93 @@ class Survey:
         if self.pointer.kind is PointerKind.NONE:
             return next(iter(self.checkpoints), None)
         return self.named(self.pointer.name) if self.pointer.kind is PointerKind.NAMED else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptEnd:
+    """How an attempt ended, as far as its platform knows."""
+
+    kind: FailureKind | None = None
+    """None if the platform does not know."""
+
+    reason: str = ""
+    first_step: int | None = None
+    """First step that the attempt reported; None where the job reports none."""
+
+    last_step: int | None = None
+    """Last step that the attempt reported; None where the job reports none."""
+
+    has_saved: bool = False
+    """Whether it began to save a newer checkpoint."""
+
+    bad_step: int | None = None
+    """First step with a loss that was not finite or spiked, for which it was stopped."""
+
+    bad_at: datetime | None = None
+    """Time at which that step was reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumedAttempt:
+    """An attempt, and the checkpoint that it resumed from."""
+
+    job: str
+    """Identifier of the job; empty if unknown."""
+
+    attempt: int
+    at: datetime
+    """Time at which the checkpoint was chosen."""
+
+    checkpoint: str = ""
+    """Name of the checkpoint; empty if the attempt started from the beginning."""
+
+    saved_at: datetime | None = None
+    """``Checkpoint.changed_at`` of it: a later save of the same name is another checkpoint."""
+
+    newest_at: datetime | None = None
+    """Newest ``changed_at`` of all checkpoints at that time; None if there were none."""
+
+    end: AttemptEnd | None = None
+    """None until the next attempt of the job starts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetAside:
+    """A checkpoint that was moved out of its directory."""
+
+    name: str
+    path: str
+    """Its location now."""
+
+    why: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pin:
+    """Checkpoint that a person selected for the next attempt."""
+
+    name: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Released:
+    """A checkpoint that a person put back: earlier failures no longer count against it."""
+
+    name: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointHistory:
+    """What Holdfast remembers of a checkpoint directory."""
+
+    attempts: tuple[ResumedAttempt, ...] = ()
+    """Attempts that resumed, oldest first."""
+
+    aside: tuple[SetAside, ...] = ()
+    """Checkpoints that were moved, oldest first."""
+
+    released: tuple[Released, ...] = ()
+    pin: Pin | None = None

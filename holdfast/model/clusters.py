@@ -148,7 +148,7 @@ class GroupStage(StrEnum):
     LEAVING = "leaving"
     """The deletion of the group was not sent yet."""
 
-    GONE = "gone"
+    DELETED = "deleted"
     """The deletion of the group was sent."""
 
 
@@ -184,7 +184,7 @@ class DesiredGroup:
     @property
     def is_going(self) -> bool:
         """Whether the whole group is being deleted."""
-        return self.stage in (GroupStage.LEAVING, GroupStage.GONE)
+        return self.stage in (GroupStage.LEAVING, GroupStage.DELETED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,12 @@ program launches it."""
 RESTART_REASON_VARIABLE: Final = "HOLDFAST_RESTART_REASON"
 """Environment variable of ranks: why the previous attempt was stopped."""
 
+SKIP_STEPS_VARIABLE: Final = "HOLDFAST_SKIP_STEPS"
+"""Environment variable of ranks: numbers of the steps to skip, separated by commas."""
+
+LAUNCH_KEY_VARIABLE: Final = "HOLDFAST_LAUNCH_KEY"
+"""Environment variable of the launchers of a job: the secret that they share."""
+
 
 class JobPhase(StrEnum):
     """Phase of a job."""
@@ -46,6 +52,41 @@ class FailureKind(StrEnum):
     """A person or scheduler removed the node or the rank: no retry is used."""
 
 
+class LossAction(StrEnum):
+    """What to do when the loss of a job is not finite or spikes."""
+
+    ASK = "ask"
+    """Report it and let the job run: a person decides."""
+
+    STOP = "stop"
+    """Stop the job; it has failed."""
+
+    ROLLBACK = "rollback"
+    """Restart from the last checkpoint before that step."""
+
+    SKIP = "skip"
+    """As ``rollback``, and name the step and the one before in ``$HOLDFAST_SKIP_STEPS``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepReport:
+    """Report of one step of a job."""
+
+    step: int
+    loss: float | None = None
+    """None if the report has none; may be NaN or infinite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossFault:
+    """Loss of an attempt that is not finite, or that spiked."""
+
+    reason: str
+    step: int
+    evidence: str
+    action: LossAction
+
+
 class Placing(StrEnum):
     """Who chooses the nodes of an attempt."""
 
@@ -72,9 +113,15 @@ class Failure:
     incident_id: str = ""
     """Incident of the faulty node, once there is one."""
 
+    cause: str = ""
+    """Value of ``Cause``; empty if the log of the rank that failed first gave none."""
+
     is_alone: bool | None = None
     """Whether only the rank on ``node`` failed by itself: the others ran on for
     ``JobPolicy.failure_margin``, or ended because of it. None where that was not observed."""
+
+    loss_action: LossAction | None = None
+    """What follows if the loss at ``step`` is the reason; None for any other reason."""
 
     @property
     def began_at(self) -> datetime:
@@ -126,6 +173,10 @@ class JobSpec:
 
     grace: timedelta = timedelta(seconds=5)
     """Time between SIGTERM and SIGKILL when an attempt is stopped."""
+
+    fault_grace: timedelta | None = None
+    """The same time when a fault of hardware stops the attempt; None for
+    ``JobPolicy.fault_grace``. At most ``grace`` counts."""
 
     placing: Placing = Placing.HOLDFAST
     """Who chooses the nodes."""
@@ -229,19 +280,23 @@ class JobView:
     """Evidence of the hang, for people to read; empty if only the time is known."""
 
     unwatched: str = ""
-    """Why a hang of the running attempt would not be detected yet, for people to read; empty if it
-    would be, or if detection was not requested."""
+    """What would not restart the running attempt, for people to read: a hang is not detected before
+    the first step, the job seems to hang and no timeout has passed, or its loss is a fault and a
+    person decides. Empty if none applies."""
+
+    loss_fault: LossFault | None = None
+    """First loss of the present attempt that is not finite, or else that spiked."""
 
     cancel_requested: bool = False
     ending: Ending | None = None
     """None while the ranks show the state of the job, or the job is running."""
 
-    rooms: Mapping[str, int] | None = None
+    capacity: Mapping[str, int] | None = None
     """Nodes that the scheduler could choose once they are in service, each with the number of ranks
     that it has room for; None unless the job waits and a scheduler places it."""
 
-    away: frozenset[str] = frozenset()
-    """Nodes of ``rooms`` on which the scheduler places nothing at present."""
+    blocked_nodes: frozenset[str] = frozenset()
+    """Nodes of ``capacity`` on which the scheduler places nothing at present."""
 
     is_stop_seen: bool = True
     """Whether no process launches ranks of a stopping attempt any more."""

@@ -113,6 +113,11 @@ HEARTBEAT_FILE: Final = f"{OWN_PREFIX}/heartbeat-file"
 HEARTBEAT_TIMEOUT: Final = f"{OWN_PREFIX}/heartbeat-timeout"
 """Annotation of a job: maximum time between two touches of that file, such as ``10m``."""
 
+FAULT_GRACE: Final = f"{OWN_PREFIX}/fault-grace"
+"""Annotation of a job that saves on SIGTERM: time between SIGTERM and SIGKILL when a fault of
+hardware stops it, such as ``2m``; at most the grace period of its pods. Without it,
+``jobs.fault_grace`` applies."""
+
 STARTUP_TIMEOUT: Final = f"{OWN_PREFIX}/startup-timeout"
 """Annotation of a job: maximum time from the start of an attempt to the first touch of that file,
 such as ``1h``; without it, a job that has touched no file yet is not restarted."""
@@ -124,7 +129,13 @@ LOG_STATE_HANGING: Final = "LogStateHanging_"
 """Prefix of the name of such a rule: reason of the restart of a job."""
 
 ATTEMPT: Final = f"{OWN_PREFIX}/attempt"
-"""Annotation of the pods of a restarted job: the number of the attempt, 2 for the first restart."""
+"""Annotation of the pods of a restarted job: the number of the attempt, 2 for the first restart.
+Pods of attempt 1 do not have it: the operator creates them from the object that the user submitted,
+before Holdfast writes to it. A job that reads it takes an empty value for 1."""
+
+CONFIG: Final = f"{OWN_PREFIX}/config"
+"""Annotation of Holdfast's own pods: hash of their configuration. In Holdfast's namespace, such
+pods are not work: a deep health check does not wait for them."""
 
 RESTART_REASON: Final = f"{OWN_PREFIX}/restart-reason"
 """Annotation of the pods of a restarted job: why the previous attempt was stopped."""
@@ -155,7 +166,7 @@ class SlurmReason(StrEnum):
 
     REBOOT = "Action:Reboot"
     REPLACE = "Action:Replace"
-    OURS = "holdfast:"
+    HOLDFAST = "holdfast:"
     """Follows one of the others, or leads, where Holdfast set the reason: it is no request."""
 
 
@@ -536,8 +547,79 @@ class Reason(StrEnum):
     """The process that manages the cluster of a job was stopped."""
     JOB_HUNG = "JobHung"
     """A job made no progress."""
+    LOSS_NOT_FINITE = "LossNotFinite"
+    """The loss of a job is NaN or infinite."""
+    LOSS_SPIKED = "LossSpiked"
+    """The loss of a job rose far above its mean."""
     LAUNCH_FAILED = "LaunchFailed"
     """A job could not be started."""
+
+
+class Cause(StrEnum):
+    """Causes of failed ranks, found by their signatures in logs; stable over releases."""
+
+    IMPORT_FAILED = "ImportFailed"
+    """A Python module or a shared library cannot be imported."""
+    SYNTAX_INVALID = "SyntaxInvalid"
+    """The program has a syntax error."""
+    ARGUMENTS_INVALID = "ArgumentsInvalid"
+    """The program rejects its command line."""
+    COMMAND_MISSING = "CommandMissing"
+    """The program to start does not exist or is not executable."""
+    FILE_MISSING = "FileMissing"
+    """The program opens a file that does not exist."""
+    DISK_FULL = "DiskFull"
+    """A file system is full, or a quota is used up."""
+    CUDA_OUT_OF_MEMORY = "CudaOutOfMemory"
+    """Memory of the accelerator is exhausted."""
+    HOST_OUT_OF_MEMORY = "HostOutOfMemory"
+    """Memory of the host, or of the container, is exhausted."""
+    SHARED_MEMORY_FULL = "SharedMemoryFull"
+    """``/dev/shm`` is full."""
+    GPU_HARDWARE = "GpuHardware"
+    """The accelerator reports a hardware error."""
+    CUDA_ASSERT = "CudaAssert"
+    """An assertion in a kernel failed, such as an index out of range."""
+    CUDA_MEMORY_ACCESS = "CudaMemoryAccess"
+    """A kernel accessed an invalid address."""
+    CUDA_UNAVAILABLE = "CudaUnavailable"
+    """No usable accelerator, or the driver or the build does not fit it."""
+    CUDA_FAILED = "CudaFailed"
+    """Another error of CUDA, cuBLAS or cuDNN."""
+    NETWORK_FAILED = "NetworkFailed"
+    """A connection between nodes failed for a reason of the network."""
+    ADDRESS_IN_USE = "AddressInUse"
+    """A port is in use by another process."""
+    RENDEZVOUS_FAILED = "RendezvousFailed"
+    """Ranks did not find each other at the start."""
+    CHECKPOINT_DAMAGED = "CheckpointDamaged"
+    """A checkpoint cannot be read."""
+    CHECKPOINT_MISMATCH = "CheckpointMismatch"
+    """A checkpoint does not fit the model."""
+    NUMERICAL = "Numerical"
+    """The training stopped because of NaN or infinity."""
+    STORAGE_FAILED = "StorageFailed"
+    """A file system reports an error."""
+    PERMISSION_DENIED = "PermissionDenied"
+    """The program may not open a file or a device."""
+    DOWNLOAD_FAILED = "DownloadFailed"
+    """A model or data set cannot be downloaded."""
+    FILES_LIMIT = "FilesLimit"
+    """Too many open files."""
+    DATALOADER_DIED = "DataLoaderDied"
+    """A worker of a PyTorch DataLoader ended unexpectedly."""
+    COLLECTIVE_TIMEOUT = "CollectiveTimeout"
+    """A collective did not complete in time: another rank did not take part."""
+    PEER_LOST = "PeerLost"
+    """A collective failed because another rank is gone."""
+    EXCEPTION = "Exception"
+    """Any other exception of the program."""
+    CRASHED = "Crashed"
+    """A signal of a crash, such as SIGSEGV or SIGABRT."""
+    KILLED = "Killed"
+    """SIGKILL by something else than Holdfast."""
+    TERMINATED = "Terminated"
+    """SIGTERM or SIGINT by something else than Holdfast."""
 
 
 class MachineTag(StrEnum):

@@ -58,7 +58,7 @@ class Remediation:
     """Whether the present order may have been carried out although the provider did not accept it:
     its response was lost. Later observations decide."""
 
-    is_machine_gone: bool = False
+    is_machine_removed: bool = False
     """Whether the provider has confirmed that the machine does not exist any more: nothing can run
     on it, whatever its Node object and its pods show."""
 
@@ -260,7 +260,7 @@ class NodeView:
     leaving_reason: Reason = Reason.NODE_REMOVED
     """Reason with which jobs on it are then stopped."""
 
-    held: str = ""
+    pause_reason: str = ""
     """Why a person wants no repair to start on the node now; empty if nobody does."""
 
     closed: str = ""

@@ -38,7 +38,8 @@ class JobBackend(Protocol):
     def kill(self, job: str) -> None:
         """Send SIGKILL to all processes of every remaining rank.
 
-        Where a platform ends ranks by itself after their own grace period, only those that it
-        cannot end any more are removed, on nodes where nothing can run.
+        Where a platform stops ranks by itself, it gets the order to end its grace period, and ranks
+        that it cannot end any more are removed, on nodes where nothing can run. Slurm accepts no
+        such order, and kills after its ``KillWait``.
         """
         ...

@@ -1,0 +1,49 @@
+"""Events of a whole cluster, and of the controller itself."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from holdfast.model.events.event import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesWithoutGroup(Event):
+    """Nodes without an instance group label; they count as one group."""
+
+    name: ClassVar[str] = "cluster.nodes_without_group"
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerTripped(Event):
+    """All repairs were paused."""
+
+    name: ClassVar[str] = "breaker.tripped"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerClosed(Event):
+    """Repairs resumed, as all nodes are healthy."""
+
+    name: ClassVar[str] = "breaker.closed"
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateRestored(Event):
+    """A damaged database was moved aside, and its backup, or an empty one, took its place."""
+
+    name: ClassVar[str] = "engine.state_restored"
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFailed(Event):
+    """A backend could not be reached; the call is retried."""
+
+    name: ClassVar[str] = "engine.call_failed"
+    what: str
+    error: str
+    times: int = 1
+    """Number of failures since the last report."""
