@@ -68,7 +68,7 @@ def scheduled_check(
         (due_at, node.name)
         for node in nodes
         if node.is_idle
-        and not node.held
+        and not node.pause_reason
         and node.name not in busy
         and (due_at := check_due_at(node.group, node.record, policy)) is not None
     ]

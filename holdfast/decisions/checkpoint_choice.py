@@ -1,13 +1,21 @@
 """Choice of the checkpoint that a job resumes from, and of those to move out of its way. Pure.
 
-Nothing is ever deleted, and a complete checkpoint is never moved. A checkpoint that cannot be
-verified, or that a process may still be writing, is left alone.
+Nothing is ever deleted. A complete checkpoint is moved only if attempts failed soon after it, or if
+a person selected an older one. A checkpoint that cannot be verified, or that a process may still be
+writing, is left alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from holdfast.decisions.checkpoint_trust import (
+    Rollback,
+    Trust,
+    is_suspected,
+    is_too_far,
+    rollback,
+)
 from holdfast.model.checkpoints import (
     Checkpoint,
     CheckpointState,
@@ -42,6 +50,10 @@ class ResumeOutcome(StrEnum):
     UNDECIDED = "undecided"
     """The checkpoint that the framework would load cannot be verified, or the format is unknown."""
 
+    ASK = "ask"
+    """``resume`` is further behind the newest checkpoint than the policy allows: a person has to
+    decide. Nothing is changed."""
+
     BUSY = "busy"
     """An incomplete checkpoint may still be being written: nothing is changed."""
 
@@ -64,17 +76,36 @@ class Choice:
     aside: tuple[Checkpoint, ...] = ()
     """Checkpoints to move out of the directory."""
 
+    suspected: tuple[Checkpoint, ...] = ()
+    """Complete checkpoints after which attempts failed. They are among ``aside``, unless no other
+    checkpoint can be resumed from."""
 
-def choose(survey: Survey, depth: Depth, quiet_since: datetime | None) -> Choice:
+    cost: Rollback = field(default_factory=Rollback)
+    """What the job loses because newer checkpoints cannot be used."""
+
+    is_pinned: bool = False
+    """Whether a person selected ``resume``."""
+
+
+def choose(
+    survey: Survey, depth: Depth, quiet_since: datetime | None, trust: Trust | None = None
+) -> Choice:
     """Choose the newest complete checkpoint that the framework has committed to.
+
+    A checkpoint that a person selected comes first. One after which attempts failed is passed over
+    if an older one can be resumed from.
 
     Args:
         survey: state of the directory, with the verification results so far.
         depth: depth to which a checkpoint must be verified before a job resumes from it.
         quiet_since: files changed after this time may still be being written; None if certainly no
             process of the job is left.
+        trust: history of the directory and its policy; without one, no checkpoint is suspected.
 
     """
+    trust = trust or Trust()
+    if (pinned := _pinned(survey, depth, quiet_since, trust)) is not None:
+        return pinned
     if survey.pointer.kind is PointerKind.FIXED:
         return Choice(outcome=ResumeOutcome.RESUME)
     if not survey.format:
@@ -83,15 +114,66 @@ def choose(survey: Survey, depth: Depth, quiet_since: datetime | None) -> Choice
     beyond, eligible = _split(survey)
     if not beyond and not eligible and survey.pointer.kind is not PointerKind.NAMED:
         return Choice(outcome=ResumeOutcome.EMPTY)
+    suspected: list[Checkpoint] = []
     for one in eligible:
         if one.state is CheckpointState.UNKNOWN:
+            if suspected:
+                break
             return Choice(outcome=ResumeOutcome.UNDECIDED, verify=one)
-        if one.state is CheckpointState.UNVERIFIED or _is_shallow(one, depth):
-            needed = Depth.SIZES if one.depth is None else depth
-            return Choice(outcome=ResumeOutcome.VERIFY, verify=one, depth=needed)
+        if (more := _to_verify(one, depth)) is not None:
+            return more
+        if one.state is CheckpointState.COMPLETE and not is_suspected(one, trust):
+            found = _Resumable(one, tuple(beyond), tuple(suspected))
+            return _resumed(survey, found, quiet_since, trust)
         if one.state is CheckpointState.COMPLETE:
-            return _resumed(survey, one, beyond, quiet_since)
+            suspected.append(one)
+    if suspected:  # there is nothing better
+        found = _Resumable(suspected[0], tuple(beyond), ())
+        return replace(_resumed(survey, found, quiet_since, trust), suspected=(suspected[0],))
     return _nothing_complete(survey, beyond, quiet_since)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resumable:
+    """A complete checkpoint, and what else is known when it is chosen."""
+
+    one: Checkpoint
+    beyond: tuple[Checkpoint, ...] = ()
+    """Checkpoints that the framework had not committed to."""
+
+    unwanted: tuple[Checkpoint, ...] = ()
+    """Complete checkpoints that must not be loaded."""
+
+    is_pinned: bool = False
+
+
+def _pinned(
+    survey: Survey, depth: Depth, quiet_since: datetime | None, trust: Trust
+) -> Choice | None:
+    """Return the choice of a checkpoint that a person selected; None if it cannot be used."""
+    one = None if trust.history.pin is None else survey.named(trust.history.pin.name)
+    if one is None:
+        return None
+    if (more := _to_verify(one, depth)) is not None:
+        return more
+    if one.state is not CheckpointState.COMPLETE:
+        return None
+    newer = survey.checkpoints[: survey.checkpoints.index(one)]
+    if (fresh := _unverified(newer)) is not None:
+        return fresh
+    unwanted = tuple(
+        each for each in newer if each.state in (CheckpointState.COMPLETE, CheckpointState.UNKNOWN)
+    )
+    found = _Resumable(one, newer, unwanted, is_pinned=True)
+    return _resumed(survey, found, quiet_since, trust)
+
+
+def _to_verify(one: Checkpoint, depth: Depth) -> Choice | None:
+    """Return the choice to verify a checkpoint, more deeply if needed; None if that is done."""
+    if one.state is not CheckpointState.UNVERIFIED and not _is_shallow(one, depth):
+        return None
+    needed = Depth.SIZES if one.depth is None else depth
+    return Choice(outcome=ResumeOutcome.VERIFY, verify=one, depth=needed)
 
 
 def _split(survey: Survey) -> tuple[tuple[Checkpoint, ...], tuple[Checkpoint, ...]]:
@@ -118,26 +200,35 @@ def _is_shallow(one: Checkpoint, depth: Depth) -> bool:
 
 
 def _resumed(
-    survey: Survey,
-    one: Checkpoint,
-    beyond: tuple[Checkpoint, ...],
-    quiet_since: datetime | None,
+    survey: Survey, found: _Resumable, quiet_since: datetime | None, trust: Trust
 ) -> Choice:
-    """Return the choice to resume from ``one``; broken checkpoints before it are moved away."""
+    """Return the choice to resume from ``found.one``; what must not be loaded is moved away."""
+    one, unwanted = found.one, found.unwanted
     before = survey.checkpoints[: survey.checkpoints.index(one)]
     if (fresh := _unverified(before)) is not None:
         return fresh
-    aside = tuple(each for each in before if each.is_broken)
+    aside = tuple(each for each in before if each.is_broken or each in unwanted)
     foreign = next((each for each in aside if each.group != one.group), None)
     if foreign is not None:  # without it, the framework would start over
         return Choice(outcome=ResumeOutcome.UNDECIDED, resume=one, verify=foreign)
     pointer = survey.pointer
     repoint = pointer.kind is not PointerKind.NONE and pointer.name != one.name
-    if (aside or repoint) and _is_busy((*aside, *beyond), quiet_since):
-        if repoint or pointer.kind is PointerKind.NONE:
-            return Choice(outcome=ResumeOutcome.BUSY, resume=one, aside=aside)
-        aside = ()
-    return Choice(outcome=ResumeOutcome.RESUME, resume=one, repoint=repoint, aside=aside)
+    choice = Choice(
+        outcome=ResumeOutcome.RESUME,
+        resume=one,
+        repoint=repoint,
+        aside=aside,
+        suspected=() if found.is_pinned else unwanted,
+        cost=rollback(one, aside),
+        is_pinned=found.is_pinned,
+    )
+    if (aside or repoint) and _is_busy((*aside, *found.beyond), quiet_since):
+        if repoint or unwanted or pointer.kind is PointerKind.NONE:
+            return replace(choice, outcome=ResumeOutcome.BUSY)
+        choice = replace(choice, aside=())
+    if not found.is_pinned and is_too_far(choice.cost, trust.policy):
+        return replace(choice, outcome=ResumeOutcome.ASK)
+    return choice
 
 
 def _nothing_complete(

@@ -106,8 +106,8 @@ def present(
                     member, "Instance creation of {i} started in Cluster {c} and IG {g}"
                 )
             found.append(_judged(member, machine, groups.get(group), seen, now, collector))
-    for gone in known.values():
-        collector.member(gone, "Instance deletion of {i} in Cluster {c} and IG {g} completed")
+    for deleted in known.values():
+        collector.member(deleted, "Instance deletion of {i} in Cluster {c} and IG {g} completed")
     found += _places_left(waiting, found, groups)
     return tuple(sorted(found, key=lambda one: (one.group, one.added_at, one.logical_id)))
 

@@ -54,9 +54,13 @@ def decide(
         advanced(_cleared(group, seen), by_group[group.name], seen, policy, now, collector)
         for group in cluster.groups
     ]
-    groups = [one for one in groups if one.stage is not GroupStage.GONE or seen.machines[one.name]]
-    for gone in {one.name for one in cluster.groups} - {one.name for one in groups}:
-        collector.group(gone, "Instance Group {g} deletion in Cluster {c} completed successfully")
+    groups = [
+        one for one in groups if one.stage is not GroupStage.DELETED or seen.machines[one.name]
+    ]
+    for deleted in {one.name for one in cluster.groups} - {one.name for one in groups}:
+        collector.group(
+            deleted, "Instance Group {g} deletion in Cluster {c} completed successfully"
+        )
     judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, collector)
     actions: list[ClusterAction] = []
     for group in judged.groups if judged is not None else ():
@@ -120,7 +124,7 @@ def _provisioned(
         collector.cluster(f"Cluster {{c}} {what} completed successfully")
         proven = tuple(replace(one, before=_known_good(one)) for one in cluster.groups)
         return replace(cluster, status=ClusterStatus.IN_SERVICE, groups=proven)
-    why = _trouble(cluster, lacking, members)
+    why = _problem(cluster, lacking, members)
     if not why and now - cluster.since >= policy.provision_timeout:
         why = f"{', '.join(one.name for one in lacking)}: timed out waiting for nodes"
     if not why:
@@ -144,7 +148,7 @@ def _updated(cluster: DesiredCluster) -> DesiredCluster:
     return replace(cluster, status=ClusterStatus.IN_SERVICE, failure=why, groups=proven)
 
 
-def _trouble(
+def _problem(
     cluster: DesiredCluster,
     lacking: Sequence[DesiredGroup],
     members: Mapping[str, Sequence[Member]],

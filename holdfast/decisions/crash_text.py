@@ -2,20 +2,49 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from holdfast.decisions.failure_signatures import (
+    LINES,
+    PEER_CAUSES,
+    cause_of,
+    is_peer_failure,
+)
 from holdfast.kit.bounded_files import parse_json
+from holdfast.model.names import Cause
 
 SHOWN_CHARS: Final = 200
 """Maximum length of a text taken from a log."""
 
-_PREFIX: Final = re.compile(r"\[(?:rank|default)?(\d{1,6})\]:\s?")
-"""Prefix of a line: ``[rank1]: `` by PyTorch's excepthook, ``[default0]:`` by ``torchrun
---tee``."""
+_OPEN_LIMIT: Final = 64
+"""Maximum number of prefixes whose tracebacks are followed at the same time: ranks of one node."""
 
-_TRACEBACK: Final = "Traceback (most recent call last):"
+_CHAIN_LIMIT: Final = 15
+"""Maximum number of exceptions that one was raised from: the oldest, which explain it."""
+
+_TEXT_CHARS: Final = 1000
+"""Maximum length of an exception that is searched for signatures."""
+
+_START: Final = re.compile(r"(.{0,120}?)(?:Original )?Traceback \(most recent call last\)")
+"""Start of a traceback, with the prefix of its lines, such as ``[rank1]: `` by PyTorch's
+excepthook, ``[default0]:`` by ``torchrun --tee``, or ``node-2: `` by pdsh."""
+
+_RANK: Final = re.compile(r"\[(?:rank|default)?(\d{1,6})\]:\s?$")
+_BOX: Final = " |+╭─"
+"""Characters before a traceback of rich, or of an exception group."""
+
+_CHAINED: Final = (
+    "During handling of the above",
+    "The above exception was the direct",
+    "Original ",
+)
+"""Lines between the tracebacks of an exception and of the one that it raised."""
+
 _EXCEPTION: Final = re.compile(r"([A-Za-z_][\w.]{0,200})(?:: (.{0,2000}))?")
+_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,100}(?:Error|Exception):")
+"""Exception whose text is the traceback of a DataLoader's worker (PyTorch before 1.3)."""
+
 _TERMINATE: Final = re.compile(r"\s{0,8}what\(\):\s{1,8}(.{1,2000})")
 """Line that the C++ runtime prints after ``terminate called after throwing an instance of``."""
 
@@ -29,25 +58,48 @@ _WRAPPERS: Final = ("ChildFailedError", "SignalException", "CalledProcessError",
 """Exceptions that launchers raise for failures of their children, last component of the name:
 torchrun, ``accelerate launch`` and ``deepspeed``."""
 
-_PEER: Final = re.compile(
-    r"connection (?:was )?(?:closed|reset|refused|aborted)|connection was likely closed|broken pipe"
-    r"|remote process exited|ncclRemoteError|ncclSystemError|DistNetworkError|DistStoreError"
-    r"|watchdog caught collective|collective operation timeout|timed out waiting"
-    r"|remote peer|peer (?:closed|disconnected|failed)|failed to recv|process group.{0,40}abort",
-    re.IGNORECASE,
-)
-"""Errors that gloo, NCCL and c10d's store raise when another rank is gone (PyTorch 2.15, NCCL
-2.28)."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
+    """One exception, with those from which it was raised, oldest first."""
+
     rank: int | None
-    text: str
+    texts: tuple[str, ...]
 
     @property
     def is_wrapper(self) -> bool:
-        return self.text.partition(":")[0].rpartition(".")[2] in _WRAPPERS
+        return self.texts[-1].partition(":")[0].rpartition(".")[2] in _WRAPPERS
+
+    @property
+    def is_peer_failure(self) -> bool:
+        return all(is_peer_failure(text) for text in self.texts)
+
+    @property
+    def text(self) -> str:
+        """Return the first one with a known cause, else the last one."""
+        known = (
+            text
+            for text in self.texts
+            if cause_of(text) not in (None, Cause.EXCEPTION, *PEER_CAUSES)
+        )
+        return next(known, self.texts[-1])
+
+
+@dataclass(slots=True)
+class _Open:
+    """Tracebacks with one prefix."""
+
+    rank: int | None
+    is_open: bool = True
+    is_chained: bool = False
+    at: int | None = None
+    """Index of the last exception with this prefix."""
+
+
+@dataclass(slots=True)
+class _Log:
+    found: list[_Raised] = field(default_factory=list)
+    by_prefix: dict[str, _Open] = field(default_factory=dict)
 
 
 def crash_text(tail: str) -> str:
@@ -55,20 +107,27 @@ def crash_text(tail: str) -> str:
 
     Exceptions of launchers, and those raised because another rank is gone, count only if there is
     no other. Where torchrun names the rank that failed first, the exception of that rank counts.
+    Where one exception was raised while another one was handled, the first with a known cause
+    counts. Without an exception, the first line counts that names a failure by itself.
 
     Args:
         tail: end of the rank's log.
 
     """
-    raised = _raised(tail.splitlines())
+    lines = tail.splitlines()
+    raised = _raised(lines)
     first, signal = _root_cause(tail)
     own = [one for one in raised if not one.is_wrapper]
     of_first = [one for one in own if first is not None and one.rank == first]
     for candidates in (of_first, own):
-        causes = [one for one in candidates if not is_peer_failure(one.text)] or candidates
+        causes = [one for one in candidates if not one.is_peer_failure]
+        specific = [one for one in causes if cause_of(one.text) is not Cause.DATALOADER_DIED]
         if causes:
-            return plain(causes[-1].text)
-    return plain(signal or (raised[-1].text if raised else ""))
+            return plain((specific or causes)[-1].text)
+    named = [line for line in lines if LINES.match(line)]
+    by_itself = [line for line in named if not is_peer_failure(line)]
+    texts = by_itself[:1] or [one.text for one in (of_first or own)[-1:]] or named[:1]
+    return plain(texts[0] if texts else signal or (raised[-1].text if raised else ""))
 
 
 def error_file_text(content: str) -> str:
@@ -87,11 +146,6 @@ def error_file_text(content: str) -> str:
     return plain(message) if isinstance(message, str) else ""
 
 
-def is_peer_failure(text: str) -> bool:
-    """Return whether an exception, as of a collective, only reports that another rank is gone."""
-    return _PEER.search(text) is not None
-
-
 def plain(text: str) -> str:
     """Return a text as one line of bounded length, without control characters."""
     line = "".join(char if char.isprintable() else " " for char in text)
@@ -100,22 +154,55 @@ def plain(text: str) -> str:
 
 def _raised(lines: Sequence[str]) -> list[_Raised]:
     """Return the exceptions whose tracebacks are in a log, in order; ranks may interleave."""
-    open_: dict[int | None, bool] = {}
-    found = []
+    log = _Log()
     for line in lines:
-        prefix = _PREFIX.match(line)
-        rank = int(prefix.group(1)) if prefix is not None else None
-        text = line[prefix.end() :] if prefix is not None else line
-        if what := _TERMINATE.fullmatch(text):
-            found.append(_Raised(rank, what.group(1)))
-        elif text.lstrip(" |+").startswith(_TRACEBACK):
-            open_[rank] = True
-        elif open_.get(rank) and text and not text[0].isspace():
-            match = _EXCEPTION.fullmatch(text.rstrip())
-            if match is not None:
-                open_[rank] = False
-                found.append(_Raised(rank, text.rstrip().rstrip(":")))
-    return found
+        if what := _TERMINATE.fullmatch(line):
+            log.found.append(_Raised(None, (what.group(1),)))
+        elif start := _START.match(line):
+            prefix = start.group(1).rstrip(_BOX)
+            _open(log, "" if _NAME.fullmatch(prefix) else prefix)
+        else:
+            _follow(log, line)
+    return log.found
+
+
+def _open(log: _Log, prefix: str) -> None:
+    """Start a traceback."""
+    known = log.by_prefix.pop(prefix, None)
+    if known is None:
+        rank = _RANK.search(prefix)
+        known = _Open(int(rank.group(1)) if rank is not None else None)
+    known.is_open = True
+    log.by_prefix[prefix] = known
+    if len(log.by_prefix) > _OPEN_LIMIT:
+        log.by_prefix.pop(next(iter(log.by_prefix)))
+
+
+def _follow(log: _Log, line: str) -> None:
+    """Take a line as part of the traceback with the longest prefix that fits."""
+    fitting = [prefix for prefix in log.by_prefix if line.startswith(prefix)]
+    if not fitting:
+        return
+    prefix = max(fitting, key=len)
+    one = log.by_prefix[prefix]
+    rest = line[len(prefix) :]
+    text = rest[1:] if prefix and rest.startswith(" ") else rest
+    if text.startswith(_CHAINED):
+        one.is_chained = one.at is not None
+    elif one.is_open and text and not text[0].isspace() and _EXCEPTION.fullmatch(text.rstrip()):
+        _end(log, one, text.rstrip().rstrip(":"))
+
+
+def _end(log: _Log, one: _Open, text: str) -> None:
+    """Record the exception at the end of a traceback."""
+    one.is_open = False
+    if one.is_chained and one.at is not None:
+        before = log.found[one.at]
+        log.found[one.at] = _Raised(one.rank, (*before.texts[:_CHAIN_LIMIT], text[:_TEXT_CHARS]))
+    else:
+        log.found.append(_Raised(one.rank, (text[:_TEXT_CHARS],)))
+        one.at = len(log.found) - 1
+    one.is_chained = False
 
 
 def _root_cause(tail: str) -> tuple[int | None, str]:

@@ -16,7 +16,7 @@ _REQUESTED: Final = {
     Verb.DEEP_CHECK: (Reason.REQUESTED_DEEP_CHECK, Remedy.NONE),
 }
 
-AWAY: Final = frozenset({Phase.REBOOTING, Phase.REPLACING})
+IN_REPAIR: Final = frozenset({Phase.REBOOTING, Phase.REPLACING})
 """Phases in which the machine is expected to be silent."""
 
 
@@ -43,7 +43,7 @@ def node_faults(node: NodeView, policy: RemediationPolicy, now: datetime) -> tup
 
 def lost_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
     """Return the fault of a powered-off or silent node; None if it responds or may be silent."""
-    if node.record.phase in AWAY:
+    if node.record.phase in IN_REPAIR:
         return None
     remediation = node.record.remediation
     if node.powered_on is False:
@@ -101,14 +101,16 @@ def has_joined(node: NodeView) -> bool:
 
 def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
     """Return when the node counts as lost without a new report; None while it may be silent."""
-    if node.record.phase in AWAY:
+    if node.record.phase in IN_REPAIR:
         return None
     if node.record.phase is Phase.JOINING and not has_joined(node):
         is_refused = bool(node.join_error)
         timeout = min(policy.join_timeout, START_FAILED) if is_refused else policy.join_timeout
         return node.record.phase_since + timeout
-    known = [at for at in (node.heartbeat_at, node.answered_at) if at is not None]
-    return max(known, default=node.record.phase_since) + policy.heartbeat_timeout
+    last, answered = node.heartbeat_at, node.answered_at
+    if last is None or (answered is not None and answered > last):
+        last = answered
+    return (node.record.phase_since if last is None else last) + policy.heartbeat_timeout
 
 
 def agent_silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
@@ -117,7 +119,7 @@ def agent_silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | Non
     A node that has not joined yet has until ``join_timeout``; see ``silent_at``.
     """
     phase, since = node.record.phase, node.record.phase_since
-    if node.answered_at is None or phase in AWAY:
+    if node.answered_at is None or phase in IN_REPAIR:
         return None
     if phase is Phase.JOINING and not has_joined(node):
         return None
@@ -133,8 +135,10 @@ def agent_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fau
     both stop at the same time, and the later last report does not prove that the machine is up.
     """
     silent_since = agent_silent_at(node, policy)
+    if silent_since is None or now < silent_since:
+        return None
     answers_until = silent_at(node, policy)
-    if silent_since is None or answers_until is None or not silent_since <= now < answers_until:
+    if answers_until is None or now >= answers_until:
         return None
     if node.answered_at is None or node.answered_at < silent_since:
         return None

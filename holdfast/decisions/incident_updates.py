@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
 
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import (
@@ -19,25 +18,7 @@ from holdfast.model.actions import (
 )
 from holdfast.model.health import Fault
 from holdfast.model.incidents import AffectedJob, Incident
-from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeView, Phase, Remediation
-from holdfast.model.sagemaker import EventLevel
-
-_PLANNED: Final = {
-    Reason.REQUESTED_REBOOT: EventLevel.INFO,
-    Reason.REQUESTED_REPLACE: EventLevel.INFO,
-    Reason.REQUESTED_DEEP_CHECK: EventLevel.INFO,
-    Reason.SCHEDULED_DEEP_CHECK: EventLevel.INFO,
-    Reason.DEEP_CHECK_PARTNER: EventLevel.INFO,
-    Reason.JOBS_KEEP_FAILING: EventLevel.WARN,
-    Reason.FAULT_UNCORROBORATED: EventLevel.WARN,
-}
-"""Requested or scheduled work; a suspicion may still prove unfounded."""
-
-
-def level_of(reason: str) -> EventLevel:
-    """Return the event level at which a remediation for ``reason`` is reported."""
-    return next((level for one, level in _PLANNED.items() if one == reason), EventLevel.ERROR)
 
 
 def opened(node: NodeView, remediation: Remediation, fault: Fault | None) -> Incident:

@@ -15,9 +15,11 @@ from holdfast.decisions.job_failures import (
     hardware_failure,
     left_service,
 )
+from holdfast.decisions.loss_faults import loss_stop
 from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
+from holdfast.decisions.root_cause import futile_restart
 from holdfast.kit.backoff import Backoff
 from holdfast.kit.units import counted, format_duration
 from holdfast.model.actions import (
@@ -90,7 +92,7 @@ def _decide_waiting(
         why = f"backing off for {pause} after repeated failures of the application"
         return Wait(until=start_after, why=why)
     if job.spec.placing is Placing.SCHEDULER:
-        return _await_room(job, nodes, policy, now)
+        return _await_capacity(job, nodes, policy, now)
     candidates = usable(nodes.values(), job.spec.name, policy.nodes, now)
     placement = place(job, {node.name: node for node in candidates})
     if placement is not None:
@@ -109,7 +111,7 @@ def _wait_deadline(job: JobView, policy: ResumePolicy) -> datetime:
     return max(since, job.record.start_after or since) + policy.job.wait_for_nodes
 
 
-def _await_room(
+def _await_capacity(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
     """Return the start of an attempt, unless a running repair is about to free the missing room.
@@ -124,7 +126,7 @@ def _await_room(
     deadline = _wait_deadline(job, policy)
     if at_hand >= needed or in_the_end < needed or now >= deadline:
         return StartAttempt(job=job.spec.name, placement=())
-    shortage = f"there is room for {at_hand} of {needed} ranks until nodes are back in service"
+    shortage = f"capacity for {at_hand} of {needed} ranks until nodes are back in service"
     return Wait(until=deadline, why=f"waiting for nodes: {shortage}")
 
 
@@ -184,10 +186,10 @@ def _decide_stopping(
     record = job.record
     alive = [rank for rank in job.ranks if rank.exit_code is None]
     if alive or not job.is_stop_seen:
-        deadline = record.phase_since + _kill_pause(job)
+        deadline = record.phase_since + _kill_pause(job, policy.job)
         if now >= deadline:
             return KillAttempt(job=job.spec.name)
-        why = _lingering(alive) if record.kills else ""
+        why = _unterminated(alive) if record.kills else ""
         return Wait(until=deadline, why=why)
     if record.failure is None:
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
@@ -215,17 +217,27 @@ def _missing_reports(job: JobView, nodes: Mapping[str, NodeView], end: datetime)
     ]
 
 
-def _kill_pause(job: JobView) -> timedelta:
+def _kill_pause(job: JobView, policy: JobPolicy) -> timedelta:
     """Return the time from the stop, or from the last SIGKILL, to the next SIGKILL."""
     if any(rank.is_fenced for rank in job.ranks):
         return KILL_BACKOFF.delay(min(job.record.kills, 1))
-    return KILL_BACKOFF.delay(job.record.kills) if job.record.kills else job.spec.grace
+    return KILL_BACKOFF.delay(job.record.kills) if job.record.kills else stop_grace(job, policy)
 
 
-def _lingering(alive: Sequence[RankView]) -> str:
+def stop_grace(job: JobView, policy: JobPolicy) -> timedelta:
+    """Return the time between SIGTERM and the first SIGKILL of a job that is being stopped."""
+    spec, failure = job.spec, job.record.failure
+    if failure is None or failure.kind is not FailureKind.HARDWARE:
+        return spec.grace
+    own = policy.fault_grace if spec.fault_grace is None else spec.fault_grace
+    return min(spec.grace, own)
+
+
+def _unterminated(alive: Sequence[RankView]) -> str:
     if not alive:
-        return "stop request timed out"
-    return f"ranks on {', '.join(dict.fromkeys(rank.node for rank in alive))} did not terminate"
+        return "all ranks have ended, but the platform has not confirmed that the job is stopped"
+    nodes = ", ".join(dict.fromkeys(rank.node for rank in alive))
+    return f"ranks on {nodes} did not terminate after SIGKILL; check that these nodes respond"
 
 
 def _verdict(
@@ -242,7 +254,11 @@ def _after_failure(
 ) -> Retry | Finish:
     if job.cancel_requested:
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
-    why = is_exhausted(job, failure)
+    why = (
+        loss_stop(job, failure)
+        or is_exhausted(job, failure)
+        or futile_restart(job, failure, policy.job)
+    )
     if why:
         return _fail(job, failure, why)
     if failure.kind is not FailureKind.APPLICATION:

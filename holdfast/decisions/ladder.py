@@ -19,7 +19,7 @@ def remedy_for(node: NodeView, fault: Fault, policy: RemediationPolicy, now: dat
     is_as_stated = fault.condition in (Condition.REQUESTED, Condition.AGENT_SILENT)
     if is_as_stated or fault.remedy is Remedy.REPLACE:
         return fault.remedy
-    if is_repeat_offender(node, policy, now) or _rebooted_in_vain(node, policy, now):
+    if is_repeat_offender(node, policy, now) or _reboot_did_not_help(node, policy, now):
         return Remedy.REPLACE
     return Remedy.REBOOT
 
@@ -30,7 +30,7 @@ def is_repeat_offender(node: NodeView, policy: RemediationPolicy, now: datetime)
     return earlier + 1 >= policy.offender_faults
 
 
-def _rebooted_in_vain(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+def _reboot_did_not_help(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
     remediation = node.record.remediation
     if remediation is not None and machine_ordered_on(remediation) == node.provider_id:
         return True  # only a reboot leaves the machine here

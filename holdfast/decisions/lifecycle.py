@@ -19,9 +19,8 @@ from holdfast.model.actions import (
     SetAgentCondition,
     StartCheck,
 )
-from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Fault, Remedy
-from holdfast.model.names import Condition, DeepCheck, DeepCheckStatus, HealthStatus, Reason
+from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import (
     CHECKS_LIMIT,
     HISTORY_LIMIT,
@@ -118,11 +117,11 @@ def refused(
     )
 
 
-def machine_gone(record: NodeRecord) -> NodeRecord:
+def machine_removed(record: NodeRecord) -> NodeRecord:
     """Return the record after the provider reported that the machine does not exist."""
     assert record.remediation is not None  # noqa: S101 - orders need a remediation
     remediation = replace(
-        record.remediation, remedy=Remedy.REPLACE, retry_at=None, is_machine_gone=True
+        record.remediation, remedy=Remedy.REPLACE, retry_at=None, is_machine_removed=True
     )
     return replace(record, remediation=remediation)
 
@@ -135,51 +134,8 @@ def machine_ordered_on(remediation: Remediation) -> str:
 def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
     """Return the record of a replacement that takes over the remediation of its predecessor."""
     assert predecessor.remediation is not None  # noqa: S101 - a replaced node has one
-    remediation = replace(predecessor.remediation, replacements=0, is_machine_gone=False)
+    remediation = replace(predecessor.remediation, replacements=0, is_machine_removed=False)
     return replace(successor, remediation=remediation)
-
-
-def health_status(record: NodeRecord, *, is_closed: bool = False) -> HealthStatus | None:
-    """Return the value of HyperPod's health label in this state; None where HyperPod sets none.
-
-    Args:
-        record: record of the node.
-        is_closed: whether someone other than Holdfast made the node unschedulable.
-
-    """
-    if record.phase is Phase.SCHEDULABLE:
-        return HealthStatus.UNSCHEDULABLE if is_closed else HealthStatus.SCHEDULABLE
-    remediation = record.remediation
-    if record.phase is Phase.JOINING and remediation is None:
-        return None
-    if record.phase in (Phase.JOINING, Phase.CHECKING) or remediation is None:
-        return HealthStatus.UNSCHEDULABLE
-    if remediation.remedy is Remedy.REPLACE:
-        return HealthStatus.PENDING_REPLACEMENT
-    return (
-        HealthStatus.PENDING_REBOOT
-        if remediation.remedy is Remedy.REBOOT
-        else HealthStatus.UNSCHEDULABLE
-    )
-
-
-def deep_check_status(node: NodeView) -> DeepCheckStatus | None:
-    """Return the value of HyperPod's deep health check label; None before any check."""
-    record = node.record
-    if record.phase is Phase.CHECKING:
-        return DeepCheckStatus.IN_PROGRESS
-    if _is_failed_machine(record):
-        return DeepCheckStatus.FAILED
-    if record.checked_machine == node.machine:
-        return DeepCheckStatus.PASSED
-    last = record.checks[-1].outcome if record.checks else None
-    return DeepCheckStatus.SKIPPED if last in (Outcome.SKIPPED, Outcome.UNKNOWN) else None
-
-
-def _is_failed_machine(record: NodeRecord) -> bool:
-    if record.remediation is None or record.remediation.condition != Condition.DEEP_CHECK:
-        return False
-    return record.phase is not Phase.JOINING  # there it is that of the previous machine
 
 
 def _quarantined(
@@ -208,7 +164,7 @@ def _quarantined(
         remediation=remediation,
         checks=_with_check(node, action.check, fault, now),
         kinds=kinds,
-        pairing=_resting(record.pairing),
+        pairing=_without_running_tests(record.pairing),
     )
 
 
@@ -217,7 +173,7 @@ def _requested_kinds(node: NodeView, request_id: str) -> tuple[DeepCheck, ...]:
     return request.checks if request is not None and request.id == request_id else ()
 
 
-def _resting(pairing: Pairing | None) -> Pairing | None:
+def _without_running_tests(pairing: Pairing | None) -> Pairing | None:
     """Return the pairing after the node's tests have ended; it keeps their results."""
     return pairing if pairing is None else replace(pairing, partner="", began_at=None)
 
@@ -258,7 +214,7 @@ def _rejoined(node: NodeView, now: datetime) -> NodeRecord:
         record,
         phase=Phase.JOINING,
         phase_since=now,
-        remediation=replace(record.remediation, replacements=0, is_machine_gone=False),
+        remediation=replace(record.remediation, replacements=0, is_machine_removed=False),
         history=record.history if is_same else (),
         replaced_at=record.replaced_at if is_same else recent_replacements(record, now),
         checks=record.checks if is_same else (),
@@ -280,7 +236,7 @@ def _released(node: NodeView, action: Release, now: datetime) -> NodeRecord:
         checked_machine=node.machine if action.checked else record.checked_machine,
         checks=_with_check(node, action.check, None, now),
         kinds=(),
-        pairing=_resting(record.pairing),
+        pairing=_without_running_tests(record.pairing),
     )
 
 

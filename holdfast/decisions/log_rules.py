@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, hangs_at, silence
+from holdfast.decisions.step_lines import has_bad_loss
 from holdfast.model.names import LOG_STATE_HANGING
 
 _SHOWN_CHARS: Final = 200
@@ -120,7 +121,7 @@ def after_line(
     shown = "".join(char if char.isprintable() else " " for char in line[:_SHOWN_CHARS])
     if rule.fault_on_match:
         return replace(state, hang=_hang(rule, at, f"node rank {rank} printed: {shown}"))
-    is_finite = hit.number is None or math.isfinite(hit.number)
+    is_finite = not has_bad_loss(line) if hit.number is None else math.isfinite(hit.number)
     if is_finite:
         state = replace(state, matched_at=max(at, state.matched_at or at), not_finite="")
     else:

@@ -18,9 +18,9 @@ def is_machine_of(node: NodeView, machine: Iterable[str]) -> bool:
         machine: names and IP addresses of the machine, as its provider reports them.
 
     """
-    ours = [one for one in map(_normalized, (node.name, *node.addresses)) if one]
-    theirs = [one for one in map(_normalized, machine) if one]
-    return any(_are_same(one, other) for one in ours for other in theirs)
+    node_names = [one for one in map(_normalized, (node.name, *node.addresses)) if one]
+    machine_names = [one for one in map(_normalized, machine) if one]
+    return any(_are_same(one, other) for one in node_names for other in machine_names)
 
 
 def shown_identity(names: Iterable[str]) -> str:

@@ -41,11 +41,11 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
     if remediation.remedy is not Remedy.REPLACE:  # else the provider has no such machine
         deadline = due_at(node.record, policy)
         is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC
-        is_in_vain = is_automatic and is_refused_for_good(node.record, policy, now)
+        is_refused = is_automatic and is_refused_for_good(node.record, policy, now)
         if deadline is None and node.machine != remediation.machine:  # the order was carried out
             last_try = max(node.record.phase_since, remediation.retry_at or node.record.phase_since)
             deadline = last_try + policy.reboot_timeout
-        if deadline is None and not is_in_vain:
+        if deadline is None and not is_refused:
             return _again(remediation, Reboot(node=node.name), now)
         if deadline is not None and now < deadline:
             return Wait(until=deadline)

@@ -153,7 +153,7 @@ class _Tests:
         room: int,
     ) -> None:
         self._pool, self._busy, self._policy, self._now = pool, busy, policy, now
-        self._room = room
+        self._free_slots = room
         self._present = {
             node.name: node
             for node in pool
@@ -313,7 +313,7 @@ class _Tests:
         (node,) = self._present.values()
         if any(self._will_join(one) for one in self._pool):
             return True
-        if self._room < 1:
+        if self._free_slots < 1:
             return False
         waits_until = self._pairings[node.name].since + PEER_WAIT
         if self._now < waits_until:
@@ -336,7 +336,7 @@ class _Tests:
             if node.is_idle
             and node.record.phase is Phase.SCHEDULABLE
             and node.name not in self._busy
-            and not node.held
+            and not node.pause_reason
             and node.request is None
             and not node_faults(node, self._policy, self._now)
         ]
@@ -345,7 +345,7 @@ class _Tests:
         """Return the quarantine of a node without jobs to borrow, if needed and available."""
         has_failed = any(not test.passed for test in self._conclusive)
         is_needed = len(left) == 1 or (has_failed and len(left) < ENOUGH)
-        if not is_needed or self._room < 1 or any(map(_is_arriving, self._pool)):
+        if not is_needed or self._free_slots < 1 or any(map(_is_arriving, self._pool)):
             return None
         if not self._free:
             return None

@@ -44,9 +44,9 @@ def verdict(
 
 
 def _found_bad(
-    node: NodeView, made: Sequence[NodeTest], belief: float, now: datetime
+    node: NodeView, made: Sequence[NodeTest], probability: float, now: datetime
 ) -> Quarantine:
-    detail = f"{_failures(made)}; probability of a bad node {belief:.1%}{_last_detail(made)}"
+    detail = f"{_failures(made)}; probability of a bad node {probability:.1%}{_last_detail(made)}"
     fault = Fault(
         family="node",
         condition=Condition.DEEP_CHECK,

@@ -5,8 +5,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from holdfast.decisions.faults import node_faults
+from holdfast.decisions.planned_work import is_requested_check
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
-from holdfast.decisions.requested_checks import is_requested_check
 from holdfast.model.jobs import JobView
 from holdfast.model.nodes import NodeView, Phase
 
@@ -55,20 +55,21 @@ def room(
     Nodes that Holdfast does not manage count as they are.
     """
     at_hand = in_the_end = 0
-    for name, ranks in (job.rooms or {}).items():
+    for name, ranks in (job.capacity or {}).items():
         node = nodes.get(name)
         is_free = node is None or usable((replace(node, running_jobs=()),), "", policy, now)
-        if is_free and name not in job.away:
+        if is_free and name not in job.blocked_nodes:
             at_hand += ranks
-        if node is None or not _stays_away(node, policy):
+        if node is None or not _is_never_repaired(node, policy):
             in_the_end += ranks
     return at_hand, in_the_end
 
 
-def _stays_away(node: NodeView, policy: RemediationPolicy) -> bool:
+def _is_never_repaired(node: NodeView, policy: RemediationPolicy) -> bool:
     """Return whether no repair will bring a node back into service."""
     return node.record.phase is Phase.QUARANTINED and (
-        bool(node.held) or (policy.node_recovery is RecoveryMode.NONE and node.request is None)
+        bool(node.pause_reason)
+        or (policy.node_recovery is RecoveryMode.NONE and node.request is None)
     )
 
 

@@ -236,6 +236,13 @@ class JobPolicy:
     long; the default is the interval of heartbeats there, and 5 seconds. A fault that is reported
     meanwhile is decided on at once."""
 
+    fault_grace: timedelta = timedelta(seconds=5)
+    """Time between SIGTERM and SIGKILL when a hardware fault stops an attempt on Kubernetes, if it
+    is shorter than the pods' own grace period. A rank that is the first process of its container
+    and has no handler ignores SIGTERM. The default is that of ``holdfast run --grace``. A job that
+    saves a checkpoint on SIGTERM sets its own time in the annotation
+    ``holdfast.dev/fault-grace``."""
+
     failure_margin: timedelta = timedelta(seconds=2)
     """Time for which the other ranks keep running after a rank has failed, in a job that has failed
     before. If they fail by themselves in that time, the node of the first rank is not to blame.
@@ -253,6 +260,14 @@ class JobPolicy:
     """Running time of an attempt that resets ``app_backoff``: the next failure counts as the first
     one again. The default is the kubelet's."""
 
+    stop_on_permanent_cause: bool = True
+    """Whether a job fails at once if a restart would fail in the same way: a module that cannot be
+    imported, a syntax error, rejected arguments or a missing file before the first step, a full
+    disk, or CUDA out of memory at the same step twice in a row. Each of these restarts would take
+    minutes on all nodes of the job. In a job of several nodes, the ranks of more than one node must
+    fail by themselves within ``failure_margin``. Turn it off if something else repairs the
+    cause between two attempts, such as a job that deletes old checkpoints."""
+
     suspect_failures: int = 3
     """Number of application failures within ``suspect_window`` that began on one node and on no
     other, after which that node gets a deep health check although it reports no fault. 0 turns this
@@ -268,6 +283,7 @@ class JobPolicy:
             "launch_timeout",
             "settle",
             "report_timeout",
+            "fault_grace",
             "failure_margin",
             "app_backoff",
             "app_backoff_max",

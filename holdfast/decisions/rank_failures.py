@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.decisions.crash_text import is_peer_failure
+from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
 from holdfast.decisions.job_failures import application, hardware
+from holdfast.decisions.loss_faults import loss_failure
 from holdfast.decisions.policy import JobPolicy
+from holdfast.decisions.root_cause import may_be_futile
 from holdfast.model.jobs import Failure, FailureKind, JobView, RankView
 from holdfast.model.names import Reason
 
@@ -16,13 +18,15 @@ def watched_until(job: JobView, policy: JobPolicy, now: datetime) -> datetime | 
 
     Ranks that fail by themselves within ``failure_margin`` show that the node is not the cause.
     That matters once the job has failed before: a first failure blames no node, and restarts the
-    job at once. After a rank that only noticed the loss of another one, the failure of that one is
-    awaited. A rank that was lost or evicted needs no such evidence.
+    job at once, unless a restart may be useless. After a rank that only noticed the loss of another
+    one, the failure of that one is awaited. A rank that was lost or evicted needs no such evidence.
     """
     failed = _failed(job)
     if not failed or any(rank.is_lost or rank.is_evicted for rank in failed):
         return None
-    if not is_peer_failure(_first(failed, now).reason) and not _counts_against_node(job, policy):
+    first = _first(failed, now)
+    is_futile = policy.stop_on_permanent_cause and may_be_futile(first.reason, first.exit_code)
+    if not (is_futile or is_peer_failure(first.reason) or _counts_against_node(job, policy)):
         return None
     if _has_ended(job):
         return None
@@ -44,11 +48,15 @@ def application_failure(job: JobView, policy: JobPolicy, now: datetime) -> Failu
             evicted = hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
             return replace(evicted, kind=FailureKind.REQUESTED)
         failure = application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
-        return replace(failure, is_alone=_is_alone(first, job, policy.failure_margin, now))
+        return replace(
+            failure,
+            cause=cause_of(first.reason, first.exit_code) or "",
+            is_alone=_is_alone(first, job, policy.failure_margin, now),
+        )
     if job.hung_since is not None:
         since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
         return application(job, now, job.hung_reason, "", job.hung_evidence or since)
-    return None
+    return loss_failure(job, now)
 
 
 def _failed(job: JobView) -> list[RankView]:

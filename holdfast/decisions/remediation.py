@@ -35,9 +35,10 @@ from holdfast.decisions.pair_schedule import (
     pools_short_of_peers,
     release_borrowed,
 )
+from holdfast.decisions.planned_work import is_requested_check
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
 from holdfast.decisions.replacement_limit import within_replacement_limit
-from holdfast.decisions.requested_checks import POLL, is_requested_check, requested_checks
+from holdfast.decisions.requested_checks import POLL, requested_checks
 from holdfast.decisions.silent_agents import (
     agent_condition_change,
     is_agent_silent,
@@ -82,18 +83,18 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     tripped = trip(cluster, unsettled, policy, now)
     is_open = tripped is not None or cluster.breaker.tripped_at is not None
     closed, closes_at = close(cluster, policy, now)
-    twins = shared_machines(members, cluster.nodes, without=waiting)
+    same_machine = shared_machines(members, cluster.nodes, without=waiting)
     actions, drains, deferred = _Actions([]), _Drains([]), _Deferrals([])
+    wake_times = [wake_at, *(at for node in members for at in _silent_at(node, policy, now))]
     for node in members:
-        wake_at = _earliest(wake_at, _falls_silent_at(node, policy, now))
         if node.name in successors:
             actions.append(Retire(node=node.name, successor=successors[node.name]))
             continue
         choice = _decide_member(node, cluster.offenders, unsettled, policy, now)
-        if why := _deferred(node, choice, twins, is_open=is_open):
+        if why := _deferred(node, choice, same_machine, is_open=is_open):
             deferred.append(Deferred(node=node.name, why=why))
         if isinstance(choice, Wait):
-            wake_at = _earliest(wake_at, choice.until)
+            wake_times.append(choice.until)
         elif isinstance(choice, Drain) and not is_borrowed(node.record):
             drains += [] if why else [(node, choice)]
         elif not why:
@@ -103,17 +104,17 @@ def decide(cluster: ClusterView, policy: RemediationPolicy, now: datetime) -> Pl
     pairs = decide_pairs(cluster.nodes, actions, policy, now, size=size, may_borrow=not is_open)
     actions += pairs.actions
     busy = {action.node for action in (*actions, *(drain for _, drain in drains))}
-    checks, unbegun = _planned_checks(members, busy, policy, now, size, is_open=is_open)
-    check_at = _earliest(now + POLL if unbegun else None, next_check_at(cluster.nodes, policy, now))
+    checks, pending = _planned_checks(members, busy, policy, now, size, is_open=is_open)
+    check_at = _earliest(now + POLL if pending else None, next_check_at(cluster.nodes, policy, now))
     rated = within_replacement_limit(actions, drains, cluster.nodes, size, policy, now)
     taken, refused = within_limits([*rated.actions, *checks], rated.drains, members, size, policy)
     return Plan(
         actions=tuple(taken),
         trip=tripped,
         close=closed,
-        deferred=_by_node(*deferred, *uncordoned, *unbegun, *rated.deferred, *refused),
+        deferred=_by_node(*deferred, *uncordoned, *pending, *rated.deferred, *refused),
         peer_pools=pools_short_of_peers(unsettled),
-        wake_at=_earliest(wake_at, closes_at, pairs.wake_at, check_at, rated.ends_at),
+        wake_at=_earliest(*wake_times, closes_at, pairs.wake_at, check_at, rated.ends_at),
     )
 
 
@@ -139,16 +140,20 @@ def _planned_checks(
 
 
 def _deferred(
-    node: NodeView, choice: NodeAction | Wait, twins: Mapping[str, Sequence[str]], *, is_open: bool
+    node: NodeView,
+    choice: NodeAction | Wait,
+    same_machine: Mapping[str, Sequence[str]],
+    *,
+    is_open: bool,
 ) -> str:
     """Return why the chosen action is deferred; empty if it is taken, or if there is none."""
     if isinstance(choice, Wait):
         return choice.why
     if not isinstance(choice, Drain | Reboot | Replace):
         return ""
-    if node.held:
-        return f"repairs paused by an operator: {node.held}"
-    if others := [one for one in twins.get(node.provider_id, ()) if one != node.name]:
+    if node.pause_reason:
+        return f"repairs paused by an operator: {node.pause_reason}"
+    if others := [one for one in same_machine.get(node.provider_id, ()) if one != node.name]:
         return (
             f"{', '.join(others)} has the same provider ID {node.provider_id}, so a repair could"
             " hit the wrong machine; correct the provider ID or delete the wrong node"
@@ -340,10 +345,10 @@ def _request_id(node: NodeView, fault: Fault) -> str:
     return node.request.id if requested and node.request is not None else ""
 
 
-def _falls_silent_at(node: NodeView, policy: RemediationPolicy, now: datetime) -> datetime | None:
-    """Return when silence of the node or its agent becomes a fault; None if it is one already."""
+def _silent_at(node: NodeView, policy: RemediationPolicy, now: datetime) -> list[datetime]:
+    """Return when silence of the node or of its agent becomes a fault, unless it is one already."""
     times = (silent_at(node, policy), agent_silent_at(node, policy))
-    return min((at for at in times if at is not None and at > now), default=None)
+    return [at for at in times if at is not None and at > now]
 
 
 def _earliest(*times: datetime | None) -> datetime | None:

@@ -11,12 +11,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.policy import RemediationPolicy
+from holdfast.kit.units import DAY, HOUR
 from holdfast.model.actions import Deferred, Drain, NodeAction, Replace
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
-
-HOUR: Final = timedelta(hours=1)
-DAY: Final = timedelta(days=1)
 
 _COMMITTED: Final = (Phase.DRAINING, Phase.REPLACING)
 _FAILURES_PER_NODE_DAY: Final = 0.0065

@@ -10,23 +10,19 @@ from typing import Final
 
 from holdfast.decisions.faults import request_fault
 from holdfast.decisions.lifecycle import is_borrowed, is_out_of_service
+from holdfast.decisions.planned_work import is_requested_check
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import Deferred, Quarantine
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
-from holdfast.model.requests import Request, Verb
+from holdfast.model.requests import Request
 
 POLL: Final = timedelta(seconds=10)
 """Interval of checking whether the jobs that a check waits for have ended."""
 
 _NAMED: Final = 3
 """Maximum number of jobs that a message names."""
-
-
-def is_requested_check(request: Request | None) -> bool:
-    """Return whether a person requests a deep health check; that of a suspect is Holdfast's."""
-    return request is not None and request.verb is Verb.DEEP_CHECK and request.reason is None
 
 
 def awaits_check(record: NodeRecord, request: Request | None) -> bool:
@@ -66,7 +62,7 @@ def requested_checks(
     ]
     if not waiting:
         return [], []
-    away = sum(
+    unavailable = sum(
         is_out_of_service(node.record) or _is_planned(node) or node.name in busy for node in nodes
     )
     checking = sum(_is_to_check(node) for node in nodes)
@@ -74,7 +70,7 @@ def requested_checks(
     deferred: list[Deferred] = []
     for node, request in sorted(waiting, key=_idle_first):
         why = blocked or _own_reason(node, request)
-        why = why or _no_room(away + len(taken), checking + len(taken), policy, size)
+        why = why or _exhausted_limit(unavailable + len(taken), checking + len(taken), policy, size)
         fault = request_fault(request)
         if why or fault is None:
             deferred.append(Deferred(node=node.name, why=why, is_check=True))
@@ -96,18 +92,18 @@ def named_jobs(jobs: Sequence[str]) -> str:
 
 def _own_reason(node: NodeView, request: Request) -> str:
     """Return why the state of the node itself defers its check; empty if it does not."""
-    if node.held:
-        return f"repairs to be resumed on it ({node.held})"
+    if node.pause_reason:
+        return f"repairs to be resumed on it ({node.pause_reason})"
     if node.is_idle or request.urgency is Urgency.IMMEDIATE:
         return ""
     return named_jobs(node.running_jobs)
 
 
-def _no_room(away: int, checking: int, policy: RemediationPolicy, size: int) -> str:
+def _exhausted_limit(unavailable: int, checking: int, policy: RemediationPolicy, size: int) -> str:
     """Return which limit defers another check; empty if none does."""
     allowed = policy.max_unavailable.of(size)
-    if away >= allowed:
-        return f"the unavailable-node budget: {away} of {allowed} nodes out of service"
+    if unavailable >= allowed:
+        return f"the unavailable-node budget: {unavailable} of {allowed} nodes out of service"
     allowed = policy.max_checking.of(size)
     if checking >= allowed:
         return f"other deep health checks: {checking} of {allowed} running"

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from holdfast.decisions.faults import AWAY, agent_fault
+from holdfast.decisions.faults import IN_REPAIR, agent_fault
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import (
     Deferred,
@@ -46,7 +46,7 @@ def agent_condition_change(
     not when the scheduler's daemon becomes silent, too.
     """
     is_urgent = not isinstance(choice, Wait | Release) and not _is_cordon(choice)
-    if is_urgent or node.record.phase in AWAY:
+    if is_urgent or node.record.phase in IN_REPAIR:
         return None
     silent = agent_fault(node, policy, now)
     published_since = node.record.agent_silent_since

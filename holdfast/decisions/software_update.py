@@ -41,7 +41,7 @@ def advanced(
     if update is None or not update.is_active or group.stage is not GroupStage.MADE:
         return group
     update = _begun(update, now)
-    if why := _trouble(update, members, seen, policy, now):
+    if why := _problem(update, members, seen, policy, now):
         return _turned(group, update, why, collector)
     if _going(update, members):
         return replace(group, update=update)
@@ -106,7 +106,7 @@ def _all_run(group: DesiredGroup, members: Sequence[Member]) -> bool:
     )
 
 
-def _trouble(
+def _problem(
     update: SoftwareUpdate,
     members: Sequence[Member],
     seen: ObservedCluster,

@@ -40,7 +40,7 @@ must not keep the node out of service."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Death:
+class _RankFailure:
     job: str
     attempt: AttemptRecord
     failure: Failure
@@ -75,17 +75,17 @@ def suspect_nodes(
     if needed == 0 or policy.nodes.node_recovery is RecoveryMode.NONE:
         return ()
     found = []
-    for name, deaths in _failures_by_node(attempts, now, policy).items():
+    for name, failures in _failures_by_node(attempts, now, policy).items():
         node = nodes.get(name)
         if node is None or not _is_trusted(node, policy.nodes, now):
             continue
-        since = [one for one in deaths if one.failure.at > node.record.phase_since]
+        since = [one for one in failures if one.failure.at > node.record.phase_since]
         here = since if len({one.job for one in since}) > 1 else _alone(since)
         if len(here) >= needed and _stands_out(here):
             found.append(_suspect(name, here, policy, now))
     found.sort(key=lambda one: (-one.failures, one.node))
-    away = sum(not _is_at_work(node) for node in nodes.values()) if found else 0
-    return tuple(found[: max(0, policy.nodes.max_unavailable.of(len(nodes)) - away)])
+    unavailable = sum(not _is_at_work(node) for node in nodes.values()) if found else 0
+    return tuple(found[: max(0, policy.nodes.max_unavailable.of(len(nodes)) - unavailable)])
 
 
 def uncorroborated_nodes(
@@ -106,8 +106,8 @@ def uncorroborated_nodes(
         and _evidence_since(node) < max(_evidence_at(one) for one in node.suspects)
         and not (node.record.checks and now - node.record.checks[-1].ended_at < CHECK_INTERVAL)
     ]
-    away = sum(not _is_at_work(node) for node in cluster.nodes) if found else 0
-    return tuple(found[: max(0, policy.max_unavailable.of(len(cluster.nodes)) - away)])
+    unavailable = sum(not _is_at_work(node) for node in cluster.nodes) if found else 0
+    return tuple(found[: max(0, policy.max_unavailable.of(len(cluster.nodes)) - unavailable)])
 
 
 def _evidence_since(node: NodeView) -> datetime:
@@ -145,19 +145,19 @@ def _uncorroborated(node: NodeView, now: datetime) -> SuspectNode:
 
 def _failures_by_node(
     attempts: Iterable[tuple[str, AttemptRecord]], now: datetime, policy: ResumePolicy
-) -> Mapping[str, list[_Death]]:
+) -> Mapping[str, list[_RankFailure]]:
     """Return by node the failures of the jobs that failed on this node and on no other."""
     since = now - policy.job.suspect_window
-    of_job: defaultdict[str, list[_Death]] = defaultdict(list)
+    of_job: defaultdict[str, list[_RankFailure]] = defaultdict(list)
     for job, attempt in attempts:
         failure = attempt.failure
         if failure is not None and _may_be_node(failure) and failure.at > since:
-            of_job[job].append(_Death(job, attempt, failure))
-    by_node: defaultdict[str, list[_Death]] = defaultdict(list)
-    for deaths in of_job.values():
-        is_shared = any(one.failure.is_alone is False for one in deaths)
-        if len({one.failure.node for one in deaths}) == 1 and not is_shared:
-            by_node[deaths[0].failure.node] += deaths
+            of_job[job].append(_RankFailure(job, attempt, failure))
+    by_node: defaultdict[str, list[_RankFailure]] = defaultdict(list)
+    for failures in of_job.values():
+        is_shared = any(one.failure.is_alone is False for one in failures)
+        if len({one.failure.node for one in failures}) == 1 and not is_shared:
+            by_node[failures[0].failure.node] += failures
     return by_node
 
 
@@ -167,26 +167,26 @@ def _may_be_node(failure: Failure) -> bool:
     return failure.kind is FailureKind.APPLICATION and is_exit and bool(failure.node)
 
 
-def _stands_out(deaths: Sequence[_Death]) -> bool:
+def _stands_out(failures: Sequence[_RankFailure]) -> bool:
     """Return whether not only rank 0 failed here, which may fail first on any node."""
-    return not all(map(_may_be_rank_0, deaths))
+    return not all(map(_may_be_rank_0, failures))
 
 
-def _alone(deaths: Sequence[_Death]) -> list[_Death]:
+def _alone(failures: Sequence[_RankFailure]) -> list[_RankFailure]:
     """Return the failures during which the other nodes' ranks ran on; see ``watched_until``."""
-    ordered = sorted(deaths, key=lambda one: (one.failure.at, one.attempt.attempt))
+    ordered = sorted(failures, key=lambda one: (one.failure.at, one.attempt.attempt))
     counted = [
         one for one in ordered if _has_others(one) and (one.failure.is_alone or one is ordered[0])
     ]
     return counted if any(one.failure.is_alone for one in counted) else []
 
 
-def _has_others(death: _Death) -> bool:
-    return bool(set(death.attempt.placement) - {death.failure.node})
+def _has_others(failed: _RankFailure) -> bool:
+    return bool(set(failed.attempt.placement) - {failed.failure.node})
 
 
-def _may_be_rank_0(death: _Death) -> bool:
-    return _has_others(death) and death.attempt.placement[0] == death.failure.node
+def _may_be_rank_0(failed: _RankFailure) -> bool:
+    return _has_others(failed) and failed.attempt.placement[0] == failed.failure.node
 
 
 def _is_at_work(node: NodeView) -> bool:
@@ -195,13 +195,13 @@ def _is_at_work(node: NodeView) -> bool:
 
 def _is_trusted(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
     """Return whether a node has no fault, no request and no hold."""
-    return _is_at_work(node) and not node.held and not node_faults(node, policy, now)
+    return _is_at_work(node) and not node.pause_reason and not node_faults(node, policy, now)
 
 
 def _suspect(
-    node: str, deaths: Sequence[_Death], policy: ResumePolicy, now: datetime
+    node: str, failures: Sequence[_RankFailure], policy: ResumePolicy, now: datetime
 ) -> SuspectNode:
-    newest = sorted(deaths, key=lambda one: (one.failure.at, one.job), reverse=True)
+    newest = sorted(failures, key=lambda one: (one.failure.at, one.job), reverse=True)
     named = [f"{one.job} attempt {one.attempt.attempt}" for one in newest[:_NAMED]]
     more = len(newest) - len(named)
     window = format_duration(policy.job.suspect_window)

@@ -1,8 +1,8 @@
 """Requests on nodes under repair: which are already carried out, and which wait for its end."""
 
 from holdfast.decisions.faults import request_fault
+from holdfast.decisions.planned_work import is_requested_check
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
-from holdfast.decisions.requested_checks import is_requested_check
 from holdfast.model.health import Urgency
 from holdfast.model.names import Condition, DeepCheck
 from holdfast.model.nodes import NodeView, Phase, Remediation

@@ -54,8 +54,8 @@ class AgentLoop:
         self._reported: Health | None = None
         self._reported_drill: datetime | None = None
         self._reports = 0
-        self._beats = 0
-        self._beat_at = clock.now()
+        self._heartbeats = 0
+        self._next_heartbeat_at = clock.now()
         last = sink.last()
         is_same_boot = last is not None and last.boot_id == self._boot_id
         self._health = _known(last) if last is not None and is_same_boot else Health()
@@ -78,7 +78,7 @@ class AgentLoop:
         """
         has_changes = self._take_in()
         now = self._clock.now()
-        is_due = self._is_beat_due(now)
+        is_due = self._is_heartbeat_due(now)
         is_time = is_due or self._is_urgent()
         try:
             if is_time and (
@@ -87,10 +87,10 @@ class AgentLoop:
                 self._publish(now)
         finally:
             if is_due and self._reported is not None:
-                self._beat(now)
+                self._send_heartbeat(now)
         if is_time:
             self._host.commit()
-        return now if has_changes else self._beat_at
+        return now if has_changes else self._next_heartbeat_at
 
     def _take_in(self) -> bool:
         """Read and evaluate. Return whether there may be more to read."""
@@ -101,24 +101,25 @@ class AgentLoop:
                 return False
             self._judge(replace(readings, kernel_log=readings.kernel_log[:LINES_AT_ONCE]))
             for start in range(LINES_AT_ONCE, len(readings.kernel_log), LINES_AT_ONCE):
-                self._beat_in_between()
+                self._send_heartbeat_within_round()
                 lines = readings.kernel_log[start : start + LINES_AT_ONCE]
                 self._judge(Readings(kernel_log=lines))
         return True
 
-    def _beat_in_between(self) -> None:
+    def _send_heartbeat_within_round(self) -> None:
         """Send the heartbeat that is due while lines are left: reading them must not delay it."""
         now = self._clock.now()
-        if self._reported is None or not self._is_beat_due(now):
+        if self._reported is None or not self._is_heartbeat_due(now):
             return
         try:
-            self._beat(now)
+            self._send_heartbeat(now)
         except BackendError:
-            self._beat_at = now  # the end of the round repeats it; all lines are evaluated before
+            # The end of the round repeats it; all lines are evaluated before.
+            self._next_heartbeat_at = now
 
-    def _is_beat_due(self, now: datetime) -> bool:
-        # Also if the clock was set back: the next beat must not be an hour away.
-        return not now < self._beat_at <= now + self._heartbeat
+    def _is_heartbeat_due(self, now: datetime) -> bool:
+        # Also if the clock was set back: the next heartbeat must not be an hour away.
+        return not now < self._next_heartbeat_at <= now + self._heartbeat
 
     def _judge(self, readings: Readings) -> None:
         findings: list[Finding] = []
@@ -163,10 +164,10 @@ class AgentLoop:
         self._reports += 1
         self._reported = self._health
 
-    def _beat(self, now: datetime) -> None:
-        self._beat_at = now + self._heartbeat
-        self._beats += 1
-        self._sink.heartbeat(self._boot_id, self._beats)
+    def _send_heartbeat(self, now: datetime) -> None:
+        self._next_heartbeat_at = now + self._heartbeat
+        self._heartbeats += 1
+        self._sink.heartbeat(self._boot_id, self._heartbeats)
 
 
 def _known(report: NodeReport) -> Health:

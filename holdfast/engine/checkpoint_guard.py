@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from holdfast.decisions.checkpoint_choice import Choice, ResumeOutcome, choose
+from holdfast.decisions.checkpoint_trust import Trust
 from holdfast.model.checkpoints import Checkpoint, Depth, Survey
 from holdfast.ports.checkpoints import CheckpointStore
 
@@ -20,6 +21,9 @@ class GuardResult:
     moved: Mapping[str, str] = field(default_factory=dict)
     """New locations of the checkpoints of ``choice.aside``, by name; empty after a dry run."""
 
+    trust: Trust = field(default_factory=Trust)
+    """History and policy of the decision."""
+
     is_done: bool = False
     """Whether the changes were made, if there were any to make."""
 
@@ -30,7 +34,12 @@ class GuardResult:
         return may_act and (self.choice.repoint or bool(self.choice.aside))
 
 
-def inspect(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) -> GuardResult:
+def inspect(
+    store: CheckpointStore,
+    depth: Depth,
+    quiet_since: datetime | None,
+    trust: Trust | None = None,
+) -> GuardResult:
     """Verify as many checkpoints as the decision needs; change nothing.
 
     Raises:
@@ -39,9 +48,9 @@ def inspect(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) 
     """
     survey = store.survey()
     while True:
-        choice = choose(survey, depth, quiet_since)
+        choice = choose(survey, depth, quiet_since, trust)
         if choice.outcome is not ResumeOutcome.VERIFY or choice.verify is None:
-            return GuardResult(before=survey, choice=choice)
+            return GuardResult(before=survey, choice=choice, trust=trust or Trust())
         survey = verified(store, survey, choice.verify, choice.depth)
 
 
@@ -58,14 +67,19 @@ def verify_all(store: CheckpointStore, depth: Depth) -> Survey:
     return survey
 
 
-def guard(store: CheckpointStore, depth: Depth, quiet_since: datetime | None) -> GuardResult:
+def guard(
+    store: CheckpointStore,
+    depth: Depth,
+    quiet_since: datetime | None,
+    trust: Trust | None = None,
+) -> GuardResult:
     """Verify, decide, and make the framework load the chosen checkpoint.
 
     Raises:
         BackendError: the directory cannot be read or written.
 
     """
-    found = inspect(store, depth, quiet_since)
+    found = inspect(store, depth, quiet_since, trust)
     if not found.has_changes:
         return found
     choice = found.choice

@@ -1,10 +1,20 @@
 """Messages about the checkpoints of a job."""
 
+import shlex
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
 
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
+from holdfast.decisions.checkpoint_trust import (
+    Rollback,
+    Trust,
+    failures_after,
+    has_nan,
+    poisoned_by,
+)
 from holdfast.engine.checkpoint_guard import GuardResult
+from holdfast.kit.units import counted, format_duration
 from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind
 
 _LISTED: Final = 3
@@ -20,6 +30,7 @@ def sentences(found: GuardResult, deeper: str) -> list[str]:
     if found.choice.outcome is ResumeOutcome.MISSING:
         return [f"{folder} does not exist yet; the job starts from the beginning"]
     lines = [_broken(found, one) for one in found.before.checkpoints if one.problems]
+    lines += [_suspected(found, one) for one in found.choice.suspected]
     lines += [*_changes(found), _result(found, deeper)]
     return [f"{folder}: {line}" for line in lines]
 
@@ -31,11 +42,47 @@ def report(found: GuardResult, deeper: str) -> list[str]:
         ResumeOutcome.MISSING,
         ResumeOutcome.RESUME,
     )
-    return [] if as_it_is and not found.has_changes else sentences(found, deeper)
+    is_normal = as_it_is and not found.has_changes and not found.choice.suspected
+    return [] if is_normal else sentences(found, deeper)
+
+
+def why_suspected(one: Checkpoint, trust: Trust) -> str:
+    """Return why a complete checkpoint is suspected, in a few words."""
+    if has_nan(one, trust):
+        return f"NaN in {_joined(one.nan)}"
+    poisoned = poisoned_by(one, trust)
+    if poisoned is not None and poisoned.end is not None:
+        end = poisoned.end
+        return f"attempt {poisoned.attempt} saved it after step {end.bad_step} ({end.reason})"
+    failed = failures_after(one, trust)
+    numbers = ", ".join(str(each.attempt) for each in failed)
+    reasons = ", ".join(dict.fromkeys(each.end.reason for each in failed if each.end is not None))
+    within = (
+        f"within {trust.policy.suspect_steps} steps after it"
+        if any(each.end is not None and each.end.last_step is not None for each in failed)
+        else "before they saved another one"
+    )
+    because = f" ({reasons})" if reasons else ""
+    return f"{counted(len(failed), 'attempt')} failed on healthy nodes {within}: {numbers}{because}"
+
+
+def _suspected(found: GuardResult, one: Checkpoint) -> str:
+    text = f"{one.name} is complete, but suspected: {why_suspected(one, found.trust)}"
+    if one is found.choice.resume:
+        return (
+            f"{text}; no older checkpoint is complete, so the job resumes from it. Check the"
+            " program and its data first"
+        )
+    if not found.has_changes or not found.is_done:
+        return f"{text}; it would be moved out of the directory" if found.has_changes else text
+    where, folder = found.moved.get(one.name), found.before.folder
+    moved = f"; moved to {where}" if where is not None else ""
+    back = shlex.join(["holdfast", "checkpoint", "release", folder, one.name])
+    return f"{text}{moved}. To put it back, run: {back}"
 
 
 def _broken(found: GuardResult, one: Checkpoint) -> str:
-    text = f"{one.name} is {one.state.value}: {_whys(one.problems)}"
+    text = f"{one.name} is {one.state.value}: {_joined(one.problems)}"
     if not found.has_changes or one not in found.choice.aside:
         return text
     if not found.is_done:
@@ -44,7 +91,7 @@ def _broken(found: GuardResult, one: Checkpoint) -> str:
     return f"{text}; moved to {where}" if where is not None else text
 
 
-def _whys(problems: Sequence[str]) -> str:
+def _joined(problems: Sequence[str]) -> str:
     more = len(problems) - _LISTED
     return "; ".join(problems[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
 
@@ -69,7 +116,12 @@ def _result(found: GuardResult, deeper: str) -> str:
         case ResumeOutcome.RESUME if one is None:
             return f"{pointer.file} names {pointer.text!r}; the framework loads it unchanged"
         case ResumeOutcome.RESUME if one is not None:
-            return f"{one.name} is complete ({_depth(one, deeper)}); {_loader(found)}"
+            pinned = "selected by a person and " if choice.is_pinned else ""
+            cost = _cost(choice.cost)
+            lost = f"; the job repeats {cost}" if cost and not choice.is_pinned else ""
+            return f"{one.name} is {pinned}complete ({_depth(one, deeper)}); {_loader(found)}{lost}"
+        case ResumeOutcome.ASK if one is not None:
+            return _ask(found, one)
         case ResumeOutcome.START_OVER:
             return _start_over(found)
         case ResumeOutcome.NONE_COMPLETE:
@@ -86,9 +138,33 @@ def _result(found: GuardResult, deeper: str) -> str:
             return _undecided(found)
 
 
+def _cost(cost: Rollback) -> str:
+    """Return what is lost, in steps and time; empty if nothing is."""
+    parts = [counted(cost.steps, "step")] if cost.steps else []
+    if cost.time >= timedelta(seconds=1):
+        parts.append(f"{format_duration(cost.time)} of saved training")
+    return " and ".join(parts)
+
+
+def _ask(found: GuardResult, one: Checkpoint) -> str:
+    choose = ["holdfast", "checkpoint", "choose", found.before.folder]
+    policy = found.trust.policy
+    limits = [format_duration(policy.max_rollback)] if policy.max_rollback else []
+    limits += [counted(policy.max_rollback_steps, "step")] if policy.max_rollback_steps else []
+    return (
+        f"resuming from {one.name} repeats {_cost(found.choice.cost)}, more than"
+        f" {' or '.join(limits)}; nothing was changed, and the job waits. Restore a newer"
+        f" checkpoint, or accept with: {shlex.join([*choose, one.name])}"
+    )
+
+
 def _depth(one: Checkpoint, deeper: str) -> str:
     if one.depth is Depth.HASHES:
         return "sizes and checksums"
+    if one.watched_at is not None and one.compared:
+        at = f"{one.watched_at:%Y-%m-%d %H:%M:%S}Z"
+        blocks = counted(one.compared, "block")
+        return f"sizes, and the checksums of {blocks} as in the manifest of {at}"
     return f"sizes only; checksums not compared, {deeper}"
 
 

@@ -44,7 +44,7 @@ class ClusterPorts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class PollIntervals:
     """Intervals between two rounds of a cluster."""
 
     busy: timedelta = timedelta(seconds=5)
@@ -57,17 +57,19 @@ class Pace:
 class ClusterReconciler:
     """Keeps no state that a restart would miss, and may be killed between any two calls."""
 
-    def __init__(self, ports: ClusterPorts, policy: ClusterPolicy, pace: Pace) -> None:
+    def __init__(
+        self, ports: ClusterPorts, policy: ClusterPolicy, intervals: PollIntervals
+    ) -> None:
         self._ports = ports
         self._policy = policy
-        self._pace = pace
+        self._intervals = intervals
         self._not_before: dict[str, datetime] = {}  # spares a throttled provider
         self._reported: dict[str, str] = {}  # reports each failure once
 
     def step(self) -> datetime:
         """Run one round; return the time of the next, unless ``wake`` is called before."""
         now = self._ports.clock.now()
-        wake_at = now + self._pace.quiet
+        wake_at = now + self._intervals.quiet
         try:
             names = self._ports.records.names()
         except BackendError as error:
@@ -104,7 +106,7 @@ class ClusterReconciler:
             return now + AFTER_ERROR
         self._reported.pop(name, None)
         is_quiet = step.cluster is not None and step.cluster.status in _QUIET and not step.actions
-        return now + (self._pace.quiet if is_quiet else self._pace.busy)
+        return now + (self._intervals.quiet if is_quiet else self._intervals.busy)
 
     def _observed(self, stored: StoredCluster) -> ObservedCluster:
         groups = stored.cluster.groups
@@ -123,10 +125,10 @@ class ClusterReconciler:
         )
 
     def _is_saved(self, stored: StoredCluster, step: ClusterStep) -> bool:
-        is_news = (
+        is_changed = (
             step.cluster_events or step.cluster != stored.cluster or step.members != stored.members
         )
-        return not is_news or self._ports.records.save(
+        return not is_changed or self._ports.records.save(
             stored, step.cluster, step.members, step.cluster_events
         )
 
@@ -145,7 +147,7 @@ class ClusterReconciler:
             case Ensure(made_of):
                 self._note(cluster, key, lambda group: _reported(group, GroupStage.MADE, made_of))
             case Delete():
-                self._note(cluster, key, lambda group: replace(group, stage=GroupStage.GONE))
+                self._note(cluster, key, lambda group: replace(group, stage=GroupStage.DELETED))
             case _:
                 self._note(cluster, key, lambda group: replace(group, failure=""))
 

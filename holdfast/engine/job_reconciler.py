@@ -77,7 +77,7 @@ class JobReconciler:
         self._reported: dict[str, str] = {}  # reports each reason to wait once
         self._stopped: dict[str, int] = {}  # sends each attempt SIGTERM once
         self._checks = CheckRequests(ports.cluster, ports.leadership, ports.events)
-        self._troubled: set[str] = set()  # jobs whose calls fail delay no others
+        self._failed_jobs: set[str] = set()  # jobs whose calls fail delay no others
         self._rest_until = datetime.min.replace(tzinfo=UTC)
         self._ended: list[tuple[str, AttemptRecord]] = []  # of jobs no longer listed
 
@@ -105,7 +105,7 @@ class JobReconciler:
             return now  # before a job starts on such a node
         wake_times = [now + RESYNC]
         has_scheduled = False
-        for job in self._in_turn(jobs, now):
+        for job in self._failed_last(jobs, now):
             choice = decide_job(job, nodes, self._policy, now)
             if isinstance(choice, StartAttempt):
                 is_scheduled = job.spec.placing is Placing.SCHEDULER
@@ -117,7 +117,7 @@ class JobReconciler:
             if not self._ports.leadership.is_held():
                 return now + AFTER_ERROR
             wake_times.append(self._act(choice, job, nodes, now))
-        if self._troubled and self._rest_until > now:
+        if self._failed_jobs and self._rest_until > now:
             wake_times.append(self._rest_until)
         return min(wake_times)
 
@@ -125,14 +125,14 @@ class JobReconciler:
         """Drop the reports on deleted jobs: they are new for the next job of the same name."""
         self._reported = {job: why for job, why in self._reported.items() if job in names}
         self._stopped = {job: attempt for job, attempt in self._stopped.items() if job in names}
-        self._troubled &= names
+        self._failed_jobs &= names
 
-    def _in_turn(self, jobs: Iterable[JobView], now: datetime) -> Iterator[JobView]:
+    def _failed_last(self, jobs: Iterable[JobView], now: datetime) -> Iterator[JobView]:
         """Yield jobs with a failed call last, and not before the other jobs had their time."""
-        troubled = frozenset(self._troubled)
-        yield from (job for job in jobs if job.spec.name not in troubled)
+        failed = frozenset(self._failed_jobs)
+        yield from (job for job in jobs if job.spec.name not in failed)
         if now >= self._rest_until:
-            yield from (job for job in jobs if job.spec.name in troubled)
+            yield from (job for job in jobs if job.spec.name in failed)
 
     def _suspect(
         self, jobs: Iterable[JobView], nodes: Mapping[str, NodeView], now: datetime
@@ -170,11 +170,11 @@ class JobReconciler:
                     self._conclude(action, job, nodes, now)
         except BackendError as error:
             ended = self._ports.clock.now()
-            self._troubled.add(name)
+            self._failed_jobs.add(name)
             if ended - began >= AFTER_ERROR:
                 self._rest_until = ended + (ended - began)
             return self._failed(f"{type(action).__name__} of {name}", error, now)
-        self._troubled.discard(name)
+        self._failed_jobs.discard(name)
         return now
 
     def _wait(self, wait: Wait, job: JobView, now: datetime) -> datetime:
@@ -243,7 +243,7 @@ class JobReconciler:
         self._ports.jobs.kill(job.spec.name)
         self._ports.jobs.put(job.spec.name, after_job(job, action, now))
         if not job.record.kills:
-            self._ports.events.emit(AttemptKilled(job=job.spec.name, attempt=job.record.attempt))
+            self._ports.events.emit(_killed_event(job, now))
 
     def _conclude(
         self, action: Retry | Finish, job: JobView, nodes: Mapping[str, NodeView], now: datetime
@@ -318,6 +318,17 @@ def _started_event(job: str, record: JobRecord) -> AttemptStarted:
     )
 
 
+def _killed_event(job: JobView, now: datetime) -> AttemptKilled:
+    alive = [rank for rank in job.ranks if rank.exit_code is None]
+    is_fenced = any(rank.is_fenced for rank in alive)
+    return AttemptKilled(
+        job=job.spec.name,
+        attempt=job.record.attempt,
+        nodes=tuple(dict.fromkeys(rank.node for rank in alive)),
+        after=None if is_fenced else now - job.record.phase_since,
+    )
+
+
 def _verdict_event(
     action: Retry | Finish, spec: JobSpec, record: JobRecord
 ) -> JobRetried | JobFinished:
@@ -338,8 +349,8 @@ def _with_jobs(nodes: Iterable[NodeView], jobs: Iterable[JobView]) -> Mapping[st
     """Return nodes by name, each with its assigned jobs; a scheduler tracks its own."""
     by_name: Mapping[str, NodeView] = {node.name: node for node in nodes}
     for job in jobs:
-        is_ours = job.spec.placing is not Placing.SCHEDULER
-        if is_ours and job.record.phase is not JobPhase.WAITING:
+        is_placed = job.spec.placing is not Placing.SCHEDULER
+        if is_placed and job.record.phase is not JobPhase.WAITING:
             by_name = reserved(by_name, job.spec.name, job.record.placement)
     return by_name
 

@@ -7,13 +7,14 @@ from typing import Final
 
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.incident_updates import advanced, expired, opened, vanished
-from holdfast.decisions.lifecycle import accepted, after, inherited, machine_gone, refused
+from holdfast.decisions.lifecycle import accepted, after, inherited, machine_removed, refused
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal
 from holdfast.decisions.remediation import decide
 from holdfast.decisions.suspect_nodes import uncorroborated_nodes
 from holdfast.decisions.taken_requests import is_request_taken
 from holdfast.engine.check_requests import CheckRequests
+from holdfast.engine.drill_reports import DrillReports
 from holdfast.engine.node_events import check_ended, event_of
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.actions import (
@@ -91,6 +92,7 @@ class NodeReconciler:
         self._policy = policy
         self._checks = CheckRequests(ports.cluster, ports.leadership, ports.events)
         self._repeats = RepeatLimiter(ports.events)
+        self._drills = DrillReports(ports.events)
         self._known_incidents: set[str] = set()  # looks each up once
         self._listed_at: datetime | None = None
         self._unopened: list[Incident] = []  # of nodes quarantined in this round
@@ -119,9 +121,10 @@ class NodeReconciler:
         wake_times.append(self._trip(plan, now))
         wake_times.append(self._close_breaker(plan, now))
         wake_times.append(self._close_vanished(view, now))
-        wake_times += self._take_turns(view, plan, now)
+        wake_times += self._act_on_nodes(view, plan, now)
         wake_times.append(self._request_checks(view, now))
         self._report_waiting(view, plan, now)
+        self._drills.report(view, now)
         return min(wake_times)
 
     def _request_checks(self, view: ClusterView, now: datetime) -> datetime:
@@ -134,16 +137,16 @@ class NodeReconciler:
         )
         return now if has_requested else now + RESYNC
 
-    def _take_turns(self, view: ClusterView, plan: Plan, now: datetime) -> Iterator[datetime]:
+    def _act_on_nodes(self, view: ClusterView, plan: Plan, now: datetime) -> Iterator[datetime]:
         """Quarantine nodes first, then act on the others until the round's time is used up."""
         nodes = {node.name: node for node in view.nodes}
         actions = {action.node: action for action in plan.actions}
-        marked = [node for node in nodes.values() if _is_marking(actions.get(node.name))]
+        marked = [node for node in nodes.values() if isinstance(actions.get(node.name), Quarantine)]
         others = [
             node
             for node in nodes.values()
             if (node.name in actions or node.record.phase is not Phase.SCHEDULABLE)
-            and not _is_marking(actions.get(node.name))
+            and not isinstance(actions.get(node.name), Quarantine)
         ]
         for node in marked:
             yield self._carry_on(node, actions[node.name], nodes, now)
@@ -191,7 +194,7 @@ class NodeReconciler:
                     return now + AFTER_ERROR
                 self._close(incident_id, view, now)
         except BackendError as error:
-            return self._failed("closing the incidents of vanished nodes", error, now)
+            return self._failed("closing incidents of nodes that disappeared", error, now)
         return now + RESYNC
 
     def _list_incidents(self, now: datetime) -> None:
@@ -265,7 +268,7 @@ class NodeReconciler:
     def _keep_phase(self, node: NodeView) -> None:
         """Repeat the calls of the node's phase."""
         record = node.record
-        if record.phase is Phase.DRAINING and node.running_jobs and not node.held:
+        if record.phase is Phase.DRAINING and node.running_jobs and not node.pause_reason:
             self._ports.cluster.drain(node.name)
         if record.phase is not Phase.CHECKING:
             return
@@ -325,7 +328,7 @@ class NodeReconciler:
         try:
             call(node, record.remediation.token)
         except NodeGone:
-            record = machine_gone(record)
+            record = machine_removed(record)
             if isinstance(action, Reboot):
                 cluster.put(node.name, record)
                 return now
@@ -394,7 +397,3 @@ class NodeReconciler:
             raise error
         self._repeats.emit(CallFailed(what=what, error=str(error)), now)
         return now + AFTER_ERROR
-
-
-def _is_marking(action: NodeAction | None) -> bool:
-    return isinstance(action, Quarantine)

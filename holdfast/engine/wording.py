@@ -28,6 +28,7 @@ from holdfast.model.events import (
     NodeCheckSkipped,
     NodeCheckWaits,
     NodeDraining,
+    NodeDrillActive,
     NodePairTested,
     NodeQuarantined,
     NodeReassigned,
@@ -67,7 +68,7 @@ def sentence(event: Event) -> str:
             return f"{job}: before attempt {attempt}: {why}"
         case JobRetried() | JobWaits() | JobUnwatched() | JobFinished() | JobInputRejected():
             return _job_sentence(event)
-        case NodeAgentSilent() | NodeAgentReports():
+        case NodeAgentSilent() | NodeAgentReports() | NodeDrillActive():
             return _agent_sentence(event)
         case NodesWithoutGroup(nodes=nodes):
             return (
@@ -95,19 +96,19 @@ def recovery(
         return ""
     whole = format_duration(sum(known.values(), timedelta(0)))
     each = ", ".join(f"{words} {format_duration(took)}" for words, took in known.items())
-    return f"remediated in {whole}: {each}"
+    return f"recovered in {whole}: {each}"
 
 
 def _node_sentence(event: Event) -> str:
     match event:
         case NodeQuarantined() | NodeReassigned():
-            remedy = "deep health check" if event.remedy == Remedy.NONE else event.remedy
-            verb = "quarantined" if isinstance(event, NodeQuarantined) else "reassigned"
-            return f"{event.node} {verb} for {remedy}: {event.reason}: {event.message}"
+            verb = "quarantined" if isinstance(event, NodeQuarantined) else "now quarantined"
+            work = _repair(event.remedy)
+            return f"{event.node} {verb} for {work}: {event.reason}: {event.message}"
         case NodeDraining(node=node):
             return f"{node} draining"
         case RepairOrdered(node=node, remedy=remedy):
-            return f"{node}: {remedy} ordered"
+            return f"{node}: {_repair(remedy)} ordered"
         case RepairPostponed() | RepairOverdue():
             return _delay_sentence(event)
         case RepairDeferred(node=node, why=why):
@@ -134,6 +135,12 @@ def _node_sentence(event: Event) -> str:
         case NodeReleased(node=node, after=after):
             return f"{node} released{_ended_remediation(after)}"
     return event.name
+
+
+def _repair(remedy: str) -> str:
+    """Return the noun of a remedy, such as ``replacement`` for ``replace``."""
+    nouns: dict[str, str] = {Remedy.NONE: "deep health check", Remedy.REPLACE: "replacement"}
+    return nouns.get(remedy, remedy)
 
 
 def _ended_remediation(reason: str) -> str:
@@ -186,7 +193,12 @@ def _pair_sentence(event: NodePairTested) -> str:
     return f"{event.node}: network test with {event.partner} {how}{why}"
 
 
-def _agent_sentence(event: NodeAgentSilent | NodeAgentReports) -> str:
+def _agent_sentence(event: NodeAgentSilent | NodeAgentReports | NodeDrillActive) -> str:
+    if isinstance(event, NodeDrillActive):
+        return (
+            f"{event.node}: drill active until {event.until:%Y-%m-%d %H:%M:%S %Z}: log lines that"
+            " any user can write lead to repairs"
+        )
     if isinstance(event, NodeAgentReports):
         return f"{event.node}: Holdfast agent reporting again"
     return (
@@ -198,9 +210,10 @@ def _agent_sentence(event: NodeAgentSilent | NodeAgentReports) -> str:
 def _delay_sentence(event: RepairPostponed | RepairOverdue) -> str:
     if isinstance(event, RepairOverdue):
         waited = format_duration(event.waited)
-        return f"{event.node}: {event.remedy} overdue: ordered {waited} ago without effect"
+        return f"{event.node}: {_repair(event.remedy)} overdue: ordered {waited} ago without effect"
     pause = format_duration(event.retry_after)
-    return f"{event.node}: {event.remedy} refused: {event.error}; retrying in {pause}"
+    work = _repair(event.remedy)
+    return f"{event.node}: {work} refused: {event.error}; retrying in {pause}"
 
 
 def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) -> str:
@@ -215,7 +228,19 @@ def _attempt_sentence(event: AttemptStarted | AttemptStopped | AttemptKilled) ->
             evidence = f": {event.evidence}" if event.kind == FailureKind.APPLICATION else ""
             return f"{head} stopped: {event.reason}{where}{evidence}"
         case AttemptKilled():
-            return f"{head}: ranks exceeded the grace period and were killed"
+            return f"{head}: {_kill_reason(event)}"
+
+
+def _kill_reason(event: AttemptKilled) -> str:
+    if event.after is None:
+        return f"ranks on {_named(event.nodes)} were removed: nothing runs there any more"
+    late = format_duration(event.after)
+    if not event.nodes:
+        return f"the platform has not confirmed the stop after {late}"
+    return (
+        f"ranks on {_named(event.nodes)} exceeded the grace period: they still ran {late} after "
+        "SIGTERM and were sent SIGKILL"
+    )
 
 
 def _named(nodes: Sequence[str]) -> str:

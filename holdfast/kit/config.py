@@ -17,6 +17,9 @@ from holdfast.model.errors import ConfigError
 
 T = TypeVar("T")
 
+FILE_LIMIT: Final = 1 << 20
+"""Bytes of a configuration file; the largest of our own has 20,000."""
+
 _EXPECTED: Final = {
     bool: "true or false",
     int: "a whole number",
@@ -66,7 +69,11 @@ def parse_table(table: Mapping[str, object], schema: type[T]) -> T:
 
 def _read_toml(path: Path) -> Mapping[str, object]:
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        with path.open("rb") as file:  # may be a link, as in a ConfigMap, or a pipe
+            data = file.read(FILE_LIMIT + 1)
+        if len(data) > FILE_LIMIT:
+            raise ConfigError(f"larger than {FILE_LIMIT} bytes: is it a configuration file?")
+        return tomllib.loads(data.decode("utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -13,6 +13,20 @@ def write_atomically(path: Path, text: str) -> None:
     _replace(path, text.encode("utf-8"), is_durable=False)
 
 
+def write_in_place(path: Path, text: str) -> None:
+    """Overwrite the file with ``text``, without a rename that a watch of the directory would see.
+
+    A reader may see a part of the text if it is longer than a page; its author keeps it short.
+    """
+    data = text.encode("utf-8")
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(handle, data, 0)
+        os.ftruncate(handle, len(data))  # the text before may have been longer
+    finally:
+        os.close(handle)
+
+
 def write_durably(path: Path, data: bytes) -> None:
     """Write like ``write_atomically``; the new content also survives a loss of power."""
     _replace(path, data, is_durable=True)

@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 _TEXT = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<percent>\s*%)?")
 
@@ -47,7 +48,12 @@ class Quota:
         """
         if self.count is not None:
             return self.count
-        return math.ceil(Fraction(str(self.percent)) * total / 100)
+        return _rounded_up(self.percent, total)
 
     def __str__(self) -> str:
         return f"{self.percent:g}%" if self.percent is not None else str(self.count)
+
+
+@lru_cache(maxsize=1024)
+def _rounded_up(percent: float | None, total: int) -> int:
+    return math.ceil(Fraction(str(percent)) * total / 100)

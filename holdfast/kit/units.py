@@ -2,6 +2,10 @@
 
 import re
 from datetime import timedelta
+from typing import Final
+
+HOUR: Final = timedelta(hours=1)
+DAY: Final = timedelta(days=1)
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZES = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))

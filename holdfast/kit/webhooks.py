@@ -3,8 +3,11 @@
 import hashlib
 import hmac
 import http.client
+import socket
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
@@ -36,7 +39,7 @@ class WebhookResponse:
 
     status: int
     text: str
-    """Beginning of the body."""
+    """Beginning of the body, as one line."""
 
     retry_after: str
     """Header of that name; empty if missing."""
@@ -50,7 +53,7 @@ class WebhookClient:
 
         Args:
             url: address with ``https`` or ``http``.
-            timeout: timeout of each wait for the server.
+            timeout: limit for the connection, and for request and response together.
             ca_file: PEM certificates to trust instead of the system's.
 
         Raises:
@@ -87,17 +90,18 @@ class WebhookClient:
         path = (self._url.path or "/") + (f"?{self._url.query}" if self._url.query else "")
         try:
             self._connect(connection)
-            connection.request("POST", path, body, dict(headers))
-            answer = connection.getresponse()
-            return WebhookResponse(
-                status=answer.status,
-                text=answer.read(_EXCERPT).decode("utf-8", errors="replace").strip(),
-                retry_after=answer.getheader("Retry-After", ""),
-            )
+            with _closed_after(self._timeout_s, connection.sock):
+                connection.request("POST", path, body, dict(headers))
+                with connection.getresponse() as answer:
+                    return WebhookResponse(
+                        status=answer.status,
+                        text=_excerpt(answer.read(_EXCERPT).decode("utf-8", errors="replace")),
+                        retry_after=answer.getheader("Retry-After", ""),
+                    )
         except (NotTrusted, NotReached):
             raise
         except (OSError, http.client.HTTPException) as error:
-            raise NoResponse(str(error) or type(error).__name__) from error
+            raise NoResponse(_excerpt(str(error)) or type(error).__name__) from error
         finally:
             connection.close()
 
@@ -108,6 +112,39 @@ class WebhookClient:
             raise NotTrusted(error.verify_message) from error
         except OSError as error:
             raise NotReached(str(error) or type(error).__name__) from error
+
+
+def _excerpt(text: str) -> str:
+    """Return what a server has sent as one line of bounded length, for messages."""
+    return "".join(char if char.isprintable() else " " for char in text.strip()[:_EXCERPT])
+
+
+@contextmanager
+def _closed_after(timeout_s: float, connection: socket.socket) -> Iterator[None]:
+    """Shut a connection down after a time: a server that sends slowly resets each timeout.
+
+    Raises:
+        TimeoutError: the time was over.
+
+    """
+    is_over = threading.Event()
+
+    def close() -> None:
+        is_over.set()
+        with suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(timeout_s, close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (OSError, http.client.HTTPException) as error:
+        if is_over.is_set():
+            raise TimeoutError("timed out") from error
+        raise
+    finally:
+        timer.cancel()
 
 
 def signature(secret: bytes, at: datetime, body: bytes) -> str:

@@ -1,0 +1,90 @@
+"""Events that launchers report to the coordinator of their job: pure."""
+
+from dataclasses import dataclass
+
+from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.restart_rungs import Restart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A launcher that takes part in the job."""
+
+    name: str
+    """Unique to the process."""
+
+    address: str
+    """Address at which ranks of other nodes reach its ranks."""
+
+    port: int
+    """TCP port for the rendezvous of the next round, if this node has node rank 0."""
+
+    slots: int
+    """Number of its ranks."""
+
+    order: int = 0
+    """Preferred node rank; launchers with a lower number are chosen first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joined:
+    """A launcher joined. None of its ranks is alive."""
+
+    member: Member
+    round: int = 0
+    """Number of the last round that it took part in."""
+
+    restarts: tuple[Restart, ...] = ()
+    """Restarts that it knows of: a coordinator that was restarted continues with their budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lost:
+    """The connection to a launcher ended, or it has been silent for longer than its lease."""
+
+    launcher: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A rank of a round failed."""
+
+    launcher: str
+    round: int
+    rank: int
+    code: int
+    """Exit code; the negative number of the signal that ended the rank."""
+
+    meaning: ExitMeaning
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Succeeded:
+    """All ranks of a launcher exited with 0."""
+
+    launcher: str
+    round: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """No process of a launcher's ranks of a round is left."""
+
+    launcher: str
+    round: int
+    port: int
+    """TCP port for the rendezvous of the next round."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """The job is to stop, for example because a launcher received SIGTERM."""
+
+    signal: int
+
+
+Reported = Joined | Failed | Succeeded | Stopped
+"""Events that a launcher reports itself."""
+
+Event = Reported | Lost | StopRequested

@@ -1,0 +1,357 @@
+"""Rounds of a job that restarts its ranks without giving its nodes back: pure.
+
+A round is one set of ranks on fixed nodes with one rendezvous. Each node runs a launcher. Launchers
+report events to a coordinator, which computes the next state with ``advance`` and sends each
+launcher its order, ``order_for``. A new round begins only when no rank of the previous one is left:
+each of its launchers has confirmed that, or was lost for longer than its lease is valid.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import TypeVar
+
+from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.launch_events import (
+    Event,
+    Failed,
+    Joined,
+    Lost,
+    Member,
+    Stopped,
+    StopRequested,
+    Succeeded,
+)
+from holdfast.decisions.restart_rungs import (
+    Failure,
+    Restart,
+    RestartBudget,
+    Rung,
+    choose_rung,
+)
+
+Value = TypeVar("Value")
+
+
+class Phase(StrEnum):
+    """Phase of a job."""
+
+    GATHER = "gather"
+    """Waiting for enough launchers."""
+
+    RUN = "run"
+    STOP = "stop"
+    """Waiting until no rank of the round is left."""
+
+    END = "end"
+
+
+class Outcome(StrEnum):
+    """How a job ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RESTART_JOB = "restart-job"
+    """Its platform should restart the whole job."""
+
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """Settings of a job."""
+
+    nodes: int = 1
+    """Nodes of a round. Launchers beyond this number are hot spares."""
+
+    join_timeout: timedelta = timedelta(minutes=10)
+    """For enough launchers to join. torchrun's ``join_timeout`` is 600 s."""
+
+    fence: timedelta = timedelta(seconds=1)
+    """From the loss of a launcher, when its lease has ended, until its ranks are gone: its guard
+    sends them SIGKILL when the lease ends."""
+
+    budget: RestartBudget = field(default_factory=RestartBudget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRounds:
+    """State of a job."""
+
+    since: datetime
+    """Start of the phase."""
+
+    phase: Phase = Phase.GATHER
+    round: int = 0
+    """Number of the current or last round; 0 before the first."""
+
+    members: Mapping[str, Member] = field(default_factory=dict)
+    """Launchers that are connected, in the order in which they joined."""
+
+    active: Mapping[str, Member] = field(default_factory=dict)
+    """Launchers of the round, in the order of their node ranks."""
+
+    alive: frozenset[str] = frozenset()
+    """Launchers of the round whose ranks may be alive."""
+
+    fences: Mapping[str, datetime] = field(default_factory=dict)
+    """Time from which the ranks of a lost launcher are gone, by launcher."""
+
+    floor: int = 0
+    """Highest round that a launcher has reported: the next one has a higher number."""
+
+    succeeded: frozenset[str] = frozenset()
+    failure: Failure | None = None
+    """First failure of the round; None while there is none."""
+
+    restarts: tuple[Restart, ...] = ()
+    rotation: int = 0
+    """Number of places by which ranks are shifted to other accelerators of their node."""
+
+    stop_signal: int = 0
+    """Signal that requested the end of the job; 0 if none did."""
+
+    outcome: Outcome | None = None
+    why: str = ""
+
+
+class OrderKind(StrEnum):
+    """What a launcher must do."""
+
+    WAIT = "wait"
+    RUN = "run"
+    STOP = "stop"
+    """End all ranks of rounds up to this number, and confirm it."""
+
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """Order to one launcher. Repeating it has no further effect."""
+
+    kind: OrderKind
+    round: int
+    node_rank: int = 0
+    first_rank: int = 0
+    """Rank of the launcher's first process."""
+
+    nodes: int = 1
+    world_size: int = 1
+    master_addr: str = ""
+    master_port: int = 0
+    restarts: tuple[Restart, ...] = ()
+    rotation: int = 0
+    signal: int = 0
+    """Signal for the ranks instead of the configured one; 0 for none."""
+
+    outcome: Outcome | None = None
+    code: int = 0
+    """Exit code of a rank that requests no restart; 0 if there is none."""
+
+    why: str = ""
+
+
+def advance(
+    job: JobRounds, event: Event | None, now: datetime, settings: RoundSettings
+) -> JobRounds:
+    """Return the state after an event, or after time has passed (None)."""
+    if job.phase is Phase.END:
+        return job
+    job = _applied(job, event, now, settings) if event is not None else job
+    due = {name for name, at in job.fences.items() if at <= now}
+    if due:
+        fences = {name: at for name, at in job.fences.items() if name not in due}
+        job = replace(job, alive=job.alive - due, fences=fences)
+    if job.phase is Phase.RUN:
+        job = _after_run(job, now)
+    if job.phase is Phase.STOP and not job.alive:
+        job = _after_stop(job, now, settings)
+    if job.phase is Phase.GATHER:
+        job = _gathered(job, now, settings)
+    return job
+
+
+def next_deadline(job: JobRounds, settings: RoundSettings) -> datetime | None:
+    """Return when ``advance`` must be called although nothing has happened; None for never."""
+    gather = [job.since + settings.join_timeout] if job.phase is Phase.GATHER else []
+    return min([*job.fences.values(), *gather], default=None)
+
+
+def order_for(job: JobRounds, launcher: str) -> Order:
+    """Return the order for a launcher."""
+    return orders_for(job, (launcher,))[launcher]
+
+
+def orders_for(job: JobRounds, launchers: Collection[str]) -> dict[str, Order]:
+    """Return the order for each launcher."""
+    common = Order(kind=OrderKind.WAIT, round=job.round, restarts=job.restarts, why=job.why)
+    if job.phase is Phase.END:
+        is_final = job.failure is not None and job.failure.meaning is ExitMeaning.STOP
+        code = job.failure.code if job.failure is not None and is_final else 0
+        common = replace(
+            common, kind=OrderKind.END, outcome=job.outcome, code=code, signal=job.stop_signal
+        )
+    elif job.phase is Phase.STOP:
+        common = replace(common, kind=OrderKind.STOP, signal=job.stop_signal)
+    orders = dict.fromkeys(launchers, common)
+    if job.phase is Phase.RUN:
+        orders |= {name: one for name, one in _run_orders(job, common) if name in orders}
+    return orders
+
+
+def _run_orders(job: JobRounds, common: Order) -> Iterator[tuple[str, Order]]:
+    """Yield the orders of the round's launchers."""
+    master = next(iter(job.active.values()))
+    world_size = sum(member.slots for member in job.active.values())
+    first_rank = 0
+    for node_rank, (name, member) in enumerate(job.active.items()):
+        yield (
+            name,
+            replace(
+                common,
+                kind=OrderKind.RUN,
+                node_rank=node_rank,
+                first_rank=first_rank,
+                nodes=len(job.active),
+                world_size=world_size,
+                master_addr=master.address,
+                master_port=master.port,
+                rotation=job.rotation,
+            ),
+        )
+        first_rank += member.slots
+
+
+def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSettings) -> JobRounds:
+    match event:
+        case Joined():
+            return _joined(job, event)
+        case Lost(launcher=name):
+            return _lost(job, name, now + settings.fence)
+        case StopRequested(signal=signum):
+            return replace(job, stop_signal=job.stop_signal or signum)
+        case Stopped(launcher=name, port=port) if name in job.members:
+            members = {**job.members, name: replace(job.members[name], port=port)}
+            is_current = event.round == job.round
+            ended = frozenset((name,)) if is_current else frozenset[str]()
+            return replace(job, members=members, alive=job.alive - ended)
+        case Succeeded(launcher=name) if event.round == job.round and name in job.active:
+            return replace(job, succeeded=job.succeeded | {name})
+        case Failed(launcher=name) if event.round == job.round and name in job.active:
+            failure = Failure(
+                launcher=name,
+                rank=event.rank,
+                code=event.code,
+                meaning=event.meaning,
+                text=event.text,
+            )
+            return replace(job, failure=job.failure or failure)
+    return job  # of an earlier round, or of a launcher that was lost
+
+
+def _joined(job: JobRounds, event: Joined) -> JobRounds:
+    name = event.member.name
+    failure = job.failure
+    if job.phase is Phase.RUN and name in job.active:  # it ended its ranks before it joined again
+        failure = failure or Failure(launcher=name, text="the launcher reconnected")
+    return replace(
+        job,
+        members={**_without(job.members, name), name: event.member},
+        alive=job.alive - {name},
+        fences=_without(job.fences, name),
+        failure=failure,
+        restarts=max(job.restarts, event.restarts, key=len),
+        floor=max(job.floor, event.round),
+    )
+
+
+def _lost(job: JobRounds, name: str, ended_at: datetime) -> JobRounds:
+    members = _without(job.members, name)
+    if name not in job.active or job.phase not in (Phase.RUN, Phase.STOP):
+        return replace(job, members=members)
+    fences = {**job.fences, name: ended_at} if name in job.alive else job.fences
+    if name in job.succeeded and job.phase is Phase.RUN:
+        return replace(job, members=members, fences=fences)
+    failure = Failure(launcher=name, text="its launcher was lost", is_lost=True)
+    return replace(job, members=members, fences=fences, failure=job.failure or failure)
+
+
+def _after_run(job: JobRounds, now: datetime) -> JobRounds:
+    if job.stop_signal or job.failure is not None:
+        return replace(job, phase=Phase.STOP, since=now)
+    if job.succeeded >= set(job.active):
+        return _ended(job, Outcome.SUCCEEDED, "all ranks succeeded", now)
+    return job
+
+
+def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
+    if job.stop_signal or job.failure is None:
+        return _ended(job, Outcome.INTERRUPTED, f"signal {job.stop_signal}", now)
+    spares = len(job.members.keys() - set(job.active))
+    is_lost = job.failure.launcher not in job.members
+    choice = choose_rung(
+        replace(job.failure, is_lost=is_lost), job.restarts, spares, settings.budget, now
+    )
+    if choice.rung is Rung.FAIL:
+        return _ended(job, Outcome.FAILED, choice.why, now)
+    if choice.rung is Rung.WHOLE_JOB:
+        return _ended(job, Outcome.RESTART_JOB, choice.why, now)
+    restart = Restart(at=now, rung=choice.rung, launcher=job.failure.launcher)
+    members = dict(job.members)
+    if choice.rung is Rung.SPARE and job.failure.launcher in members:  # keep it as the last spare
+        members[job.failure.launcher] = members.pop(job.failure.launcher)
+    turn = choice.rung is Rung.IN_PLACE and job.failure.meaning is ExitMeaning.ANOTHER_DEVICE
+    return replace(
+        job,
+        phase=Phase.GATHER,
+        since=now,
+        members=members,
+        restarts=(*job.restarts, restart),
+        rotation=job.rotation + turn,
+        why=choice.why,
+    )
+
+
+def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
+    if job.stop_signal:
+        return _ended(job, Outcome.INTERRUPTED, f"signal {job.stop_signal}", now)
+    if len(job.members) < settings.nodes:
+        if now < job.since + settings.join_timeout:
+            return job
+        why = f"timed out: {len(job.members)} of {settings.nodes} launchers joined"
+        return _ended(job, Outcome.FAILED, why, now)
+    active = _chosen(job, settings.nodes)
+    return replace(
+        job,
+        phase=Phase.RUN,
+        since=now,
+        round=max(job.round, job.floor) + 1,
+        active={name: job.members[name] for name in active},
+        alive=frozenset(active),
+        succeeded=frozenset(),
+        failure=None,
+    )
+
+
+def _chosen(job: JobRounds, nodes: int) -> tuple[str, ...]:
+    """Return the launchers of the next round by node rank: those that stay keep theirs."""
+    last = job.restarts[-1] if job.restarts else None
+    out = last.launcher if last is not None and last.rung is Rung.SPARE else ""
+    kept = [name if name in job.members and name != out else "" for name in job.active]
+    rest = [name for name in job.members if name not in kept and name != out]
+    if not job.active:
+        rest.sort(key=lambda name: job.members[name].order)
+    else:
+        rest += [out] if out in job.members else []
+    places = kept + [""] * (nodes - len(kept))
+    return tuple(name or rest.pop(0) for name in places)
+
+
+def _ended(job: JobRounds, outcome: Outcome, why: str, now: datetime) -> JobRounds:
+    return replace(job, phase=Phase.END, since=now, outcome=outcome, why=why)
+
+
+def _without(table: Mapping[str, Value], name: str) -> dict[str, Value]:
+    return {key: value for key, value in table.items() if key != name}

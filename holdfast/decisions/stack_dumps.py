@@ -1,0 +1,145 @@
+"""Reads what ``py-spy dump`` prints for the processes of a container. Pure.
+
+Before each dump, ``COMMAND`` prints a line about the process::
+
+    == pid=12 ppid=1 state=S wchan=futex_wait_queue rank=3 launched job=77 node=gpu-1
+
+``rank`` is missing outside of ranks, ``job`` and ``node`` outside of Slurm; ``launched`` marks the
+processes that torchrun started.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.decisions.hang_verdict import Frame, RankSnapshot
+
+COMMAND: Final = (
+    "sh",
+    "-c",
+    "e=0; for p in /proc/[0-9]*; do case $(readlink $p/exe) in */python*) "
+    "v=$(tr '\\0' '\\n' <$p/environ | "
+    "sed -n 's/^RANK=/rank=/p;s/^TORCHELASTIC_RUN_ID=.*/launched/p;"
+    "s/^SLURM_JOB_ID=/job=/p;s/^SLURMD_NODENAME=/node=/p'); "
+    "echo == pid=${p#/proc/} $(sed 's/.*) \\(.\\) \\([0-9]*\\) .*/ppid=\\2 state=\\1/' $p/stat) "
+    "wchan=$(cat $p/wchan) $v; "
+    "py-spy dump --pid ${p#/proc/} --full-filenames --nonblocking || e=$?;; esac; done; exit $e",
+)
+"""Dumps every Python process of a container: the first is often only a launcher.
+
+Its exit code is that of a dump that failed, such as 127 where there is no py-spy.
+"""
+
+_PROCESS: Final = re.compile(
+    r"^== pid=(\d{1,9}) ppid=(\d{1,9}) state=(\w) wchan=(\w{0,100})(.{0,300})$"
+)
+_RANK: Final = re.compile(r" rank=(\d{1,6})(?= |$)")
+_JOB: Final = re.compile(r" job=(\S{1,30})(?= |$)")
+_NODE: Final = re.compile(r" node=(\S{1,200})(?= |$)")
+_THREAD: Final = re.compile(r"^Thread (?:0x)?[0-9A-Fa-f]{1,16} \(")
+_FRAME: Final = re.compile(r"^ {4}(.{1,200}) \((.{1,500}?)(?::(\d{1,9}))?\)$")
+_FRAMES_LIMIT: Final = 100
+_PROCESSES_LIMIT: Final = 4096
+
+
+@dataclass(slots=True)
+class _Dump:
+    pid: int
+    parent: int
+    state: str
+    wait_channel: str
+    rank: int | None
+    is_launched: bool
+    job: str
+    node: str
+    frames: list[Frame]
+
+
+def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...]:
+    """Return a snapshot of each rank of a container, in rank order.
+
+    A rank is the outermost process with its number; what torchrun started comes first. Workers of a
+    DataLoader inherit the number.
+
+    Args:
+        text: output of ``COMMAND``; other lines are ignored.
+        node: name of the node.
+        job: ID of a job of Slurm, whose processes on this node are the only ones to count; empty
+            for all processes.
+
+    """
+    dumps = [one for one in _dumps(text) if not job or (one.job, one.node) == (job, node)]
+    chosen: dict[int, _Dump] = {}
+    for launched in (True, False):
+        for one in dumps:
+            if one.rank is not None and one.is_launched is launched:
+                _choose(chosen, one, {each.pid: each for each in dumps})
+    return tuple(
+        RankSnapshot(
+            rank=rank,
+            node=node,
+            pid=one.pid,
+            state=one.state,
+            wait_channel="" if one.wait_channel == "0" else one.wait_channel,
+            frames=tuple(one.frames),
+            note="" if one.frames else "no stack",
+        )
+        for rank, one in sorted(chosen.items())
+    )
+
+
+def _choose(chosen: dict[int, _Dump], one: _Dump, by_pid: dict[int, _Dump]) -> None:
+    assert one.rank is not None  # noqa: S101 - the caller has excluded it
+    parent = by_pid.get(one.parent)
+    is_inner = (
+        parent is not None and parent.rank == one.rank and parent.is_launched is one.is_launched
+    )
+    if not is_inner:
+        chosen.setdefault(one.rank, one)
+
+
+def _dumps(text: str) -> Iterator[_Dump]:
+    """Yield each process with the stack of its main thread, which py-spy prints first."""
+    current: _Dump | None = None
+    threads = count = 0
+    for line in text.splitlines():
+        found = _PROCESS.match(line)
+        if found is not None:
+            if current is not None:
+                yield current
+            count += 1
+            if count > _PROCESSES_LIMIT:
+                return
+            rank = _RANK.search(found[5])
+            current = _Dump(
+                pid=int(found[1]),
+                parent=int(found[2]),
+                state=found[3],
+                wait_channel=found[4],
+                rank=int(rank[1]) if rank is not None else None,
+                is_launched=" launched" in found[5],
+                job=_value(_JOB, found[5]),
+                node=_value(_NODE, found[5]),
+                frames=[],
+            )
+            threads = 0
+        elif current is not None and _THREAD.match(line):
+            is_main = line.endswith(': "MainThread"') and threads > 0
+            threads += 1
+            if is_main:
+                current.frames.clear()
+                threads = 1
+        elif current is not None and threads == 1 and len(current.frames) < _FRAMES_LIMIT:
+            frame = _FRAME.match(line)
+            if frame is not None and line.isprintable():
+                current.frames.append(
+                    Frame(function=frame[1], file=frame[2], line=int(frame[3] or 0))
+                )
+    if current is not None:
+        yield current
+
+
+def _value(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return found[1] if found is not None else ""

@@ -1,0 +1,56 @@
+"""Learns how long a job pauses between two steps, and when a longer pause is suspicious. Pure."""
+
+import math
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+WINDOW: Final = 512
+"""Number of pauses that are remembered: hours of a job with steps of a minute."""
+
+MIN_PAUSES: Final = 20
+"""Number of pauses below which nothing is learned: the first steps compile and warm up."""
+
+_QUANTILE: Final = 0.99
+_LONGEST_FACTOR: Final = 2
+"""A pause is suspicious beyond this multiple of the longest one: evaluations and checkpoints are
+rarer than one in a hundred steps, and take longer from time to time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StallLimits:
+    """When a pause between two steps is suspicious."""
+
+    factor: float = 10
+    floor: timedelta = timedelta(minutes=3)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """Pauses between two reports of progress of a job, in seconds, oldest first."""
+
+    pauses: tuple[float, ...] = ()
+
+    @property
+    def longest(self) -> timedelta:
+        """Return the longest known pause."""
+        return timedelta(seconds=max(self.pauses, default=0.0))
+
+
+def after_step(times: StepTimes, pause: timedelta) -> StepTimes:
+    """Return what is known after one more pause; the oldest ones are forgotten."""
+    return StepTimes((*times.pauses, max(0.0, pause.total_seconds()))[-WINDOW:])
+
+
+def stall_limit(times: StepTimes, limits: StallLimits) -> timedelta | None:
+    """Return the pause beyond which a job seems to hang; None while too little is known.
+
+    That is ``factor`` times the 99th percentile of the pauses, but at least ``floor`` and twice the
+    longest pause.
+    """
+    if len(times.pauses) < MIN_PAUSES:
+        return None
+    ordered = sorted(times.pauses)
+    usual = ordered[math.ceil(_QUANTILE * len(ordered)) - 1]
+    learned = max(limits.factor * usual, _LONGEST_FACTOR * ordered[-1])
+    return max(limits.floor, timedelta(seconds=learned))

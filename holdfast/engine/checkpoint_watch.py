@@ -1,0 +1,161 @@
+"""Verifies each checkpoint soon after its save, and keeps a manifest of it.
+
+Nothing in the checkpoint directory is changed.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from holdfast.decisions.save_age import summary_after
+from holdfast.engine.checkpoint_guard import verified
+from holdfast.model.checkpoint_manifests import CheckpointManifest, ManifestFile, WeightScan
+from holdfast.model.checkpoints import Checkpoint, CheckpointState, Depth, Survey
+from holdfast.model.errors import BackendError
+from holdfast.ports.checkpoint_files import CheckpointFiles, SourceFile
+from holdfast.ports.checkpoint_manifests import ManifestStore
+from holdfast.ports.checkpoints import CheckpointStore
+from holdfast.ports.clock import Clock
+
+_NEWEST: Final = 3
+"""Checkpoints that are verified. Jobs rarely resume from an older one, and each costs a read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchRound:
+    """What one look at a directory has found."""
+
+    verified: CheckpointManifest | None = None
+    """Checkpoint that was verified; others may be left."""
+
+    damaged: tuple[Checkpoint, ...] = ()
+    """Checkpoints that differ from their manifest, and were not reported before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """Reads the content of checkpoints. Each function raises ``BackendError``."""
+
+    files: CheckpointFiles
+    record: Callable[[str, SourceFile], ManifestFile]
+    """Returns the record of a file of a checkpoint, by name of the checkpoint."""
+
+    scan: Callable[[str], WeightScan]
+    """Searches a checkpoint for values that are not finite."""
+
+
+@dataclass(slots=True)
+class CheckpointWatch:
+    """Verification of the saves in one directory.
+
+    Args:
+        checkpoints: verifies the checkpoints of the directory.
+        contents: reads their files.
+        manifests: store of the manifests.
+        is_kept: whether a checkpoint that left the directory may come back.
+        clock: clock.
+        settle: time without a change after which a save may have ended.
+
+    """
+
+    checkpoints: CheckpointStore
+    contents: Contents
+    manifests: ManifestStore
+    is_kept: Callable[[str], bool]
+    clock: Clock
+    settle: timedelta
+    _known: dict[str, datetime] = field(default_factory=dict, init=False)
+    """``changed_at`` of the checkpoints of which nothing is left to do."""
+
+    def run_once(self) -> WatchRound:
+        """Verify the newest checkpoint that was saved since the last call.
+
+        Raises:
+            BackendError: the directory cannot be read, or a manifest cannot be written.
+
+        """
+        survey = self.checkpoints.survey()
+        damaged: list[Checkpoint] = []
+        self._forget_deleted(survey)
+        for one in survey.checkpoints[:_NEWEST]:
+            if self._known.get(one.name) == one.changed_at:
+                continue
+            found = self._looked_at(survey, one)
+            if isinstance(found, CheckpointManifest):
+                self._summarize(survey, found)
+                return WatchRound(verified=found, damaged=tuple(damaged))
+            if found is not None:
+                damaged.append(found)
+        return WatchRound(damaged=tuple(damaged))
+
+    def _summarize(self, survey: Survey, new: CheckpointManifest) -> None:
+        manifests = (self.manifests.read(one.name) for one in survey.checkpoints[:_NEWEST])
+        newest = [one for one in manifests if one is not None]
+        self.manifests.write_summary(summary_after(self.manifests.read_summary(), new, newest))
+
+    def _looked_at(self, survey: Survey, one: Checkpoint) -> CheckpointManifest | Checkpoint | None:
+        """Return a new manifest, or a checkpoint that differs from its own; None if neither."""
+        try:
+            before = self.contents.files.files(one.name)
+            newest = max((file.changed_ns for file in before), default=None)
+            if newest is None or self.clock.now() - _time(newest) < self.settle:
+                return None
+            found = verified(self.checkpoints, survey, one, Depth.SIZES).named(one.name)
+        except BackendError:  # deleted by the job meanwhile
+            return None
+        if found is None or found.state is CheckpointState.INCOMPLETE:
+            return None
+        manifest = self.manifests.read(one.name)
+        if found.watched_at is not None and manifest is not None:
+            self._known[one.name] = one.changed_at
+            if found.problems != manifest.problems:
+                return found
+            if {file.path for file in manifest.files} == {file.path for file in before}:
+                return None
+        return self._verified(survey, one, before)
+
+    def _verified(
+        self, survey: Survey, one: Checkpoint, before: tuple[SourceFile, ...]
+    ) -> CheckpointManifest | None:
+        """Read a checkpoint and write its manifest; None if it changes meanwhile."""
+        started = self.clock.now()
+        try:
+            found = verified(self.checkpoints, survey, one, Depth.HASHES).named(one.name)
+            files = tuple(self.contents.record(one.name, file) for file in before)
+            weights = self.contents.scan(one.name)
+            is_unchanged = self.contents.files.files(one.name) == before
+        except BackendError:  # deleted by the job meanwhile
+            return None
+        if found is None or found.state is CheckpointState.INCOMPLETE or not is_unchanged:
+            return None
+        now = self.clock.now()
+        manifest = CheckpointManifest(
+            name=one.name,
+            step=one.step,
+            format=survey.format,
+            state=found.state,
+            problems=found.problems,
+            saved_at=_time(max(file.changed_ns for file in before)),
+            verified_at=now,
+            seconds=(now - started).total_seconds(),
+            files=files,
+            weights=weights,
+        )
+        self.manifests.write(manifest)
+        self._known[one.name] = one.changed_at
+        return manifest
+
+    def _forget_deleted(self, survey: Survey) -> None:
+        """Delete the manifests of checkpoints that the job has deleted."""
+        present = {one.name for one in survey.checkpoints}
+        for name in self.manifests.names() - present:
+            if not self.is_kept(name):
+                with suppress(BackendError):
+                    self.manifests.delete(name)
+        self._known = {name: at for name, at in self._known.items() if name in present}
+
+
+def _time(nanoseconds: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=nanoseconds // 1000)
