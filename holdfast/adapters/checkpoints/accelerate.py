@@ -36,15 +36,15 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
 
 def _found(names: Names, prefix: str) -> Found | None:
     rows: list[Checkpoint] = []
-    is_ours = False
+    has_format = False
     for entry in names.values():
         number = _NAME.fullmatch(entry.name)
         if number is not None and entry.is_dir:
-            is_ours = is_ours or any(_RANDOM.fullmatch(one) for one in names_in(entry.path))
+            has_format = has_format or any(_RANDOM.fullmatch(one) for one in names_in(entry.path))
             name = f"{prefix}{entry.name}"
             rows.append(candidate(entry, int(number[1]), is_ended=True, name=name))
     rows.sort(key=lambda one: (one.step or 0, one.name), reverse=True)
-    return Found(checkpoints=tuple(rows)) if is_ours else None
+    return Found(checkpoints=tuple(rows)) if has_format else None
 
 
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.attempt_claim import ATTEMPT_FILE
 from holdfast.adapters.checkpoints.contract import CannotVerify, CheckpointFormat, Found, Names
+from holdfast.adapters.checkpoints.manifest_check import compare, manifest_of
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, tree_size
 from holdfast.adapters.checkpoints.table import ROWS, format_named
 from holdfast.kit.bounded_files import NotRegular
@@ -48,16 +48,18 @@ class CheckpointDirectory:
 
     Args:
         folder: the directory; it need not exist.
-           format_name: name of a format in ``table`` or in an installed package; None to detect a
-               format of ``table`` by content.
+        format_name: name of a format in ``table`` or in an installed package; None to detect a
+            format of ``table`` by content.
+        sample: number of blocks that ``verify`` compares with the manifest of a checkpoint.
 
     Raises:
         ConfigError: the format does not exist, or its package is broken.
 
     """
 
-    def __init__(self, folder: Path, format_name: str | None = None) -> None:
+    def __init__(self, folder: Path, format_name: str | None = None, *, sample: int = 0) -> None:
         self._folder = folder
+        self._sample = sample
         self._rows = ROWS if format_name is None else (format_named(format_name),)
         self._row: CheckpointFormat | None = None
         self._found: dict[str, Checkpoint] = {}
@@ -89,8 +91,19 @@ class CheckpointDirectory:
         one = replace(one, size=size, changed_at=changed_at, depth=depth)
         previous = self._folder / older if older is not None else None
         problems: list[Problem] = []
+        manifest = manifest_of(self._folder, name)
         try:
-            for problem in row.check(path, depth, previous):
+            if manifest is not None:
+                found = compare(path, manifest, depth, self._sample)
+                problems += found.problems[:_PROBLEMS]
+                one = replace(
+                    one,
+                    watched_at=manifest.verified_at,
+                    compared=found.compared,
+                    nan=manifest.weights.nan,
+                )
+            own_depth = depth if manifest is None else Depth.SIZES  # SHA-256 covers all files
+            for problem in row.check(path, own_depth, previous):
                 problems.append(problem)
                 if len(problems) >= _PROBLEMS:
                     break
@@ -103,7 +116,9 @@ class CheckpointDirectory:
         except OSError as error:
             raise BackendError(f"{path} cannot be read: {error}") from error
         return replace(
-            one, state=_state(problems), problems=tuple(problem.text for problem in problems)
+            one,
+            state=_state(problems),
+            problems=tuple(dict.fromkeys(problem.text for problem in problems)),
         )
 
     def apply(self, resume: str | None, aside: Sequence[str]) -> Mapping[str, str]:
@@ -122,12 +137,63 @@ class CheckpointDirectory:
             raise BackendError(f"{self._folder} cannot be repaired: {error}") from error
         return moved
 
+    def set_aside(self) -> Mapping[str, Path]:
+        """Return the location of each checkpoint that was moved out of the directory, by name.
+
+        The name is that in the directory to which it was moved.
+
+        Raises:
+            BackendError: that directory cannot be read.
+
+        """
+        try:
+            return {
+                name: entry.path
+                for home in reversed(self._homes())
+                for name, entry in listed(home).items()
+            }
+        except OSError as error:
+            raise BackendError(f"{error.filename} cannot be read: {error}") from error
+
+    def moved_to(self, name: str) -> Path | None:
+        """Return the location of a checkpoint that was moved out of the directory; None if unknown.
+
+        The name may contain a directory, as that of Accelerate's ``checkpoints/checkpoint_2``.
+        """
+        if not is_inside(name):
+            return None
+        found = (home / name for home in self._homes())
+        return next((path for path in found if os.path.lexists(path)), None)
+
+    def release(self, moved: Path, name: str) -> None:
+        """Move one of ``set_aside`` back, as ``name``.
+
+        Raises:
+            BackendError: the name exists, or the checkpoint cannot be moved.
+
+        """
+        target = self._folder / name
+        if os.path.lexists(target):
+            raise BackendError(
+                f"{target}: exists, so {moved} was not moved; move the other one away first"
+            )
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(moved, target)
+            sync_directory(target.parent)
+        except OSError as error:
+            raise BackendError(f"{moved} cannot be moved to {target}: {error}") from error
+
     @property
-    def attempt_file(self) -> Path:
-        """Return the file that records the attempt using the directory; see ``attempt_claim``."""
-        if self._row is not None and self._row.is_strict:
-            return self._folder.with_name(f".{self._folder.name}{ATTEMPT_FILE}")
-        return self._folder / ATTEMPT_FILE
+    def accepts_files(self) -> bool:
+        """Whether a file may be put into the directory: the framework ignores foreign entries.
+
+        Nothing is put into a directory whose framework is unknown, unless it is a mount point: a
+        file beside that would not be on the volume.
+        """
+        if self._row is None:
+            return os.path.ismount(self._folder)
+        return not self._row.is_strict
 
     def _read(self) -> tuple[CheckpointFormat | None, Found | None, Names]:
         try:
@@ -142,11 +208,7 @@ class CheckpointDirectory:
 
     def _moved(self, name: str, row: CheckpointFormat) -> Path:
         """Move a checkpoint out of the directory, on the same file system."""
-        folder = self._folder.resolve()
-        homes = [
-            folder.with_name(folder.name + ASIDE),
-            *([] if row.is_strict else [folder / INSIDE]),
-        ]
+        homes = self._homes()[: 1 if row.is_strict else 2]
         for home in homes:
             try:
                 home.mkdir(exist_ok=True)
@@ -159,7 +221,20 @@ class CheckpointDirectory:
                     raise
                 continue
             return target
-        raise OSError(errno.EXDEV, f"cannot move checkpoints out of {folder} on its file system")
+        raise OSError(
+            errno.EXDEV, f"cannot move checkpoints out of {self._folder} on its file system"
+        )
+
+    def _homes(self) -> tuple[Path, Path]:
+        """Return the directories to which checkpoints are moved, the preferred one first."""
+        folder = self._folder.resolve()
+        return folder.with_name(folder.name + ASIDE), folder / INSIDE
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a name that a file or a person gives stays within its directory."""
+    path = Path(name)
+    return not path.is_absolute() and ".." not in path.parts and name not in ("", ".")
 
 
 def latest_step(folder: Path) -> int | None:

@@ -31,15 +31,15 @@ _SIGNS: Final = (_STATE, "training_args.bin", "optimizer.pt", "scheduler.pt", "c
 
 def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
     """See ``Find``."""
-    rows, is_ours = {}, False
+    rows, has_format = {}, False
     for entry in names.values():
         number = _NAME.fullmatch(entry.name)
         if number is not None and entry.is_dir:
             inside = names_in(entry.path)
-            is_ours = is_ours or any(sign in inside for sign in _SIGNS)
+            has_format = has_format or any(sign in inside for sign in _SIGNS)
             is_ended = _STATE in inside and _SENTINEL not in inside
             rows[int(number[1])] = candidate(entry, int(number[1]), is_ended=is_ended)
-    if not is_ours:
+    if not has_format:
         return None
     return Found(checkpoints=tuple(rows[number] for number in sorted(rows, reverse=True)))
 

@@ -38,7 +38,7 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
         for entry in names.values()
         if entry.name.endswith(_SUFFIX) and (entry.is_dir or entry.is_file)
     ]
-    if not any(_is_ours(entry) for entry in entries):
+    if not any(_has_format(entry) for entry in entries):
         return None
     pointer = link_pointer(names, {entry.name for entry in entries if not entry.is_link})
     own = [_candidate(entry) for entry in entries if not entry.is_link]
@@ -62,7 +62,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  #
         yield incomplete(f"{_META}, which is written last, is missing")
 
 
-def _is_ours(entry: Entry) -> bool:
+def _has_format(entry: Entry) -> bool:
     if entry.is_dir:
         inside = names_in(entry.path)
         return _META in inside or is_dcp(inside)

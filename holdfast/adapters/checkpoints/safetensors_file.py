@@ -71,6 +71,20 @@ def tensor_names(path: Path) -> set[str]:
         return set(_header(window)[0])
 
 
+def tensors(window: Window) -> Iterator[tuple[str, str, Window]]:
+    """Yield name, type such as ``BF16``, and bytes of each tensor.
+
+    Raises:
+        BadHeader: the file is not a safetensors file.
+        CannotVerify: its header is too large.
+
+    """
+    header, begin = _header(window)
+    for name, one in header.items():
+        start, end = _range(name, one)
+        yield name, str(one["dtype"]), window.part(begin + start, end - start)
+
+
 def _check(window: Window) -> None:
     tensors, begin = _header(window)
     ranges = sorted(_range(name, one) for name, one in tensors.items())

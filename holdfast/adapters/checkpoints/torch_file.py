@@ -154,6 +154,55 @@ def saved_value(path: Path, key: str) -> object:
     return saved.get(key) if isinstance(saved, Pairs) else None
 
 
+def storages(window: Window) -> Iterator[tuple[str, str, Window]]:
+    """Yield tensor name, class such as ``FloatStorage``, and bytes of each storage in an archive.
+
+    The legacy format has none. The name is the path of keys in the saved object.
+
+    Raises:
+        InvalidTorchFile: the archive is not valid.
+        CannotVerify: its pickle is too large.
+
+    """
+    if window.read(0, len(ZIP_START)) != ZIP_START:
+        return
+    found = records(window)
+    content = _content(window, found)
+    names = _tensor_names(content.value)
+    for one in {str(one): one for one in content.ids}.values():
+        key, _, _ = _storage(one)
+        kind = one[1] if isinstance(one, tuple) else None
+        record = found.get(f"data/{key}")
+        if record is not None and isinstance(kind, Global):
+            yield (
+                names.get(key, f"data/{key}"),
+                kind.name,
+                window.part(record.offset, record.size),
+            )
+
+
+def _tensor_names(value: object) -> dict[str, str]:
+    """Return the first name of each storage in a saved object, by key."""
+    names: dict[str, str] = {}
+    pending: list[tuple[str, object]] = [("", value)]
+    visited: set[int] = set()
+    while pending:
+        path, one = pending.pop()
+        if id(one) in visited:
+            continue
+        if isinstance(one, Pairs | Built | list):
+            visited.add(id(one))
+        if isinstance(one, Pairs):
+            pending += [(f"{path}.{key}" if path else str(key), each) for key, each in one[::-1]]
+        elif isinstance(one, Built):
+            pending += [(path, each) for each in (one.state, one.pairs, one.args)]
+        elif isinstance(one, tuple) and len(one) >= 5 and one[0] == "storage":
+            names.setdefault(str(one[2]), path)
+        elif isinstance(one, tuple | list):
+            pending += [(path, each) for each in one[::-1]]
+    return names
+
+
 def records(window: Window) -> dict[str, Record]:
     """Return the members of an archive by name, without the top-level folder.
 

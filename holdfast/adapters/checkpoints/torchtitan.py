@@ -22,16 +22,16 @@ _MODEL_INDEX: Final = "model.safetensors.index.json"
 def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
     """See ``Find``."""
     rows: list[Checkpoint] = []
-    is_ours = False
+    has_format = False
     for entry in names.values():
         number = _NAME.search(entry.name)
         if number is not None and entry.is_dir:
             inside = names_in(entry.path)
-            is_ours = is_ours or is_dcp(inside) or _MODEL_INDEX in inside
+            has_format = has_format or is_dcp(inside) or _MODEL_INDEX in inside
             is_ended = has_index(inside) or _MODEL_INDEX in inside
             rows.append(candidate(entry, int(number[1]), is_ended=is_ended))
     rows.sort(key=lambda one: (one.step or 0, one.name), reverse=True)
-    return Found(checkpoints=tuple(rows)) if is_ours else None
+    return Found(checkpoints=tuple(rows)) if has_format else None
 
 
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check

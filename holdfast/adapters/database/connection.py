@@ -27,7 +27,7 @@ _WRITERS: Final = 0x686F6C64666173
 """Key of the writers' advisory lock in PostgreSQL."""
 
 _DISK_FULL: Final = ("database or disk is full", "No space left on device", "disk_full")
-_NOT_OURS: Final = ("unable to open database file", "readonly database")
+_ACCESS_ERRORS: Final = ("unable to open database file", "readonly database")
 _DAMAGED: Final = ("malformed", "not a database")
 
 _EXPECTED: Final = "expected sqlite:////path or postgresql+psycopg://host/name"
@@ -117,7 +117,7 @@ class Database:
                     f"{self._name} is damaged ({text}); restart holdfast api: it restores the last "
                     "backup"
                 ) from error
-            if any(fragment in text for fragment in _NOT_OURS):
+            if any(fragment in text for fragment in _ACCESS_ERRORS):
                 raise BackendError(
                     f"{self._name}: {text}; its directory must be there, and this user must be "
                     "able to write both"

@@ -249,8 +249,8 @@ def _write(
         _write_groups(connection, cluster)
     before = {one.logical_id: one for one in stored.members}
     changed = [one for one in members if before.get(one.logical_id) != one]
-    gone = before.keys() - {one.logical_id for one in members}
-    stale = [*gone, *(one.logical_id for one in changed)]
+    removed = before.keys() - {one.logical_id for one in members}
+    stale = [*removed, *(one.logical_id for one in changed)]
     for name in stale:
         of = (NODES.c.cluster == cluster.name, NODES.c.logical_id == name)
         connection.execute(delete(NODES).where(*of))

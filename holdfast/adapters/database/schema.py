@@ -1,5 +1,6 @@
 """Database tables, and their migrations from earlier releases."""
 
+from functools import partial
 from typing import Final
 
 from sqlalchemy import (
@@ -100,8 +101,21 @@ USED_WORDS: Final = Table(
     Column("at", Text, nullable=False),
 )
 
-_STEPS: Final = (TABLES.create_all,)
-"""Migration steps, one for each schema version, starting from an empty database."""
+SESSIONS: Final = Table(
+    "console_sessions",
+    TABLES,
+    Column("digest", Text, primary_key=True),
+    Column("subject", Text, nullable=False),
+    Column("expires_at", Text, nullable=False),
+    Column("body", Text, nullable=False),
+    Index("sessions_of_subject", "subject"),
+)
+
+_STEPS: Final = (TABLES.create_all, partial(SESSIONS.create, checkfirst=True))
+"""Migration steps, one for each schema version, starting from an empty database.
+
+The first one creates the tables of all versions, so a later step must not fail if its table exists.
+"""
 
 
 def migrate(connection: Connection, now: str) -> None:

@@ -124,7 +124,7 @@ def _go_on(name: str, timeout: timedelta, deadline: float, is_over: Callable[[],
     if time.monotonic() > deadline:
         raise BackendError(f"{name} did not end within {timeout.total_seconds():g} s")
     if is_over():
-        raise BackendError(f"{name} was canceled")
+        raise BackendError(f"{name} was cancelled")
 
 
 def _text(output: bytes) -> str:

@@ -28,7 +28,7 @@ class FileWatch:
     def __init__(self, paths: Iterable[Path]) -> None:
         """Watch ``paths``; files and directories may be missing at first."""
         self._watches: dict[tuple[Path, int], int] = {}
-        self._wanted = [
+        self._watched_paths = [
             entry
             for path in paths
             for entry in ((path.parent, _DIRECTORY_EVENTS), (path, _FILE_EVENTS))
@@ -49,7 +49,7 @@ class FileWatch:
         """
         try:
             self._drain()
-            for path, events in self._wanted:
+            for path, events in self._watched_paths:
                 self._watch(path, events)
         except OSError:  # limit of watches reached
             self.close()

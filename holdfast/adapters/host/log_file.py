@@ -151,11 +151,14 @@ class LogFile:
         While it is empty, a syslog daemon not yet notified of the rotation writes to the old file.
         """
         try:
-            theirs = self._path.stat()
+            at_path = self._path.stat()
         except FileNotFoundError:
             return False
-        ours = os.fstat(self._descriptor())
-        return theirs.st_size > 0 and (theirs.st_dev, theirs.st_ino) != (ours.st_dev, ours.st_ino)
+        opened = os.fstat(self._descriptor())
+        return at_path.st_size > 0 and (at_path.st_dev, at_path.st_ino) != (
+            opened.st_dev,
+            opened.st_ino,
+        )
 
     def _size(self) -> int:
         return os.fstat(self._descriptor()).st_size

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.kit.bounded_files import read_bounded
-from holdfast.kit.files import storage_error, write_atomically
+from holdfast.kit.files import storage_error, write_atomically, write_in_place
 from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.errors import ConfigError
 from holdfast.model.report import REPORT_LIMIT, NodeReport
@@ -88,13 +88,7 @@ class ReportFiles:
 
     def heartbeat(self, boot_id: str, sequence: int) -> None:
         """See ``ReportSink.heartbeat``."""
-        line = f"{boot_id} {sequence}\n".encode()
         try:
-            fd = os.open(self._heartbeat, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            try:
-                os.pwrite(fd, line, 0)
-                os.ftruncate(fd, len(line))  # the line of an earlier agent may have been longer
-            finally:
-                os.close(fd)
+            write_in_place(self._heartbeat, f"{boot_id} {sequence}\n")
         except OSError as error:
             raise storage_error(error, self._heartbeat) from error

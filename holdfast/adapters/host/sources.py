@@ -65,7 +65,7 @@ class Source:
 
 
 def plans(
-    wanted: Mapping[str, timedelta], machine: Machine, needed: Collection[str] = ()
+    required: Mapping[str, timedelta], machine: Machine, needed: Collection[str] = ()
 ) -> dict[str, SourceSchedule]:
     """Return the schedules of the wanted samples by name.
 
@@ -73,7 +73,7 @@ def plans(
     """
     return {
         name: SOURCES[name].plan(machine, every)
-        for name, every in wanted.items()
+        for name, every in required.items()
         if name in needed or SOURCES[name].is_on(machine)
     }
 

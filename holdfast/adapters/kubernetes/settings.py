@@ -45,6 +45,11 @@ class CheckSettings:
     resources: dict[str, str] = field(default_factory=dict)
     """Limits of the container, such as ``"nvidia.com/gpu" = "8"``."""
 
+    restricted: bool | None = None
+    """Whether the container has no capabilities, cannot gain privileges, and can write to ``/tmp``
+    and ``/var/tmp`` only. If left out, it is restricted if its command is ``holdfast``: what your
+    own command needs is not known, and a node whose check fails is repaired."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectionSettings(LeaseDurations):

@@ -32,7 +32,7 @@ INCIDENTS: Final = f"incidents.{OWN_PREFIX}"
 
 _DEFINITION: Final = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{INCIDENTS}"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-_OURS: Final = {"labelSelector": "app.kubernetes.io/managed-by=holdfast"}
+_MANAGED: Final = {"labelSelector": "app.kubernetes.io/managed-by=holdfast"}
 _TRIES: Final = 5
 """Attempts of a patch that conflicts with concurrent changes."""
 
@@ -101,7 +101,7 @@ def leftovers(api: Api, scope: Scope) -> Iterator[Leftover]:
     for namespace in scope.namespaces:
         for kind, folder in (("Job", "/apis/batch/v1"), ("Pod", "/api/v1")):
             collection = f"{folder}/namespaces/{namespace}/{kind.lower()}s"
-            for one in api.list(collection, _OURS):
+            for one in api.list(collection, _MANAGED):
                 if not (one["metadata"].get("ownerReferences")):
                     yield _object(api, kind, collection, one)
     for node in api.list("/api/v1/nodes"):
@@ -123,7 +123,7 @@ def _held_jobs(api: Api, scope: Scope) -> Iterator[Leftover]:
                 if state.record is None and not state.is_marked:
                     continue
                 record = requests_of(state, scope.conventions.labels).record
-                is_stopped = awaits_restart(state, record) or state.is_stranded
+                is_stopped = awaits_restart(state, record) or state.is_orphaned
                 removal = partial(release_job, api, Workloads(api), kind, state, record)
                 yield Leftover(
                     kind=state.kind,

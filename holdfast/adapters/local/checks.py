@@ -8,7 +8,7 @@ from typing import Final
 
 from holdfast.adapters.local.machine import LocalMachine
 from holdfast.adapters.local.machines import LocalMachines
-from holdfast.adapters.local.ports import free_port
+from holdfast.kit.free_ports import free_port
 from holdfast.model.deep_checks import KindResult, Outcome
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase

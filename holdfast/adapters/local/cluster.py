@@ -97,7 +97,7 @@ class LocalCluster:
                     leaving_reason=(
                         Reason.NODE_REMOVED if name in leaving else Reason.MANAGER_STOPPED
                     ),
-                    held=holds.get(name, ""),
+                    pause_reason=holds.get(name, ""),
                     running_jobs=running.get(name, ()),
                     is_idle=record.phase is Phase.SCHEDULABLE and name not in running,
                     check=self._checks.result(name, record),

@@ -118,7 +118,7 @@ def _provisioned(directory: NodeDir, timeout_s: float) -> str:
         return ""
     return (
         f"Lifecycle script {entry}: {why}; see {log_path}, which is below "
-        f"{directory.path.parent.parent / 'retired'} once the machine is taken away"
+        f"{directory.path.parent.parent / 'retired'} once the machine is removed"
     )
 
 

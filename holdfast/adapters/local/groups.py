@@ -41,7 +41,7 @@ class LocalMachineGroups:
         self._home = home
         self._start = start
 
-    def objections(self, cluster: DesiredCluster) -> Sequence[str]:
+    def rejections(self, cluster: DesiredCluster) -> Sequence[str]:
         """Return what of a cluster is not available: lifecycle scripts that do not exist.
 
         Unchanged groups are not checked: they may shrink without their scripts.
@@ -50,7 +50,7 @@ class LocalMachineGroups:
         return [
             f"InstanceGroups: {one.name}: LifeCycleConfig: {why}"
             for one in new
-            if (why := _objection(one.made_of.scripts))
+            if (why := _rejection(one.made_of.scripts))
         ]
 
     def ensure(self, group: MachineGroup) -> None:
@@ -182,7 +182,7 @@ def _archive(run: RunDir, uid: str) -> None:
     run.path.rename(kept)
 
 
-def _objection(scripts: LifecycleScripts | None) -> str:
+def _rejection(scripts: LifecycleScripts | None) -> str:
     """Return why scripts cannot run on local machines; empty if they can."""
     if scripts is None or scripts.source.startswith("s3://"):
         return ""

@@ -1,26 +1,36 @@
 """Job backend of the local platform: one rank process per node."""
 
 import os
+import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.flight_dumps import dump_environment
+from holdfast.adapters.host.rank_stacks import NodeRanks
+from holdfast.adapters.local.attempt_reports import AttemptReports
+from holdfast.adapters.local.hang_inspection import HangInspector, Suspicion
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import LocalMachine
 from holdfast.adapters.local.machines import LocalMachines
-from holdfast.adapters.local.ports import free_port
-from holdfast.adapters.local.progress import Progress, read_progress
+from holdfast.adapters.local.progress import Progress
 from holdfast.adapters.local.rank_environment import Rendezvous, rank_environment
 from holdfast.adapters.local.store import LocalStore
 from holdfast.decisions.crash_text import crash_text, error_file_text
-from holdfast.decisions.hangs import AttemptProgress, HangLimits, is_unarmed, silence
+from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarmed, silence
+from holdfast.decisions.loss_faults import LossLimits, loss_notice, skipped_steps
+from holdfast.decisions.step_times import StallLimits, StepTimes, after_step, stall_limit
 from holdfast.kit.bounded_files import read_end
+from holdfast.kit.free_ports import free_port
+from holdfast.kit.units import format_duration
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
+    LAUNCH_KEY_VARIABLE,
     RESTART_REASON_VARIABLE,
+    SKIP_STEPS_VARIABLE,
     Ending,
     JobPhase,
     JobRecord,
@@ -36,9 +46,12 @@ _TAIL_BYTES: Final = 1 << 16
 torchrun's."""
 
 _UNWATCHED: Final = (
-    "no step in $HOLDFAST_PROGRESS_FILE yet: --hang-timeout takes effect with the first one; to "
+    "no step reported yet: --hang-timeout takes effect with the first one; to "
     "restart a job that hangs before it, set --startup-timeout"
 )
+
+
+_RESTARTED: Final = "it is restarted only after --hang-timeout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +66,12 @@ class Launch:
 
     hang_limits: HangLimits = field(default_factory=HangLimits)
     """How long the job may report no step."""
+
+    stall_limits: StallLimits = field(default_factory=StallLimits)
+    """When a pause between two steps is reported as a suspected hang."""
+
+    loss_limits: LossLimits = field(default_factory=LossLimits)
+    """When a reported loss is a fault, and what follows."""
 
     directory: Path = field(default_factory=Path.cwd)
     """Working directory of the ranks."""
@@ -94,8 +113,12 @@ class LocalJobs:
         self._ending = ending
         self._prepare = prepare
         self._advanced: dict[str, tuple[datetime, Progress, datetime]] = {}
-        self._ports: dict[str, tuple[int, int]] = {}
+        self._meetings: dict[str, tuple[int, int, str]] = {}
         self._crashes: dict[Path, str] = {}
+        self._inspector = HangInspector(clock.now)
+        self._times: dict[str, StepTimes] = {}
+        self._stalls: dict[str, tuple[datetime, str]] = {}
+        self._reports: dict[str, AttemptReports] = {}
 
     def jobs(self) -> tuple[JobView, ...]:
         """See ``JobBackend.jobs``."""
@@ -144,6 +167,7 @@ class LocalJobs:
         """See ``JobBackend.stop``."""
         for _, machine in self._launched(job, self._store.job(job)[1]):
             machine.signal_task(signal.SIGTERM)
+            machine.signal_task(signal.SIGCONT)  # a stopped process handles no other signal
 
     def kill(self, job: str) -> None:
         """See ``JobBackend.kill``."""
@@ -168,10 +192,14 @@ class LocalJobs:
 
     def _view(self, spec: JobSpec, record: JobRecord, *, cancel: bool) -> JobView:
         own = self._run.of_job(spec.name)
-        progress = read_progress(own.progress(record.attempt))
+        reports = self._reports_of(spec, record)
+        progress = reports.read(self._clock.now())
         limits = self._launch(spec.name).hang_limits
         observed = self._observed(spec.name, record, progress)
         hang = silence(limits, observed, reason=Reason.JOB_HUNG, missing="no new step was reported")
+        stall = "" if hang is not None else self._stalled(spec.name, record, observed)
+        if hang is not None:
+            hang = self._inspected(spec.name, record, hang)
         ranks = tuple(
             RankView(
                 rank=rank,
@@ -184,6 +212,8 @@ class LocalJobs:
             if machine.task is not None
         )
         is_running = any(one.exit_code is None for one in ranks)
+        loss_fault = reports.losses.fault
+        notices = (_UNWATCHED if is_unarmed(limits, observed) else stall, loss_notice(loss_fault))
         return JobView(
             spec=spec,
             record=record,
@@ -193,9 +223,63 @@ class LocalJobs:
             step=progress.last,
             hung_since=hang.since if hang is not None else None,
             hung_evidence=hang.evidence if hang is not None else "",
-            unwatched=_UNWATCHED if is_unarmed(limits, observed) else "",
+            unwatched="; ".join(filter(None, notices)),
+            loss_fault=loss_fault,
             cancel_requested=cancel,
         )
+
+    def _reports_of(self, spec: JobSpec, record: JobRecord) -> AttemptReports:
+        known = self._reports.get(spec.name)
+        if known is None or known.attempt != record.attempt:
+            own, limits = self._run.of_job(spec.name), self._launch(spec.name).loss_limits
+            known = AttemptReports(own, record.attempt, spec.nodes, limits)
+            self._reports[spec.name] = known
+        return known
+
+    def _stalled(self, job: str, record: JobRecord, observed: AttemptProgress) -> str:
+        """Return why a job seems to hang by what was learned of its steps; empty if it does not."""
+        last, known = observed.last_at, observed.known_until
+        times = self._times.get(job, StepTimes())
+        limit = stall_limit(times, self._launch(job).stall_limits)
+        if last is None or known is None or limit is None or known - last < limit:
+            return ""
+        reported = self._stalls.get(job)
+        if reported is None or reported[0] != last:
+            evidence = (
+                f"no new step for {format_duration(limit)}, last {observed.last}; the longest "
+                f"pause between two steps was {format_duration(times.longest)}"
+            )
+            hang = Hang(reason=Reason.JOB_HUNG, since=last, evidence=evidence)
+            found = self._inspected(job, record, hang)
+            if found is None:
+                return ""
+            text = f"the job seems to hang: {found.evidence}; {_RESTARTED}"
+            self._stalls[job] = reported = (last, text)
+        return reported[1]
+
+    def _inspected(self, job: str, record: JobRecord, hang: Hang) -> Hang | None:
+        """Return a hang with what its ranks do; None while they are looked at."""
+        launch = self._launch(job)
+        machines = [self._machines.get(name) for name in record.placement]
+        text = self._inspector.inspect(
+            Suspicion(
+                job=job,
+                attempt=record.attempt,
+                since=hang.since,
+                evidence=hang.evidence,
+                nodes=[
+                    _node_ranks(rank, name, machine, launch)
+                    for rank, (name, machine) in enumerate(
+                        zip(record.placement, machines, strict=True)
+                    )
+                ],
+                file=self._run.of_job(job).evidence(record.attempt),
+                dumps=self._run.of_job(job).flight_dumps(record.attempt),
+            )
+        )
+        if text is None:
+            return None
+        return replace(hang, evidence=f"{hang.evidence}; {text}") if text else hang
 
     def _crash(self, log: Path, exit_code: int | None) -> str:
         """Return why a rank failed, from its log, which is read once; empty while it runs."""
@@ -211,6 +295,8 @@ class LocalJobs:
         now = self._clock.now()
         known = self._advanced.get(job)
         if known is None or known[:2] != (record.phase_since, progress):
+            if known is not None and known[0] == record.phase_since and known[1].last is not None:
+                self._times[job] = after_step(self._times.get(job, StepTimes()), now - known[2])
             self._advanced[job] = known = (record.phase_since, progress, now)
         return AttemptProgress(
             started_at=record.phase_since,
@@ -223,34 +309,48 @@ class LocalJobs:
         self, spec: JobSpec, record: JobRecord, rank: int, launch: Launch
     ) -> Mapping[str, str]:
         own = self._run.of_job(spec.name)
+        port, key = self._rendezvous(spec.name, record.attempt, launch)
         node = Rendezvous(
             node_rank=rank,
             nodes=spec.nodes,
             nproc_per_node=launch.nproc_per_node,
             master_addr="127.0.0.1",
-            master_port=self._port(spec.name, record.attempt, launch),
+            master_port=port,
         )
         return {
+            **dump_environment(launch.environment, own.flight_dumps(record.attempt)),
             **rank_environment(launch.environment, node),
             "PYTHONUNBUFFERED": "1",
             "HOLDFAST_RUN": str(self._run.path),
             "HOLDFAST_JOB": spec.name,
+            LAUNCH_KEY_VARIABLE: key,
             "HOLDFAST_NODE": record.placement[rank],
             ATTEMPT_VARIABLE: str(record.attempt),
             RESTART_REASON_VARIABLE: "" if record.failure is None else record.failure.reason,
+            SKIP_STEPS_VARIABLE: skipped_steps(record),
             "HOLDFAST_CHECKPOINT_DIR": str(launch.checkpoint_dir),
             "HOLDFAST_PROGRESS_FILE": str(own.progress(record.attempt)),
             "TORCHELASTIC_ERROR_FILE": str(_error_file(own.log(record.attempt, rank))),
         }
 
-    def _port(self, job: str, attempt: int, launch: Launch) -> int:
-        """Return the port of an attempt, the same one if its launch is repeated."""
-        if launch.master_port is not None:
-            return launch.master_port
-        known = self._ports.get(job)
+    def _rendezvous(self, job: str, attempt: int, launch: Launch) -> tuple[int, str]:
+        """Return the port and the key of an attempt, the same ones if its launch is repeated."""
+        known = self._meetings.get(job)
         if known is None or known[0] != attempt:
-            self._ports[job] = known = (attempt, free_port())
-        return known[1]
+            port = free_port() if launch.master_port is None else launch.master_port
+            self._meetings[job] = known = (attempt, port, secrets.token_hex())
+        return known[1:]
+
+
+def _node_ranks(rank: int, name: str, machine: LocalMachine | None, launch: Launch) -> NodeRanks:
+    process = machine.process if machine is not None else None
+    return NodeRanks(
+        node_rank=rank,
+        node=name,
+        root=process.pid if process is not None else None,
+        spare=frozenset(machine.agent_processes() if machine is not None else ()),
+        local_world_size=launch.nproc_per_node,
+    )
 
 
 def _error_file(log: Path) -> Path:

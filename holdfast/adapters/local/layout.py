@@ -10,6 +10,8 @@
         checkpoints/             $HOLDFAST_CHECKPOINT_DIR, unless told otherwise
         logs/attempt-1/rank-0.log
         progress/attempt-1       $HOLDFAST_PROGRESS_FILE
+        evidence/attempt-1.json  what its ranks did when it hung
+        checkpoint-watch.log     output of the background verification of checkpoints
         nodes/<node>/            one machine
             boot_id              another with every boot
             dev/kmsg             kernel records of this boot
@@ -117,6 +119,10 @@ class RunDir:
         return self.path / "checkpoints"
 
     @property
+    def watch_log(self) -> Path:
+        return self.path / "checkpoint-watch.log"
+
+    @property
     def nodes(self) -> Path:
         return self.path / "nodes"
 
@@ -132,6 +138,15 @@ class RunDir:
 
     def progress(self, attempt: int) -> Path:
         return self.path / "progress" / f"attempt-{attempt}"
+
+    def step_rate(self, attempt: int) -> Path:
+        return self.path / "progress" / f"attempt-{attempt}.rate"
+
+    def flight_dumps(self, attempt: int) -> Path:
+        return self.path / "evidence" / f"attempt-{attempt}.collectives"
+
+    def evidence(self, attempt: int) -> Path:
+        return self.path / "evidence" / f"attempt-{attempt}.json"
 
     @property
     def is_cluster(self) -> bool:

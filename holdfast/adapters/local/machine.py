@@ -82,20 +82,20 @@ class LocalMachine:
             stale.unlink(missing_ok=True)
         directory.kmsg.touch()
         write_atomically(directory.boot_id, self.boot_id + "\n")
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        with theirs, directory.console.open("ab") as console:
+        own_end, child_end = socket.socketpair()
+        own_end.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        with child_end, directory.console.open("ab") as console:
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "holdfast.adapters.local.node_process",
-                    "--socket", str(theirs.fileno()), "--parent", str(os.getpid()),
+                    "--socket", str(child_end.fileno()), "--parent", str(os.getpid()),
                     "--dir", str(directory.path), *agent,
                 ],
                 stdin=subprocess.DEVNULL, stdout=console, stderr=console,
-                pass_fds=[theirs.fileno()], process_group=0,
+                pass_fds=[child_end.fileno()], process_group=0,
                 env={**os.environ, MARK: self.provider_id},
             )  # fmt: skip
-        self.channel, self.unread = ours, b""
+        self.channel, self.unread = own_end, b""
         self.task = None
         self.power = Power.ON
 
@@ -156,10 +156,11 @@ class LocalMachine:
         if task is None or task.exit_code is not None or self.process is None:
             return
         self.signal_task(signal.SIGKILL)  # in case the node process has not received its launch yet
-        if kill_below(self.process.pid, spare=self._agent_processes()):
+        if kill_below(self.process.pid, spare=self.agent_processes()):
             task.exit_code, task.ended_at = -signal.SIGKILL, now
 
-    def _agent_processes(self) -> list[int]:
+    def agent_processes(self) -> list[int]:
+        """Return the processes below the node process that belong to no task."""
         try:
             noted = json.loads(self.directory.processes.read_text(encoding="utf-8"))
         except (OSError, ValueError):

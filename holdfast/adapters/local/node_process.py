@@ -18,12 +18,14 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.kit.files import write_atomically
+from holdfast.kit.bounded_files import read_bounded
+from holdfast.kit.files import write_atomically, write_in_place
 from holdfast.kit.processes import (
     become_subreaper,
     die_with_parent,
@@ -35,6 +37,11 @@ from holdfast.kit.processes import (
 AGENT_RESTART_S: Final = 0.5
 """Seconds before an agent that has ended is restarted; far below the heartbeat timeout."""
 
+AGENT_START_S: Final = 30.0
+"""Limit for a restarted agent to send its first heartbeat, which takes 0.3 s on an idle machine and
+was seen to take more than 5 s on one with 100 runnable processes."""
+
+_HEARTBEAT_BYTES: Final = 256
 _CANNOT_EXECUTE: Final = 126  # exit codes of POSIX shells
 _NOT_FOUND: Final = 127
 
@@ -45,12 +52,56 @@ class _Task:
     process: subprocess.Popen[bytes]
 
 
+class RestartHeartbeat:
+    """Heartbeats of a node whose agent restarts: the node itself has not failed.
+
+    They end with the first heartbeat of the new agent, or ``limit_s`` seconds after the old one has
+    ended: a node whose agent does not start counts as silent.
+    """
+
+    def __init__(self, path: Path, limit_s: float = AGENT_START_S) -> None:
+        self._path = path
+        self._limit_s = limit_s
+        self._last = ""
+        self._until: float | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Return whether heartbeats are due."""
+        return self._until is not None
+
+    def begin(self) -> None:
+        """Begin after an agent that has sent heartbeats has ended."""
+        text = self._read()
+        if text != self._last:
+            self._last, self._until = text, time.monotonic() + self._limit_s
+
+    def send(self) -> None:
+        """Send one heartbeat, unless the new agent does or its time is over."""
+        if self._until is None:
+            return
+        left = self._until - time.monotonic()
+        if left < 0 or self._read() != self._last:
+            self._until = None
+            return
+        self._last = f"{self._last.split()[0]} restarting {left:.2f}"
+        with contextlib.suppress(OSError):
+            write_in_place(self._path, self._last + "\n")
+
+    def _read(self) -> str:
+        try:
+            return read_bounded(self._path, _HEARTBEAT_BYTES).decode("utf-8", "replace").strip()
+        except OSError:
+            return ""
+
+
 class _Node:
     def __init__(self, channel: socket.socket, directory: Path, agent: list[str]) -> None:
         self._channel = channel
         self._directory = directory
         self._agent_argv = agent
         self._agent: subprocess.Popen[bytes] | None = None
+        self._restart = RestartHeartbeat(directory / "agent" / "heartbeat")
         self._task: _Task | None = None
         self._unread = b""
         self._are_noted = False
@@ -63,8 +114,8 @@ class _Node:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._start_agent()
         while True:
-            is_complete = self._agent is not None and self._are_noted
-            pause = None if is_complete else AGENT_RESTART_S
+            is_steady = self._agent and self._are_noted and not self._restart.is_active
+            pause = None if is_steady else AGENT_RESTART_S
             ready, _, _ = select.select([self._channel.fileno(), wake_read], [], [], pause)
             if wake_read in ready:
                 with contextlib.suppress(BlockingIOError):
@@ -76,6 +127,7 @@ class _Node:
             if self._channel.fileno() in ready and not self._receive():
                 return
             self._reap()
+            self._restart.send()
 
     def _start_agent(self) -> None:
         with (self._directory / "console.log").open("ab") as console:
@@ -94,10 +146,10 @@ class _Node:
             return False
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            self._obey(json.loads(line))
+            self._handle_command(json.loads(line))
         return True
 
-    def _obey(self, order: dict[str, Any]) -> None:
+    def _handle_command(self, order: dict[str, Any]) -> None:
         if order["do"] == "launch":
             self._launch(order)
         elif self._task is not None and self._task.name == order["task"]:
@@ -137,20 +189,21 @@ class _Node:
     def _reap(self) -> None:
         if self._agent is not None and self._agent.poll() is not None:
             self._agent = None
+            self._restart.begin()
             self._note_processes()
         if self._task is not None and (code := self._task.process.poll()) is not None:
             kill_below(os.getpid(), spare=self._spared())  # processes that the task left running
             over, self._task = self._task, None
             self._note_processes()
             self._send(over.name, code)
-        self._bury_strangers()
+        self._reap_orphans()
 
-    def _bury_strangers(self) -> None:
+    def _reap_orphans(self) -> None:
         """Reap ended processes that this one adopted."""
-        ours = set(self._spared())
+        own = set(self._spared())
         if self._task is not None:
-            ours.add(self._task.process.pid)
-        reap(ours)
+            own.add(self._task.process.pid)
+        reap(own)
 
     def _spared(self) -> list[int]:
         return [self._agent.pid] if self._agent is not None else []

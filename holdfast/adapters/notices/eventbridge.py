@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from holdfast.decisions.incident_updates import level_of as level_of_reason
+from holdfast.decisions.planned_work import is_planned
+from holdfast.decisions.planned_work import level_of as level_of_reason
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import (
@@ -62,7 +63,7 @@ class Origin:
 
 def envelope(event: Event, at: datetime, origin: Origin) -> dict[str, Any]:
     """Event in EventBridge format, with all its own fields under ``detail.Holdfast``."""
-    is_health = isinstance(event, NodeQuarantined | NodeReassigned | NodeReleased)
+    is_health = _is_health(event)
     event_id = str(uuid.uuid4())
     detail = _health(event, origin) if is_health else _cluster_event(event, at, event_id, origin)
     return {
@@ -76,6 +77,13 @@ def envelope(event: Event, at: datetime, origin: Origin) -> dict[str, Any]:
         "resources": [],
         "detail": {**detail, "Holdfast": {"event": event.name, **to_plain(event)}},
     }
+
+
+def _is_health(event: Event) -> bool:
+    """Return whether an event changes the health of a node, which planned work does not."""
+    if isinstance(event, NodeQuarantined | NodeReassigned):
+        return not is_planned(event.reason)
+    return isinstance(event, NodeReleased) and not is_planned(event.after)
 
 
 def level_of(event: Event) -> str:

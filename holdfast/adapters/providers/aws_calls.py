@@ -23,12 +23,12 @@ from botocore.exceptions import (
 from botocore.parsers import ResponseParserError
 
 from holdfast.adapters.providers.identity import require_machine_of
-from holdfast.adapters.providers.orders import OwnerAway
+from holdfast.adapters.providers.orders import OwnerUnreachable
 from holdfast.adapters.providers.settings import AwsSettings
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
 
-AWAY_PAUSE: Final = timedelta(seconds=30)
+UNREACHABLE_PAUSE: Final = timedelta(seconds=30)
 """Delay of the next order after a failed connection or an internal error of AWS."""
 
 THROTTLE_PAUSE: Final = timedelta(seconds=5)
@@ -139,7 +139,7 @@ class Aws:
         """Call an operation by its boto3 name, such as ``reboot_instances``.
 
         Raises:
-            OwnerAway: throttled, unreachable, or an internal error of AWS.
+            OwnerUnreachable: throttled, unreachable, or an internal error of AWS.
             RetryLater: no capacity.
             AwsRefusal: refused for another reason.
             ProviderError: there are no credentials, or boto3 cannot make the call.
@@ -154,7 +154,9 @@ class Aws:
         except (ConnectionError, HTTPClientError, ResponseParserError) as error:
             why = f"{action}: AWS does not respond: {_excerpt(str(error))}"
             unknown = is_order and not isinstance(error, _NOT_SENT)
-            raise OwnerAway(why, after=AWAY_PAUSE, is_outcome_unknown=unknown) from error
+            raise OwnerUnreachable(
+                why, after=UNREACHABLE_PAUSE, is_outcome_unknown=unknown
+            ) from error
         except (
             NoCredentialsError,
             PartialCredentialsError,
@@ -216,7 +218,7 @@ def _refusal(error: ClientError, action: str, *, is_order: bool) -> ProviderErro
     reported = _excerpt(f"{code}: {error.response['Error'].get('Message', '')}")
     message = f"{action}: {reported}"
     if code in _THROTTLED:
-        return OwnerAway(message, after=THROTTLE_PAUSE)
+        return OwnerUnreachable(message, after=THROTTLE_PAUSE)
     if code in _NO_CAPACITY:
         return RetryLater(message, after=CAPACITY_PAUSE)
     if code in _NOT_PERMITTED:
@@ -226,5 +228,5 @@ def _refusal(error: ClientError, action: str, *, is_order: bool) -> ProviderErro
     if code in _BAD_CREDENTIALS:
         return AwsRefusal(f"the AWS credentials are expired or wrong: {message}", code=code)
     if status >= 500:
-        return OwnerAway(message, after=AWAY_PAUSE, is_outcome_unknown=is_order)
+        return OwnerUnreachable(message, after=UNREACHABLE_PAUSE, is_outcome_unknown=is_order)
     return AwsRefusal(message, code=code)

@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from holdfast.adapters.providers.aws_calls import AWAY_PAUSE, Aws, instance_id, require_instance_of
+from holdfast.adapters.providers.aws_calls import (
+    UNREACHABLE_PAUSE,
+    Aws,
+    instance_id,
+    require_instance_of,
+)
 from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
 
-_GONE: Final = ("shutting-down", "terminated")
+_TERMINATED: Final = ("shutting-down", "terminated")
 
 
 class Ec2:
@@ -21,12 +26,12 @@ class Ec2:
         """Call ``RebootInstances``, which takes no token; it is harmless on a booting instance."""
         instance = instance_id(node, self._ec2.region)
         found = self.find(instance)
-        if found is None or is_gone(found):
+        if found is None or is_terminated(found):
             raise NodeGone(f"{instance} no longer exists in {self._ec2.region}")
         require_instance_of(node, instance, names_of(found))
         state = found["State"]["Name"]
         if state == "pending":
-            raise RetryLater(f"{instance} is still being launched", after=AWAY_PAUSE)
+            raise RetryLater(f"{instance} is still being launched", after=UNREACHABLE_PAUSE)
         if state != "running":
             raise ProviderError(f"{instance} is {state}: start it, or request its replacement")
         self._ec2.call("reboot_instances", InstanceIds=[instance])
@@ -35,7 +40,7 @@ class Ec2:
         """Terminate the instance; whatever launched it must launch a replacement."""
         instance = instance_id(node, self._ec2.region)
         found = self.known(instance)
-        if not is_gone(found):
+        if not is_terminated(found):
             require_instance_of(node, instance, names_of(found))
             self._ec2.call("terminate_instances", InstanceIds=[instance])
 
@@ -65,9 +70,9 @@ class Ec2:
         return found[0] if found else None
 
 
-def is_gone(instance: Mapping[str, Any]) -> bool:
+def is_terminated(instance: Mapping[str, Any]) -> bool:
     """Whether a described instance is terminating or terminated."""
-    return instance["State"]["Name"] in _GONE
+    return instance["State"]["Name"] in _TERMINATED
 
 
 def names_of(instance: Mapping[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from holdfast.adapters.providers.aws_calls import (
     instance_id,
     require_instance_of,
 )
-from holdfast.adapters.providers.ec2 import Ec2, is_gone, names_of
+from holdfast.adapters.providers.ec2 import Ec2, is_terminated, names_of
 from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.model.errors import ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
@@ -64,7 +64,7 @@ class Ec2AutoScaling:
 
     def _has_left(self, instance: str) -> None:
         found = self._ec2.known(instance)
-        if not is_gone(found):
+        if not is_terminated(found):
             raise ProviderError(
                 f"{instance} is not in an Auto Scaling group: attach it to one, or set"
                 ' provider.replace, for example to "ec2"'

@@ -5,13 +5,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from holdfast.adapters.providers.aws_calls import AWAY_PAUSE, CAPACITY_PAUSE, Aws, AwsRefusal
+from holdfast.adapters.providers.aws_calls import CAPACITY_PAUSE, UNREACHABLE_PAUSE, Aws, AwsRefusal
 from holdfast.adapters.providers.ec2_templates import (
     DONE,
     PENDING,
     instance_type,
     network,
-    objection,
+    rejection,
     template_data,
 )
 from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings, Ec2TypeSettings
@@ -54,7 +54,7 @@ class Ec2MachineGroups:
             self._create(group, subnets)
             found = self._own(group.key)
         if "Status" in found:
-            raise RetryLater(f"group {group.key} is still being deleted", after=AWAY_PAUSE)
+            raise RetryLater(f"group {group.key} is still being deleted", after=UNREACHABLE_PAUSE)
         if found["VPCZoneIdentifier"] != subnets:
             self._autoscaling.call(
                 "update_auto_scaling_group",
@@ -68,12 +68,12 @@ class Ec2MachineGroups:
                 ScalingProcesses=[_REBALANCING],
             )
 
-    def objections(self, cluster: DesiredCluster) -> Sequence[str]:
+    def rejections(self, cluster: DesiredCluster) -> Sequence[str]:
         """Unsupported parts of a cluster, as far as known without calling AWS."""
         return [
             why
             for one in cluster.groups
-            if not one.is_going and (why := objection(one.made_of, self._settings))
+            if not one.is_going and (why := rejection(one.made_of, self._settings))
         ]
 
     def machines(self, group: str) -> Sequence[GroupMachine]:
@@ -106,7 +106,7 @@ class Ec2MachineGroups:
         staying = set(self._staying(group))
         for instance in ids:
             if instance in staying:
-                self._take_away(group, instance)
+                self._remove(group, instance)
 
     def delete(self, group: str) -> None:
         """See ``MachineGroups.delete``."""
@@ -221,7 +221,7 @@ class Ec2MachineGroups:
             if not _is_leaving(one):
                 yield one["InstanceId"]
 
-    def _take_away(self, group: str, instance: str) -> None:
+    def _remove(self, group: str, instance: str) -> None:
         try:
             self._autoscaling.call(
                 "terminate_instance_in_auto_scaling_group",

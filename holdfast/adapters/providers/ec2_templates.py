@@ -105,7 +105,7 @@ def template_data(
     return data
 
 
-def objection(group: MachineGroup, settings: Ec2GroupSettings) -> str:
+def rejection(group: MachineGroup, settings: Ec2GroupSettings) -> str:
     """Why a group is unsupported, independent of the operator's template; or nothing."""
     own = settings.types.get(group.instance_type, Ec2TypeSettings()).launch_template
     begin = {"ImageId": own} if own else {}
@@ -149,16 +149,16 @@ def _security(groups: list[str], begin: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tags(group: MachineGroup, begin: Mapping[str, Any]) -> list[dict[str, Any]]:
-    ours: dict[str, str] = {
+    instance_tags: dict[str, str] = {
         "Name": group.key, MachineTag.CLUSTER: group.cluster, MachineTag.GROUP: group.name,
     }  # fmt: skip
     if group.scripts is not None:
-        ours[MachineTag.SCRIPTS] = PENDING
-    theirs = {
+        instance_tags[MachineTag.SCRIPTS] = PENDING
+    template_tags = {
         one["ResourceType"]: {tag["Key"]: tag["Value"] for tag in one["Tags"]}
         for one in begin.get("TagSpecifications", ())
     }
-    tags = {**theirs, "instance": {**theirs.get("instance", {}), **ours}}
+    tags = {**template_tags, "instance": {**template_tags.get("instance", {}), **instance_tags}}
     return [
         {
             "ResourceType": kind,

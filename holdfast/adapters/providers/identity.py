@@ -24,10 +24,10 @@ def require_machine_of(node: NodeView, machine: str, names: Sequence[str]) -> No
     resolved = [one for name in (node.name, *node.addresses) for one in _addresses(name)]
     if is_machine_of(replace(node, addresses=tuple(resolved)), names):
         return
-    ours = shown_identity((node.name, *node.addresses))
+    own = shown_identity((node.name, *node.addresses))
     raise ProviderError(
         f"{machine} may not be the machine of {node.name}, so it gets no order: the node has"
-        f" {ours}, and the machine {shown_identity(names)}; correct the"
+        f" {own}, and the machine {shown_identity(names)}; correct the"
         f" provider ID {node.provider_id!r} of the node, or repair its machine by hand"
     )
 

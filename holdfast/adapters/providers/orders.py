@@ -1,7 +1,7 @@
 """Routes orders to providers, deduplicates them by token, and backs off."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.model.errors import RetryLater
@@ -11,11 +11,16 @@ from holdfast.ports.clock import Clock
 _REMEMBERED: Final = 4096
 """Maximum number of remembered orders; far more than the engine repeats at any time."""
 
+_PAUSE: Final = timedelta(seconds=30)
+"""Delay of the next order after an answer that lacks a field or has another type of value."""
+
+_EXCERPT: Final = 300  # characters
+
 Repair = Callable[[NodeView, str], None]
 """Orders a repair of a node, under a token; raises as the methods of ``NodeProvider``."""
 
 
-class OwnerAway(RetryLater):
+class OwnerUnreachable(RetryLater):
     """The owner of the machines accepts no orders at the moment: throttled, down or hanging.
 
     All orders to it back off. Otherwise each node in repair would wait for the same timeout, one
@@ -31,8 +36,8 @@ class Orders:
     """
 
     def __init__(self, *, reboot: Repair, replace: Repair, clock: Clock) -> None:
-        self._reboot = _Lane(reboot, clock)
-        self._replace = _Lane(replace, clock)
+        self._reboot = _OrderQueue(reboot, clock)
+        self._replace = _OrderQueue(replace, clock)
 
     def reboot(self, node: NodeView, token: str) -> None:
         """See ``NodeProvider.reboot``."""
@@ -43,29 +48,36 @@ class Orders:
         self._replace.give(node, token)
 
 
-class _Lane:
+class _OrderQueue:
     """Orders to one owner of machines."""
 
     def __init__(self, repair: Repair, clock: Clock) -> None:
         self._repair = repair
         self._clock = clock
         self._accepted: dict[str, None] = {}  # in the order of their acceptance
-        self._away_until: datetime | None = None
-        self._why_away = ""
+        self._unreachable_until: datetime | None = None
+        self._unreachable_reason = ""
 
     def give(self, node: NodeView, token: str) -> None:
         """Submit an order unless it was accepted before; raise while the owner is away."""
         if token in self._accepted:
             return
         now = self._clock.now()
-        if self._away_until is not None and now < self._away_until:
-            raise RetryLater(self._why_away, after=self._away_until - now)
+        if self._unreachable_until is not None and now < self._unreachable_until:
+            raise RetryLater(self._unreachable_reason, after=self._unreachable_until - now)
         try:
             self._repair(node, token)
-        except OwnerAway as error:
-            self._away_until = self._clock.now() + error.after
-            self._why_away = str(error)
+        except OwnerUnreachable as error:
+            self._unreachable_until = self._clock.now() + error.after
+            self._unreachable_reason = str(error)
             raise
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            raise RetryLater(
+                f"{node.name}: unexpected answer of the owner of the machines"
+                f" ({type(error).__name__}: {error})"[:_EXCERPT],
+                after=_PAUSE,
+                is_outcome_unknown=True,
+            ) from error
         self._accepted[token] = None
         if len(self._accepted) > _REMEMBERED:
             del self._accepted[next(iter(self._accepted))]

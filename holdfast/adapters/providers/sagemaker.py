@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.adapters.providers.aws_calls import (
-    AWAY_PAUSE,
+    UNREACHABLE_PAUSE,
     Aws,
     AwsRefusal,
     instance_id,
@@ -75,14 +75,14 @@ class SageMaker:
         if instance in entries:
             return None
         refused = [one for one in entries if isinstance(one, dict)]
-        mine = next((one for one in refused if one["NodeId"] == instance), None)
-        if mine is None:
+        failure = next((one for one in refused if one["NodeId"] == instance), None)
+        if failure is None:
             raise RetryLater(
                 f"SageMaker did not report whether it accepted the order for {instance}",
-                after=AWAY_PAUSE,
+                after=UNREACHABLE_PAUSE,
                 is_outcome_unknown=True,
             )
-        return {key: str(value) for key, value in mine.items()}
+        return {key: str(value) for key, value in failure.items()}
 
 
 def _is_unknown(error: AwsRefusal) -> bool:
@@ -103,7 +103,7 @@ def _refusal(failure: dict[str, str], instance: str, cluster: str) -> ProviderEr
         case "InstanceIdInUse" | "InvalidInstanceStatus":
             return RetryLater(message, after=_BUSY_PAUSE)
         case "InternalServerError":
-            return RetryLater(message, after=AWAY_PAUSE, is_outcome_unknown=True)
+            return RetryLater(message, after=UNREACHABLE_PAUSE, is_outcome_unknown=True)
     return ProviderError(message)
 
 

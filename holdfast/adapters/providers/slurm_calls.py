@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.providers.orders import OwnerAway
+from holdfast.adapters.providers.orders import OwnerUnreachable
 from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError, NodeGone, ProviderError
 from holdfast.model.nodes import NodeView, Phase
@@ -12,12 +12,12 @@ from holdfast.model.nodes import NodeView, Phase
 _TIMEOUT: Final = timedelta(seconds=15)
 """Timeout; Slurm's own commands wait 4 s for slurmctld."""
 
-_AWAY_PAUSE: Final = timedelta(seconds=10)
-_AWAY: Final = ("Unable to contact slurm controller", "Socket timed out")
+_UNREACHABLE_PAUSE: Final = timedelta(seconds=10)
+_UNREACHABLE: Final = ("Unable to contact slurm controller", "Socket timed out")
 _DENIED: Final = ("Invalid user id", "ermission denied")
 BOOTED: Final = "BOOTED"
 
-_AWAY_PHASES: Final = (Phase.REBOOTING, Phase.REPLACING)
+_IN_REPAIR: Final = (Phase.REBOOTING, Phase.REPLACING)
 _STATE: Final = re.compile(r" State=(\S+)")
 _BOOT: Final = re.compile(r" BootTime=(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)")
 
@@ -26,7 +26,7 @@ def scontrol(*arguments: str) -> str:
     """Output of scontrol, which uses ``SLURM_CONF`` of the environment.
 
     Raises:
-        OwnerAway: slurmctld does not answer.
+        OwnerUnreachable: slurmctld does not answer.
         NodeGone: it does not know the node.
         ProviderError: it refused.
 
@@ -35,12 +35,14 @@ def scontrol(*arguments: str) -> str:
     try:
         done = run(("scontrol", *arguments), timeout=_TIMEOUT)
     except BackendError as error:
-        raise OwnerAway(str(error), after=_AWAY_PAUSE, is_outcome_unknown=is_order) from error
+        raise OwnerUnreachable(
+            str(error), after=_UNREACHABLE_PAUSE, is_outcome_unknown=is_order
+        ) from error
     if not done.status:
         return done.output
     output = f"scontrol {' '.join(arguments)}: {' '.join((done.errors or done.output).split())}"
-    if any(one in output for one in _AWAY):
-        raise OwnerAway(output, after=_AWAY_PAUSE, is_outcome_unknown=is_order)
+    if any(one in output for one in _UNREACHABLE):
+        raise OwnerUnreachable(output, after=_UNREACHABLE_PAUSE, is_outcome_unknown=is_order)
     if "Invalid node name" in output or "not found" in output:
         raise NodeGone(output)
     if any(one in output for one in _DENIED):
@@ -67,7 +69,7 @@ def _has_booted(text: str, node: NodeView) -> bool:
     """Whether the node has booted since an order whose outcome is unknown."""
     remediation = node.record.remediation
     is_repetition = (
-        node.record.phase in _AWAY_PHASES
+        node.record.phase in _IN_REPAIR
         and remediation is not None
         and remediation.ordered_at is None
     )

@@ -11,7 +11,7 @@ from holdfast.model.nodes import NodeView
 _COMING: Final = frozenset(("POWER_UP", "POWERING_UP", BOOTED))
 _OFF: Final = "POWERED_DOWN"
 _LEAVING: Final = frozenset(("POWER_DOWN", "POWERING_DOWN"))
-_UNSURE: Final = _LEAVING | {"DOWN"}
+_UNCERTAIN: Final = _LEAVING | {"DOWN"}
 """Beside ``POWERED_DOWN``: it is being switched off, or did not register in time after it was
 powered up, so that its machine may be on."""
 
@@ -31,7 +31,7 @@ class SlurmPower:
         flags = state(node)
         if flags & _COMING:
             return
-        if _OFF in flags and not flags & _UNSURE:
+        if _OFF in flags and not flags & _UNCERTAIN:
             scontrol("update", f"nodename={node.name}", "state=power_up")
             return
         if not flags & _LEAVING:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from urllib.parse import quote
 
-from holdfast.adapters.providers.orders import OwnerAway
+from holdfast.adapters.providers.orders import OwnerUnreachable
 from holdfast.adapters.providers.settings import ProviderConfig, WebhookSettings
 from holdfast.kit.webhooks import (
     NoResponse,
@@ -103,7 +103,7 @@ class Webhook:
                 " provider.webhook.ca_file"
             ) from error
         except NoResponse as error:
-            raise OwnerAway(
+            raise OwnerUnreachable(
                 f"{self._receiver.host} does not respond: {error}",
                 after=_PAUSE,
                 is_outcome_unknown=not isinstance(error, NotReached),

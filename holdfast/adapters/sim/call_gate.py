@@ -12,7 +12,7 @@ class ControllerKilled(BaseException):
     """The controller process was killed at this call. Only the simulation catches it."""
 
 
-class Timepiece(Protocol):
+class TimeSource(Protocol):
     """Source of the simulated time."""
 
     now: datetime
@@ -23,7 +23,7 @@ class CallGate:
 
     def __init__(
         self,
-        time: Timepiece,
+        time: TimeSource,
         controller_faults: ControllerFaults,
         outages: tuple[tuple[datetime, datetime], ...],
     ) -> None:

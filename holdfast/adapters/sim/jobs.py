@@ -1,7 +1,13 @@
 """The jobs of the simulated platform."""
 
 from holdfast.adapters.sim.call_gate import CallGate
-from holdfast.adapters.sim.scheduler import follow, is_scheduled, remove_fenced, scheduled_view
+from holdfast.adapters.sim.scheduler import (
+    follow,
+    is_scheduled,
+    kill_terminated,
+    remove_fenced,
+    scheduled_view,
+)
 from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT, SimJob, SimRank
 from holdfast.adapters.sim.world import World
 from holdfast.model.jobs import JobRecord, JobView
@@ -63,6 +69,7 @@ class SimJobs:
             found = self._world.jobs[job]
             if is_scheduled(found):
                 remove_fenced(self._world, found)
+                kill_terminated(self._world, found)
                 return
             for rank in found.living():
                 rank.is_killed = True

@@ -17,7 +17,7 @@ class Power(StrEnum):
     """Powered on, and frozen."""
 
     OFF = "off"
-    GONE = "gone"
+    REMOVED = "removed"
     """Taken away by its owner or replaced."""
 
 
@@ -41,10 +41,10 @@ class SimMachine:
     has_successor: bool = False
     """Whether it was replaced, or its replacement is booting."""
 
-    is_bricked: bool = False
+    fails_to_boot: bool = False
     """Whether it never boots again."""
 
-    _talks_since: datetime | None = None
+    _reporting_since: datetime | None = None
     _heartbeat_at: datetime | None = None
     _last_report: tuple[Fault, ...] = ()
     _hung_at: datetime | None = None
@@ -64,20 +64,20 @@ class SimMachine:
     @property
     def is_reporting(self) -> bool:
         """Whether its agent sends heartbeats now."""
-        return self._talks_since is not None
+        return self._reporting_since is not None
 
     @property
     def is_well(self) -> bool:
         """Whether it works and its agent reports no fault that requires a repair."""
-        if self._talks_since is None:
+        if self._reporting_since is None:
             return False
         return not any(fault.remedy.touches_node for fault in self.faults.values())
 
     def heartbeat_at(self, now: datetime) -> datetime | None:
         """Time of the agent's last heartbeat in this boot."""
-        if self._talks_since is None:
+        if self._reporting_since is None:
             return self._heartbeat_at
-        return now - (now - self._talks_since) % self.heartbeat
+        return now - (now - self._reporting_since) % self.heartbeat
 
     def answered_at(self, now: datetime) -> datetime | None:
         """Time of the last response of the scheduler's daemon in this boot."""
@@ -99,13 +99,13 @@ class SimMachine:
 
     def send_heartbeat(self, now: datetime) -> None:
         """Start or resume the agent."""
-        self._talks_since = now
+        self._reporting_since = now
 
     def fall_silent(self, now: datetime) -> None:
         """Silence the agent."""
         self._heartbeat_at = self.heartbeat_at(now)
         self._last_report = self.report()
-        self._talks_since = None
+        self._reporting_since = None
 
     def note(self, defect: Defect, now: datetime) -> None:
         """Make the agent report a defect; evidence of an already reported one accumulates."""
@@ -130,5 +130,5 @@ class SimMachine:
         self.power = power
         self.boot += 1
         self.faults = {}
-        self._talks_since = self._heartbeat_at = self._hung_at = None
+        self._reporting_since = self._heartbeat_at = self._hung_at = None
         self._last_report = ()

@@ -19,7 +19,7 @@ class SimProvider:
         """See ``NodeProvider.reboot``."""
         with self._gate.safe():
             found = self._found(node)
-            if found is None or found.machine.power is Power.GONE:
+            if found is None or found.machine.power is Power.REMOVED:
                 raise NodeGone(f"there is no machine {node.provider_id}")
             answer = self._answer(found, "reboot", token)
             if self._is_new(token, answer):

@@ -62,7 +62,7 @@ _CONDITIONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Breaks:
+class DefectAppears:
     """A node gets a defect."""
 
     at: timedelta
@@ -156,7 +156,7 @@ class Outage:
 
 
 ScenarioEvent = (
-    Breaks
+    DefectAppears
     | LosesPower
     | Vanishes
     | Hangs
@@ -203,6 +203,24 @@ class Crash:
     exit_code: int = 1
 
 
+class CheckpointFault(StrEnum):
+    """Faults of a checkpoint that show when an attempt resumes."""
+
+    DAMAGED = "damaged"
+    """Verification finds it; the framework cannot load it."""
+
+    POISONED = "poisoned"
+    """It is complete, and each attempt that resumes from it fails in its first step."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadCheckpoint:
+    """Fault of the first checkpoint that a job saves at or after a step."""
+
+    step: int
+    fault: CheckpointFault
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """A job and its behavior."""
@@ -221,6 +239,7 @@ class Training:
     """Time for which saving a checkpoint blocks the job."""
 
     crashes: tuple[Crash, ...] = ()
+    bad_checkpoints: tuple[BadCheckpoint, ...] = ()
     stop_time: timedelta = timedelta(seconds=1)
     """Time from SIGTERM to the end of a rank."""
 

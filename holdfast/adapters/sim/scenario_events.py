@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import (
-    Breaks,
     Cancels,
+    DefectAppears,
     Evicts,
     FallsSilent,
     Hangs,
@@ -28,7 +28,7 @@ def apply_event(world: World, scenario_event: ScenarioEvent) -> None:
     """Apply an event now; it has no effect if its target is not in a suitable state."""
     world.has_changes = True
     match scenario_event:
-        case Breaks() | LosesPower() | Vanishes() | Hangs() | FallsSilent():
+        case DefectAppears() | LosesPower() | Vanishes() | Hangs() | FallsSilent():
             _apply_to_machine(world, _node(world, scenario_event.node).machine, scenario_event)
         case RemedyRequest():
             _request_remedy(world, _node(world, scenario_event.node), scenario_event)
@@ -56,16 +56,16 @@ def _node(world: World, number: int) -> SimNode:
 def _apply_to_machine(
     world: World,
     machine: SimMachine,
-    scenario_event: Breaks | LosesPower | Vanishes | Hangs | FallsSilent,
+    scenario_event: DefectAppears | LosesPower | Vanishes | Hangs | FallsSilent,
 ) -> None:
     is_on = machine.power is Power.ON
     match scenario_event:
-        case Breaks(defect=defect) if is_on:
+        case DefectAppears(defect=defect) if is_on:
             world.break_machine(machine, defect)
-        case LosesPower() if machine.power is not Power.GONE:
+        case LosesPower() if machine.power is not Power.REMOVED:
             world.cut(machine, Power.OFF)
-        case Vanishes() if machine.power is not Power.GONE:
-            world.cut(machine, Power.GONE)
+        case Vanishes() if machine.power is not Power.REMOVED:
+            world.cut(machine, Power.REMOVED)
         case Hangs() if is_on:
             hang(world, machine, scenario_event.lasts)
         case FallsSilent() if machine.is_reporting:

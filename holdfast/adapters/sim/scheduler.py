@@ -113,6 +113,13 @@ def remove_fenced(world: World, job: SimJob) -> None:
         world.has_changes = True
 
 
+def kill_terminated(world: World, job: SimJob) -> None:
+    """End the grace period of ranks that were sent SIGTERM, on machines that work."""
+    for rank in job.living():
+        if rank.is_terminated and rank.is_reachable:
+            world.end_rank(job, rank, SIGKILL_EXIT)
+
+
 def scheduled_view(world: World, job: SimJob) -> JobView:
     """Return the view of a job that a scheduler places."""
     view = job.view(world.now)
@@ -124,7 +131,7 @@ def scheduled_view(world: World, job: SimJob) -> JobView:
             ranks=tuple(
                 RankView(rank=one.rank, node=one.node, is_fenced=_is_fenced(one)) for one in left
             ),
-            rooms=_rooms(world, job) if is_waiting else None,
+            capacity=_capacity(world, job) if is_waiting else None,
             is_stop_seen=job.is_stop_seen,
         )
     attempt = [one for one in job.ranks if one.attempt == job.record.attempt]
@@ -149,10 +156,10 @@ def _rank(rank: SimRank) -> RankView:
 
 
 def _is_fenced(rank: SimRank) -> bool:
-    return rank.machine.power in (Power.OFF, Power.GONE)
+    return rank.machine.power in (Power.OFF, Power.REMOVED)
 
 
-def _rooms(world: World, job: SimJob) -> dict[str, int]:
+def _capacity(world: World, job: SimJob) -> dict[str, int]:
     """Return the free nodes, less those that unbound ranks of other starting jobs need."""
     others = [one for one in world.jobs.values() if one is not job and is_scheduled(one)]
     taken = {name for one in others for name in one.places()}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
+from holdfast.adapters.sim.checkpoints import SimCheckpoints
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import Crash, Training
 from holdfast.model.jobs import JobPhase, JobRecord, JobView, Placing, RankView
@@ -58,6 +59,9 @@ class SimJob:
     saved_step: int = 0
     """Step of the last checkpoint, from which the next attempt resumes."""
 
+    checkpoints: SimCheckpoints | None = None
+    """None if none of its checkpoints is bad: each attempt then resumes from ``saved_step``."""
+
     crashes_left: dict[Crash, int] = field(default_factory=dict)
     is_released: bool = False
     """Whether its operator wants its ranks placed; as all below, where a scheduler places them."""
@@ -71,6 +75,9 @@ class SimJob:
     _first_step: int = 0
     _runs_from: datetime | None = None
     """Time of the attempt's first step; None before all its ranks run."""
+
+    _is_poisoned: bool = False
+    """Whether the attempt fails in its first step because of its checkpoint."""
 
     _halted_at: datetime | None = None
     """Time when a rank ended or froze, so that the others block on it."""
@@ -124,6 +131,9 @@ class SimJob:
 
     def begin(self, now: datetime) -> None:
         """All ranks of the attempt run: resume from the last checkpoint."""
+        self._is_poisoned = False
+        if self.checkpoints is not None:
+            self.saved_step, self._is_poisoned = self.checkpoints.resume(self.record, now)
         self._first_step = self.saved_step
         self._runs_from = now + self.training.load_time
         self._halted_at = None
@@ -136,8 +146,18 @@ class SimJob:
     def halt(self, now: datetime) -> None:
         """A rank has ended or frozen: keep the saved checkpoint, stop stepping."""
         if self._halted_at is None:
-            self.saved_step = self.saved_by(now)
+            before, self.saved_step = self.saved_step, self.saved_by(now)
+            if self.checkpoints is not None:
+                self._save(before, now)
             self._halted_at = now
+
+    def _save(self, before: int, now: datetime) -> None:
+        """Save the checkpoints that the attempt had saved when it halted, oldest first."""
+        assert self.checkpoints is not None  # noqa: S101 - the caller has checked
+        pace = self.training.checkpoint_steps
+        for step in range(before + pace, self.saved_step + 1, pace):
+            left = (self.saved_step - step) // pace
+            self.checkpoints.save(step, now - left * self._leg)
 
     def resume(self, now: datetime) -> None:
         """The frozen rank works again: continue where the job halted."""
@@ -154,6 +174,8 @@ class SimJob:
         """Time when the running attempt will crash or finish (then without a crash)."""
         if self._runs_from is None or self._halted_at is not None:
             return None
+        if self._is_poisoned:
+            return self._runs_from + self._time_to(1), Crash(step=self._first_step + 1, times=1)
         crashes = [
             crash
             for crash, left in self.crashes_left.items()
@@ -203,6 +225,9 @@ def new_job(training: Training, record: JobRecord) -> SimJob:
     return SimJob(
         training=training,
         record=replace(record),
+        checkpoints=SimCheckpoints(bad=list(training.bad_checkpoints))
+        if training.bad_checkpoints
+        else None,
         crashes_left=crashes_left,
         is_released=is_released,
     )

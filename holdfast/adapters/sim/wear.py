@@ -46,7 +46,7 @@ class _MachineWear:
             self._world.after(timedelta(days=days), self)
 
     def __call__(self) -> None:
-        if self._machine.power is Power.GONE:
+        if self._machine.power is Power.REMOVED:
             return
         kinds, weights = zip(*self._wear.kinds, strict=True)
         kind = self._random.choices(kinds, weights)[0]

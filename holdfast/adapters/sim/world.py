@@ -212,11 +212,11 @@ class World:
 
     def reboot(self, machine: SimMachine) -> None:
         """Reboot a machine, as ordered."""
-        if machine.power is Power.GONE:
+        if machine.power is Power.REMOVED:
             return
         self.cut(machine, Power.BOOTING)
         if nth(self.hardware.lost_reboots, self.owner.reboots, good=False):
-            machine.is_bricked = True
+            machine.fails_to_boot = True
         self.owner.reboots += 1
         self.after(self.hardware.reboot_time, self._booter(machine))
 
@@ -225,8 +225,8 @@ class World:
         old = node.machine
         if old.has_successor:
             return
-        if old.power is not Power.GONE:
-            self.cut(old, Power.GONE)
+        if old.power is not Power.REMOVED:
+            self.cut(old, Power.REMOVED)
         delivery = nth(self.hardware.deliveries, self.owner.deliveries, good=Delivery.GOOD)
         self.owner.deliveries += 1
         if delivery is Delivery.LOST:
@@ -242,7 +242,7 @@ class World:
         if is_offender:
             self.owner.returned.remove(machine.provider_id)
         self.owner.returned.append(old.provider_id)
-        machine.is_bricked = delivery is Delivery.DEAD
+        machine.fails_to_boot = delivery is Delivery.DEAD
         if self.hardware.keeps_names:
             node.machine = machine
         else:
@@ -253,7 +253,7 @@ class World:
         boot = machine.boot
 
         def boots() -> None:
-            if machine.boot != boot or machine.power is not Power.BOOTING or machine.is_bricked:
+            if machine.boot != boot or machine.power is not Power.BOOTING or machine.fails_to_boot:
                 return
             machine.power = Power.ON
             machine.send_heartbeat(self.now)
@@ -331,7 +331,8 @@ class World:
             for rank in job.living():
                 rank.end(0, self.now)
         else:
-            job.crashes_left[crash] -= 1
+            if crash in job.crashes_left:
+                job.crashes_left[crash] -= 1
             job.living()[-1].end(crash.exit_code, self.now)
         job.halt(self.now)
         self.has_changes = True

@@ -10,7 +10,7 @@ from holdfast.model.errors import BackendError
 
 _AT_ONCE: Final = 100
 """Maximum alarm names of one call, from the API reference."""
-_RINGING: Final = "ALARM"
+_FIRING: Final = "ALARM"
 
 
 class CloudWatchAlarms:
@@ -33,7 +33,7 @@ class CloudWatchAlarms:
                     found |= {
                         one["AlarmName"]
                         for one in answer.get(kind, ())
-                        if one["StateValue"] == _RINGING
+                        if one["StateValue"] == _FIRING
                     }
         except (BotoCoreError, ClientError) as error:
             raise BackendError(f"CloudWatch alarms could not be read: {error}") from error

@@ -52,8 +52,8 @@ def _state(condition: NodeCondition) -> tuple[str, str, str]:
 
 
 def _fault_line(fault: Fault, at: datetime) -> str:
-    news = f"Node condition {fault.condition} is now: True, reason: {fault.reason}"
-    message = f"{news}, message: {json.dumps(fault.message, ensure_ascii=False)}"
+    change = f"Node condition {fault.condition} is now: True, reason: {fault.reason}"
+    message = f"{change}, message: {json.dumps(fault.message, ensure_ascii=False)}"
     return _event_line(fault, fault.since, "warn", message, at)
 
 
@@ -123,6 +123,6 @@ class JsonLog:
         """See ``ReportObserver.changed``."""
         self._output.write(detection_lines(before, report))
 
-    def beat(self) -> None:
-        """See ``ReportObserver.beat``."""
+    def heartbeat_sent(self) -> None:
+        """See ``ReportObserver.heartbeat_sent``."""
         self._output.flush()

@@ -17,7 +17,7 @@ class ReportObserver(Protocol):
         """``report`` takes the place of ``before``, which an earlier agent may have published."""
         ...
 
-    def beat(self) -> None:
+    def heartbeat_sent(self) -> None:
         """Record a heartbeat of the agent."""
         ...
 
@@ -34,19 +34,19 @@ class FanOut:
         sink: ReportSink,
         observers: Sequence[ReportObserver],
         *,
-        is_void: Callable[[Fault], bool] = lambda _: False,
+        is_discarded: Callable[[Fault], bool] = lambda _: False,
     ) -> None:
         """Publish to ``sink``, which alone is read again after a restart.
 
         Args:
             sink: stores the report.
             observers: receive each report.
-            is_void: whether a fault in the last report is to be discarded.
+            is_discarded: whether a fault in the last report is to be discarded.
 
         """
         self._sink = sink
         self._observers = observers
-        self._is_void = is_void
+        self._is_discarded = is_discarded
         self._shown = sink.last()
 
     def last(self) -> NodeReport | None:
@@ -54,13 +54,13 @@ class FanOut:
         report = self._sink.last()
         if report is None:
             return None
-        confirmed = tuple(fault for fault in report.faults if not self._is_void(fault))
-        void = {suspect.key for suspect in report.suspects if self._is_void(suspect)}
+        confirmed = tuple(fault for fault in report.faults if not self._is_discarded(fault))
+        discarded = {suspect.key for suspect in report.suspects if self._is_discarded(suspect)}
         return replace(
             report,
             faults=confirmed,
-            notices=tuple(notice for notice in report.notices if notice.key not in void),
-            suspects=tuple(one for one in report.suspects if one.key not in void),
+            notices=tuple(notice for notice in report.notices if notice.key not in discarded),
+            suspects=tuple(one for one in report.suspects if one.key not in discarded),
         )
 
     def publish(self, report: NodeReport) -> None:
@@ -78,4 +78,4 @@ class FanOut:
         """See ``ReportSink.heartbeat``."""
         self._sink.heartbeat(boot_id, sequence)
         for observer in self._observers:
-            observer.beat()
+            observer.heartbeat_sent()

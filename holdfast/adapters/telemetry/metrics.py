@@ -64,8 +64,8 @@ class AgentMetrics:
                 if condition.status is ConditionStatus.TRUE:
                     self._states[condition.type, condition.reason] = True
 
-    def beat(self) -> None:
-        """See ``ReportObserver.beat``."""
+    def heartbeat_sent(self) -> None:
+        """See ``ReportObserver.heartbeat_sent``."""
         with self._lock:
             self._heartbeats += 1
 
@@ -84,9 +84,9 @@ class AgentMetrics:
         reported = {fault.key for fault in last.faults} if last is not None else set()
         self._problems.update(fault.reason for fault in report.faults if fault.key not in reported)
         noticed = set(last.notices) if last is not None else set()
-        news = [notice for notice in report.notices if notice not in noticed]
-        self._problems.update(notice.reason for notice in news)
-        self._failures.update(_failed(news))
+        new_notices = [notice for notice in report.notices if notice not in noticed]
+        self._problems.update(notice.reason for notice in new_notices)
+        self._failures.update(_failed(new_notices))
 
     def _families(self) -> Iterator[str]:
         def one(value: float) -> Samples:
@@ -114,7 +114,7 @@ class AgentMetrics:
             one(report is not None and report.drill_until is not None))
         yield family("holdfast_agent_heartbeats_total", "counter", "Heartbeats sent.",
             one(self._heartbeats))
-        yield family("holdfast_agent_reports_total", "counter", "Reports with news.",
+        yield family("holdfast_agent_reports_total", "counter", "Reports with a change.",
             one(self._reports))
         yield family("holdfast_agent_log_lines_total", "counter",
             "Log lines read that may concern a detector.", one(self._lines))

@@ -27,7 +27,7 @@ class MetricsEndpoint:
         """
         self._metrics = metrics
         self._timeout_s = timeout.total_seconds()
-        self._beat_at = time.monotonic()
+        self._heartbeat_at = time.monotonic()
         self._server = HttpServer(
             host, port, {"/metrics": self._metrics_page, "/healthz": self._health_page}
         )
@@ -37,9 +37,9 @@ class MetricsEndpoint:
     def changed(self, before: NodeReport | None, report: NodeReport) -> None:
         """See ``ReportObserver.changed``."""
 
-    def beat(self) -> None:
-        """See ``ReportObserver.beat``."""
-        self._beat_at = time.monotonic()
+    def heartbeat_sent(self) -> None:
+        """See ``ReportObserver.heartbeat_sent``."""
+        self._heartbeat_at = time.monotonic()
 
     def close(self) -> None:
         """Stop serving."""
@@ -49,7 +49,7 @@ class MetricsEndpoint:
         return HttpResponse(self._metrics.text(), content_type=CONTENT_TYPE)
 
     def _health_page(self) -> HttpResponse:
-        silent_s = time.monotonic() - self._beat_at
+        silent_s = time.monotonic() - self._heartbeat_at
         if silent_s > self._timeout_s:
             return HttpResponse(f"no heartbeat for {silent_s:.1f} s\n", 503)
         return HttpResponse("ok\n")

@@ -50,7 +50,7 @@ def efa_loopback(target: Target) -> Series | Skip:
 
 
 def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> CommandResult:
-    found = {device: _talk(fabric) for device, fabric in fabrics.items()}
+    found = {device: _exchange(fabric) for device, fabric in fabrics.items()}
     good = [one for one in found.values() if one.mb_per_s is not None]
     findings = [
         _finding(device, why, now)
@@ -72,7 +72,7 @@ def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> 
     )
 
 
-def _talk(fabric: Fabric) -> Exchange:
+def _exchange(fabric: Fabric) -> Exchange:
     """Return the exchange of the last run, unless an earlier run failed."""
     exchange = Exchange(doubt="no run completed")
     for run in RUNS:

@@ -71,7 +71,7 @@ class PairConnection:
         poll.register(self._socket, select.POLLIN)
         while not self._unread and not poll.poll(_POLL_S * 1000):
             if is_over():
-                raise self.give_up("the test was canceled")
+                raise self.give_up("the test was cancelled")
             self._bound()
 
     def write(self, data: bytes) -> None:
@@ -138,11 +138,11 @@ def authenticate_as_server(connection: socket.socket, token: str) -> PairConnect
     channel = PairConnection(connection)
     nonce = secrets.token_hex(_NONCE_BYTES).encode()
     channel.write(_GREETING + b" " + nonce + b"\n")
-    theirs, _, proof = channel.read_line().partition(b" ")
-    if not hmac.compare_digest(proof, _proof(token, b"asks", nonce, theirs)):
+    peer_nonce, _, proof = channel.read_line().partition(b" ")
+    if not hmac.compare_digest(proof, _proof(token, b"asks", nonce, peer_nonce)):
         channel.write(b"refused\n")
         raise BackendError("the client has another token")
-    channel.write(_proof(token, b"serves", nonce, theirs) + b"\n")
+    channel.write(_proof(token, b"serves", nonce, peer_nonce) + b"\n")
     return channel
 
 
@@ -154,15 +154,15 @@ def authenticate_as_client(connection: socket.socket, token: str) -> PairConnect
 
     """
     channel = PairConnection(connection)
-    greeting, _, theirs = channel.read_line().partition(b" ")
+    greeting, _, peer_nonce = channel.read_line().partition(b" ")
     if greeting != _GREETING:
         raise BackendError("the server is not holdfast check serve, or has another version")
     nonce = secrets.token_hex(_NONCE_BYTES).encode()
-    channel.write(nonce + b" " + _proof(token, b"asks", theirs, nonce) + b"\n")
+    channel.write(nonce + b" " + _proof(token, b"asks", peer_nonce, nonce) + b"\n")
     answer = channel.read_line()
     if answer == b"refused":
         raise BackendError("the server refused the token; use the same token at both ends")
-    if not hmac.compare_digest(answer, _proof(token, b"serves", theirs, nonce)):
+    if not hmac.compare_digest(answer, _proof(token, b"serves", peer_nonce, nonce)):
         raise BackendError("the server has another token; use the same token at both ends")
     return channel
 

@@ -87,7 +87,7 @@ def _mismatch(target: Target, fabrics: list[Fabric], message: Mapping[str, Any])
 
 
 def _make(fabrics: list[Fabric], peer: Peer, now: datetime) -> CommandResult:
-    exchange = [_talk(fabric, peer) for fabric in fabrics]
+    exchange = [_exchange(fabric, peer) for fabric in fabrics]
     names = [fabric.domain or fabric.provider for fabric in fabrics]
     faults = [
         f"{name}: {one.fault}" for name, one in zip(names, exchange, strict=True) if one.fault
@@ -108,7 +108,7 @@ def _make(fabrics: list[Fabric], peer: Peer, now: datetime) -> CommandResult:
     )
 
 
-def _talk(fabric: Fabric, peer: Peer) -> Exchange:
+def _exchange(fabric: Fabric, peer: Peer) -> Exchange:
     exchange = Exchange(doubt="no run completed")
     for run in RUNS:
         peer.channel.allow(_RUN)

@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,7 +28,7 @@ from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, PairOutcome, Phase
 from holdfast.ports.events import EventSink
 
-KEPT: Final = timedelta(days=1)
+RETENTION: Final = timedelta(days=1)
 """Retention of a Job that has ended, including the log of its pod."""
 
 _TERMINATION_MESSAGE: Final = "/dev/termination-log"
@@ -47,6 +47,9 @@ _KILLED: Final = 128
 
 AGAIN: Final = timedelta(minutes=1)
 """Delay before an inconclusive check is repeated."""
+
+_WRITABLE: Final = {"tmp": "/tmp", "var-tmp": "/var/tmp"}  # noqa: S108 - volumes of the pod alone
+"""Volumes of a restricted check; the test of the disk writes to ``/var/tmp``."""
 
 _LABELS: Final = {
     "app.kubernetes.io/managed-by": "holdfast",
@@ -155,7 +158,7 @@ def pair_objects(
 def _job(
     name: str,
     node: str,
-    command: Sequence[str],
+    command: tuple[str, ...],
     settings: CheckSettings,
     variables: Mapping[str, str],
 ) -> Json:
@@ -177,6 +180,9 @@ def _job(
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
     }
+    own = command[:1] == ("holdfast",)
+    if own if settings.restricted is None else settings.restricted:
+        _restrict(pod, container)
     if settings.service_account:
         pod["serviceAccountName"] = settings.service_account
     else:
@@ -187,10 +193,24 @@ def _job(
         "metadata": {"name": name, "labels": _LABELS},
         "spec": {
             "backoffLimit": 0,
-            "ttlSecondsAfterFinished": int(KEPT.total_seconds()),
+            "ttlSecondsAfterFinished": int(RETENTION.total_seconds()),
             "template": {"metadata": {"labels": _LABELS}, "spec": pod},
         },
     }
+
+
+def _restrict(pod: Json, container: Json) -> None:
+    """Take from a container what the checks do not need; volumes replace its writable root."""
+    container["securityContext"] = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+    container["workingDir"] = _WRITABLE["tmp"]  # stress-ng needs a writable one
+    container["volumeMounts"] = [
+        {"name": name, "mountPath": path} for name, path in _WRITABLE.items()
+    ]
+    pod["volumes"] = [{"name": name, "emptyDir": {}} for name in _WRITABLE]
 
 
 def check_job(job: Json) -> CheckJob:
@@ -249,7 +269,7 @@ class DeepChecks:
         job = self._find(job_name(node, check_id))
         if job is None:
             self._create(job_object(node, check_id, self._settings, kinds))
-        elif self._is_in_vain(job) and self._is_long_ago(self._end_of(job)):
+        elif self._is_inconclusive(job) and self._is_long_ago(self._end_of(job)):
             self._delete(job)  # created again in the next round
 
     def start_pair(self, ids: PairIds, address: str) -> None:
@@ -301,7 +321,7 @@ class DeepChecks:
         job = self._find(job_name(node, check_id))
         if job is None or job.passed is None or job.ended_at is None:
             return None
-        if self._is_in_vain(job):
+        if self._is_inconclusive(job):
             return None
         result = self._end_of(job).result
         return CheckResult(
@@ -330,13 +350,13 @@ class DeepChecks:
     def _find(self, job: str) -> CheckJob | None:
         return self._reflector.objects().get(f"{self._namespace}/{job}")
 
-    def _is_in_vain(self, job: CheckJob) -> bool:
+    def _is_inconclusive(self, job: CheckJob) -> bool:
         """Whether a check of one node ended inconclusively; reports that once."""
         if job.passed is not False or job.ended_at is None:
             return False
-        is_news = job.uid not in self._ends
+        is_new = job.uid not in self._ends
         end = self._end_of(job)
-        if is_news and end.is_no_verdict:
+        if is_new and end.is_no_verdict:
             how = "its pod was lost" if end.status is None else f"exited with {end.status}"
             why = f"{how}: {end.result.summary or job.message}; retrying in a minute"
             self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))

@@ -161,14 +161,14 @@ def _missing_rule(rule: re.Match[str]) -> str:
     namespace = rule["namespace"]
     where = f"in namespace {namespace}" if namespace else "in the whole cluster"
     role = f"a Role in {namespace}" if namespace else "a ClusterRole"
-    wanted = {
+    missing = {
         "apiGroups": [rule["group"]],
         "resources": [rule["resource"]],
         "verbs": [rule["verb"]],
     }
     return (
         f"{rule['user']} may not {rule['verb']} {rule['resource']} {where}; "
-        f"give it {role} with the rule {json.dumps(wanted)}; if it has one, the API server has "
+        f"give it {role} with the rule {json.dumps(missing)}; if it has one, the API server has "
         "just started and not read its roles yet"
     )
 

@@ -109,7 +109,7 @@ class ExecPlugin:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise self._failure(f"could not be run: {error}") from error
         if done.returncode != 0:
-            reported = done.stderr.strip()[-500:] or "without a word"
+            reported = done.stderr.strip()[-500:] or "no error output"
             raise self._failure(f"ended with {done.returncode}: {reported}")
         try:
             return self._read(done.stdout)

@@ -7,6 +7,10 @@ last change; the times in the lease are for people only. So the old leader has s
 one begins, whatever the replicas' clocks show, as long as no clock runs ``duration /
 renew_deadline`` times as fast as another (1.5 by default).
 
+A leader whose own node is about to be drained hands over: it stops acting at once, releases the
+lease after one ``retry``, when its last call has ended, and leaves it to others for a ``duration``.
+If no other replica takes it, it leads again: work on a node that is drained is better than none.
+
 What a leader had begun when it was suspended may still arrive later; writes that bear a resource
 version are refused then.
 """
@@ -81,8 +85,8 @@ class LeaderElector:
         spec = _spec(self.lease)
         holder = spec.get("holderIdentity") or ""
         # One that was deleted may have been another's in the end, unless we still lead.
-        is_ours = holder == self.identity and (bool(_revision(self.lease)) or self.leads(now))
-        if not holder or is_ours:
+        is_own = holder == self.identity and (bool(_revision(self.lease)) or self.leads(now))
+        if not holder or is_own:
             return True
         return now >= self.changed_at + _duration_s(spec, self.durations)
 
@@ -93,15 +97,15 @@ class LeaderElector:
         renewed = _micro_time(wall)
         if renewed == spec.get("renewTime"):  # a write that changes nothing renews nothing
             renewed = _micro_time(wall + timedelta.resolution)
-        mine = {
+        changes = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": math.ceil(self.durations.duration.total_seconds()),
             "renewTime": renewed,
         }
         if spec.get("holderIdentity") != self.identity:
-            mine["acquireTime"] = mine["renewTime"]
-            mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
-        return {**lease, "spec": {**spec, **mine}}
+            changes["acquireTime"] = changes["renewTime"]
+            changes["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+        return {**lease, "spec": {**spec, **changes}}
 
     def claimed(self, lease: Json, sent_at: float) -> Self:
         """State after the API server accepted a claim that was sent from ``sent_at`` on."""
@@ -129,6 +133,7 @@ class LeaderElection:
         identity: str,
         changed: Callable[[], None],
         durations: LeaseDurations | None = None,
+        yields: Callable[[], bool] = lambda: False,
     ) -> None:
         """Create the election; no request is sent yet.
 
@@ -140,6 +145,7 @@ class LeaderElection:
             identity: of this process and no other, now or later; a restarted one is another.
             changed: called from the thread when leadership has begun or ended.
             durations: the times; all replicas should have the same.
+            yields: whether another replica should lead, if there is one; called from any thread.
 
         """
         self._api = api
@@ -152,6 +158,8 @@ class LeaderElection:
         }
         self._changed = changed
         self._elector = LeaderElector(identity=identity, durations=durations or LeaseDurations())
+        self._yields = yields
+        self._left_at: float | None = None
         self._error = ""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"leader {name}", daemon=True)
@@ -171,7 +179,8 @@ class LeaderElection:
     @property
     def leading(self) -> bool:
         """Whether this process leads now; to be checked before each action of a leader."""
-        return self._elector.leads(_now())
+        now = _now()
+        return self._elector.leads(now) and not self._hands_over(now)
 
     @property
     def holder(self) -> str:
@@ -199,7 +208,12 @@ class LeaderElection:
         self._release()
 
     def _try(self) -> None:
+        if not self._yields():
+            self._left_at = None
         self._elector = self._elector.read(self._read(), _now())
+        if self._hands_over(_now()):
+            self._leave()
+            return
         if not self._elector.may_claim(_now()):
             self._elector = self._elector.resigned()
             return
@@ -207,6 +221,18 @@ class LeaderElection:
         lease = self._write(self._elector.claim(datetime.now(UTC)))
         if lease is not None:
             self._elector = self._elector.claimed(lease, sent_at)
+
+    def _hands_over(self, now: float) -> bool:
+        """Whether the lease is left to others, until none has taken it for its duration."""
+        left_at, duration = self._left_at, self._elector.durations.duration
+        return self._yields() and (left_at is None or now < left_at + duration.total_seconds())
+
+    def _leave(self) -> None:
+        """Release the lease, but not before a call that a leader had begun has ended."""
+        if self._left_at is None:
+            self._left_at = _now()
+        elif _now() >= self._left_at + self._elector.durations.retry.total_seconds():
+            self._release()
 
     def _read(self) -> Json | None:
         try:

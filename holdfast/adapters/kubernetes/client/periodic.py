@@ -72,10 +72,10 @@ class PeriodicTask:
             self._retry_at = self._clock() + self._delay(error).total_seconds()
             if self._last_error != str(error):
                 self._last_error = str(error)
-                self._log(f"cannot {self._name}: {error}; trying again")
+                self._log(f"cannot {self._name}: {error}; retrying")
             return
         if self._failures:
-            self._log(f"can {self._name} again")
+            self._log(f"{self._name}: succeeded again")
         self._failures = 0
         self._last_error = ""
         self._next_at = self._clock() + self._every_s

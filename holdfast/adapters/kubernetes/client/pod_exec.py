@@ -67,7 +67,7 @@ def run_in_pod(
         response.close()
         connection.close()
     if error is None:
-        error = f"no end within {within.total_seconds():g} s"
+        error = f"the command did not end within {within.total_seconds():g} s"
     text, errors = (one.decode(errors="replace") for one in received.values())
     return PodOutput(text, f"{error}: {errors.strip()}".rstrip(": ") if error else "")
 

@@ -57,13 +57,13 @@ def attend(
     query |= {"stdin": "true", "tty": "true"} if terminal else {"stderr": "true"}
     call, connection, response = opened(api, pod, query, timedelta(0))
     try:
-        return _Talk(call, connection, response.fp, terminal).run(log)
+        return _ExecSession(call, connection, response.fp, terminal).run(log)
     finally:
         response.close()
         connection.close()
 
 
-class _Talk:
+class _ExecSession:
     def __init__(
         self,
         call: str,
@@ -77,7 +77,7 @@ class _Talk:
         self._terminal = terminal
         self._messages = Messages()
         self._unsent = bytearray()
-        self._has_news = False
+        self._is_readable = False
         self._size: os.terminal_size | None = None
         self._is_input_over = terminal is None
 
@@ -94,7 +94,7 @@ class _Talk:
     def _received(self) -> list[tuple[int, bytes]]:
         try:
             piece = self._stream.read1(_PIECE)
-            if not piece and self._has_news:
+            if not piece and self._is_readable:
                 raise http.client.IncompleteRead(b"")
             return list(self._messages.feed(piece))
         except _NOT_NOW:
@@ -123,7 +123,7 @@ class _Talk:
         is_pending = isinstance(self._connection, ssl.SSLSocket) and self._connection.pending()
         writing = [self._connection] if self._unsent else []
         ready, _, _ = select.select(watched, writing, [], 0 if is_pending else None)
-        self._has_news = self._connection in ready
+        self._is_readable = self._connection in ready
         if terminal is not None and terminal.resized in ready:
             os.read(terminal.resized, _TYPED)
         self._send_size()  # before the input: the notification of a resize may be late

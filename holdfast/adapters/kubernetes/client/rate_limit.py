@@ -35,9 +35,9 @@ class RateLimit:
         """Wait for a token, and return the time waited."""
         with self._lock:
             now = self._clock()
-            turn = max(self._next, now - self._slack)
-            self._next = turn + self._interval
-            wait = max(turn - now, 0.0)
+            slot = max(self._next, now - self._slack)
+            self._next = slot + self._interval
+            wait = max(slot - now, 0.0)
             self._waited += wait
         if wait:
             self._sleep(wait)

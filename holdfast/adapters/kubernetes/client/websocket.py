@@ -70,17 +70,21 @@ class Messages:
     def __init__(self) -> None:
         self._unread = b""
         self._content = b""
+        self._has_status = False
 
     def feed(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
         """Yield the messages that are complete: channel and content of each.
 
         Raises:
-            http.client.HTTPException: the server has closed, or sent an invalid frame.
+            http.client.HTTPException: the server has closed before the exit of the command, or sent
+                an invalid frame.
 
         """
         self._unread += piece
         while (taken := self._frame()) is not None:
             kind, is_last, part = taken
+            if kind == _CLOSE and self._has_status:  # a kubelet sends both at once
+                return
             if kind == _CLOSE:
                 raise http.client.HTTPException(
                     "the connection was closed before the command ended"
@@ -90,6 +94,7 @@ class Messages:
             self._content += part
             if is_last and self._content:
                 content, self._content = self._content, b""
+                self._has_status |= content[0] == Channel.STATUS
                 yield content[0], content[1:]
 
     def _frame(self) -> tuple[int, bool, bytes] | None:

@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
-from holdfast.adapters.kubernetes.jobs.fitting import promised, rooms
+from holdfast.adapters.kubernetes.jobs.fitting import capacity, unclaimed
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched, with_hang
 from holdfast.adapters.kubernetes.jobs.informer import JobInformer
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
@@ -24,7 +24,13 @@ from holdfast.adapters.kubernetes.jobs.records import (
 )
 from holdfast.adapters.kubernetes.jobs.release import release_job
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
-from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES, job_view, nodes_of, record_of
+from holdfast.adapters.kubernetes.jobs.views import (
+    SUSPENDED_PHASES,
+    is_stop_overdue,
+    job_view,
+    nodes_of,
+    record_of,
+)
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.pods import PodOwner
@@ -80,16 +86,16 @@ class KubernetesJobs:
         self._cluster = cluster
         self._removal = PodRemoval(api, cluster)
         self._labels = Labels(settings.label_prefix)
-        words = FinalPodStates()
+        final_states = FinalPodStates()
         followers: dict[str, JobInformer] = {}
         managed = [kind for kind in kinds if kind.kind in settings.job_kinds]
         for kind in managed:  # a kind that has pods precedes the kinds that use it as body
             body = followers[kind.body.plural] if kind.body is not None else None
             followers[kind.plural] = JobInformer(
-                api, kind, self._labels, words, dependencies.changed, body
+                api, kind, self._labels, final_states, dependencies.changed, body
             )
         self._followers = tuple(followers.values())
-        self._attempts = AttemptPods(words)
+        self._attempts = AttemptPods(final_states)
         self._workloads = Workloads(api)
         self._hangs = HangWatch(
             api,
@@ -118,8 +124,7 @@ class KubernetesJobs:
     @property
     def errors(self) -> tuple[str, ...]:
         """Reasons why cached objects or hang detection are out of date."""
-        errors = tuple(follower.error for follower in self._followers if follower.error)
-        return errors + self._hangs.errors
+        return (*(one.error for one in self._followers if one.error), *self._hangs.errors)
 
     def owner(self, job: str) -> PodOwner | None:
         """Return the object of a job, for Events; None if there is none of that name."""
@@ -209,8 +214,9 @@ class KubernetesJobs:
         self._removal.delete(pod for pod in known.pods if pod.has_ended)
 
     def kill(self, job: str) -> None:
-        """Delete the remaining pods; those that cannot run any more without a grace period."""
-        self._removal.delete(self._known(job).pods)
+        """See ``JobBackend.kill``; the operator has the pods' own grace period to delete them."""
+        known, now = self._known(job), self._dependencies.clock.now()
+        self._removal.kill(known.pods, is_overdue=is_stop_overdue(known.state, known.record, now))
 
     def _read(self, now: datetime) -> Iterable[tuple[str, _Job]]:
         """Yield all jobs; jobs of a kind that cannot be read keep their last state."""
@@ -281,7 +287,7 @@ class KubernetesJobs:
                 lost={},
                 counts={},
                 fenced=[pod for pod in job.pods if self._removal.is_stuck(pod)],
-                rooms=self._rooms(job) if record.phase is JobPhase.WAITING else None,
+                capacity=self._capacity(job) if record.phase is JobPhase.WAITING else None,
             )
         pods = [pod for pod in job.pods if pod.member.part == state.part]
         lost = self._attempts.lost(state.uid, record.attempt, pods)
@@ -295,19 +301,19 @@ class KubernetesJobs:
         )
         return (one for one in found if one is not None)
 
-    def _rooms(self, job: _Job) -> Mapping[str, int]:
+    def _capacity(self, job: _Job) -> Mapping[str, int]:
         """Return free ranks per node beside all other jobs, including their unscheduled pods."""
         others = [one for one in self._jobs.values() if one is not job and one.record is not None]
         nodes = self._cluster.node_states()
         pods = (pod for one in others for pod in one.pods)
-        found = rooms(job.state.groups, nodes.values(), pods, self._labels)
+        found = capacity(job.state.groups, nodes.values(), pods, self._labels)
         for name in job.record.placement if job.record is not None else ():
             if name not in found and self._cluster.is_watched(name):
                 found[name] = 1  # its Node object is deleted while the machine is replaced
         for one in others:
             if one.record is not None and one.record.phase is JobPhase.STARTING:
                 missing = one.state.ranks - sum(1 for pod in one.pods if pod.node)
-                found = promised(found, one.state.groups, missing, nodes, self._labels)
+                found = unclaimed(found, one.state.groups, missing, nodes, self._labels)
         return found
 
     def _counts(self, node: str) -> bool:
@@ -341,8 +347,8 @@ class KubernetesJobs:
     def _release_job(self, job: _Job) -> None:
         """Undo Holdfast's changes to a job whose auto-resume was disabled."""
         state, requests = job.state, job.requests
-        is_ours = state.record is not None or state.is_marked
-        if not is_ours or requests.auto_resume or requests.is_damaged or state.is_leaving:
+        is_managed = state.record is not None or state.is_marked
+        if not is_managed or requests.auto_resume or requests.is_damaged or state.is_leaving:
             return
         try:
             job.follower.learn(

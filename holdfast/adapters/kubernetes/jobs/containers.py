@@ -77,14 +77,14 @@ def earliest_exit(status: Json, container: str, *, has_ended: bool) -> Exit | No
 def _exit(reported: Json) -> Exit:
     code = reported.get("exitCode") or 0
     reason = reported.get("reason")
-    words = [
+    parts = [
         "" if reason in _SAYS_NOTHING else str(reason),
         _last_words(reported.get("message") or ""),
     ]
     return Exit(
         code=128 - code if code in _SIGNALS else code,
         at=parse_time(reported.get("finishedAt")),
-        reason=": ".join(filter(None, words)),
+        reason=": ".join(filter(None, parts)),
     )
 
 

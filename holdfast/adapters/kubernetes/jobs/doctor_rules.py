@@ -94,8 +94,8 @@ def _unusable(job: JobUnderTest) -> Iterator[Violation]:
     obstacle, switch = _cannot_restart(job), job.labels.enable_job_auto_resume
     for one in job.requests.rejected:
         if one is not obstacle:
-            is_grave = one.key in (switch, JOB_RECORD)
-            severity = RuleSeverity.ERROR if is_grave else RuleSeverity.WARNING
+            is_critical = one.key in (switch, JOB_RECORD)
+            severity = RuleSeverity.ERROR if is_critical else RuleSeverity.WARNING
             path = _annotation(one.key.partition("[")[0])  # without what is within its value
             why = f"{one.key} is {one.value!r}: expected {one.expected}"
             yield violation(severity, path, "true" if one.key == switch else None, why)
@@ -115,13 +115,17 @@ def _obstacle(job: JobUnderTest) -> Iterator[Violation]:
         return
     why = f"the job cannot be restarted as a whole: expected {obstacle.expected}"
     for pods in job.templates.pods if job.kind in _BATCH else ():
-        maker = pods.maker
-        indexed = maker.content.get("completionMode", _MODES[job.kind])
-        counts = [maker.content.get(key, 1) for key in ("completions", "parallelism")]
+        controller_spec = pods.controller_spec
+        indexed = controller_spec.content.get("completionMode", _MODES[job.kind])
+        counts = [controller_spec.content.get(key, 1) for key in ("completions", "parallelism")]
         if indexed != INDEXED:
-            yield violation(RuleSeverity.ERROR, f"{maker.path}.completionMode", INDEXED, why)
+            yield violation(
+                RuleSeverity.ERROR, f"{controller_spec.path}.completionMode", INDEXED, why
+            )
         if counts[0] != counts[1]:
-            yield violation(RuleSeverity.ERROR, f"{maker.path}.completions", counts[1], why)
+            yield violation(
+                RuleSeverity.ERROR, f"{controller_spec.path}.completions", counts[1], why
+            )
         if indexed != INDEXED or counts[0] != counts[1]:
             return
     yield violation(RuleSeverity.ERROR, _annotation(obstacle.key), None, why)
@@ -140,14 +144,17 @@ def _retries(job: JobUnderTest) -> Iterator[Violation]:
 
 def _restart_policy(job: JobUnderTest) -> Iterator[Violation]:
     for pods in job.templates.pods:
-        policy = pods.maker.content.get("restartPolicy", "OnFailure")
+        policy = pods.controller_spec.content.get("restartPolicy", "OnFailure")
         if policy == "OnFailure":
             continue
         why = "the operator fails the job permanently when a rank fails"
         if policy == "Always":
             why = "ranks that succeeded are restarted, so that the job never ends"
         yield violation(
-            RuleSeverity.ERROR, f"{pods.maker.path}.restartPolicy", "OnFailure", f"{policy}: {why}"
+            RuleSeverity.ERROR,
+            f"{pods.controller_spec.path}.restartPolicy",
+            "OnFailure",
+            f"{policy}: {why}",
         )
 
 
@@ -169,7 +176,7 @@ def _job_backoff(job: JobUnderTest) -> Iterator[Violation]:
     if own >= restarts:
         return
     for pods in job.templates.pods:
-        limit = pods.maker.content.get("backoffLimit", _JOB_BACKOFF)
+        limit = pods.controller_spec.content.get("backoffLimit", _JOB_BACKOFF)
         if limit >= pods.ranks * restarts:
             continue
         ends = "one crash of all ranks ends" if limit < pods.ranks else "some restarts end"
@@ -177,7 +184,7 @@ def _job_backoff(job: JobUnderTest) -> Iterator[Violation]:
             ends = f"its failurePolicy restarts it for that {own} times at most, and then ends"
         why = f"{limit}: each failed pod counts, {pods.ranks} at a time; {ends} the job permanently"
         severity = RuleSeverity.ERROR if limit < pods.ranks and not own else RuleSeverity.WARNING
-        yield violation(severity, f"{pods.maker.path}.backoffLimit", NO_LIMIT, why)
+        yield violation(severity, f"{pods.controller_spec.path}.backoffLimit", NO_LIMIT, why)
 
 
 def _own_restarts(job: JobUnderTest) -> int:
@@ -188,16 +195,18 @@ def _own_restarts(job: JobUnderTest) -> int:
 
 def _index_limits(job: JobUnderTest) -> Iterator[Violation]:
     for pods in job.templates.pods:
-        if pods.maker.content.get("backoffLimitPerIndex") is not None:
+        if pods.controller_spec.content.get("backoffLimitPerIndex") is not None:
             why = "a rank that fails so often is not restarted, and the others wait for it forever"
             yield violation(
-                RuleSeverity.ERROR, f"{pods.maker.path}.backoffLimitPerIndex", None, why
+                RuleSeverity.ERROR, f"{pods.controller_spec.path}.backoffLimitPerIndex", None, why
             )
-        rules = (pods.maker.content.get("podFailurePolicy") or {}).get("rules") or ()
+        rules = (pods.controller_spec.content.get("podFailurePolicy") or {}).get("rules") or ()
         fails = any(rule.get("action") in ("FailJob", "FailIndex") for rule in rules)
         if fails and not _own_restarts(job):
             why = "its rules fail the job permanently before it can be restarted"
-            yield violation(RuleSeverity.WARNING, f"{pods.maker.path}.podFailurePolicy", None, why)
+            yield violation(
+                RuleSeverity.WARNING, f"{pods.controller_spec.path}.podFailurePolicy", None, why
+            )
 
 
 def _launcher_backoff(job: JobUnderTest) -> Iterator[Violation]:

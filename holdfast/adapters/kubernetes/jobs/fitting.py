@@ -23,7 +23,7 @@ _PASSING_TAINTS: Final = (
 _SOFT: Final = "PreferNoSchedule"
 
 
-def rooms(
+def capacity(
     groups: Sequence[Group],
     nodes: Iterable[NodeState],
     others: Iterable[PodState],
@@ -51,7 +51,7 @@ def rooms(
     found, out = {}, set()
     for node in nodes:
         if all(fits(group.pods, node, labels) for group in groups):
-            free = _room(wanted, node.devices, held.get(node.name, {}), total)
+            free = _free_ranks(wanted, node.devices, held.get(node.name, {}), total)
             if free:
                 found[node.name] = free
             if node.labels.get(labels.node_health_status) != HealthStatus.SCHEDULABLE:
@@ -62,7 +62,7 @@ def rooms(
     return found
 
 
-def promised(
+def unclaimed(
     found: Mapping[str, int],
     groups: Sequence[Group],
     ranks: int,
@@ -82,24 +82,30 @@ def promised(
 
 def fits(pods: Json, node: NodeState, labels: Labels) -> bool:
     """Whether a pod with this ``spec`` may be scheduled to a node."""
-    ours = (labels.node_health_status, labels.deep_health_check_status, labels.deep_health_check)
+    own_labels = (
+        labels.node_health_status,
+        labels.deep_health_check_status,
+        labels.deep_health_check,
+    )
     selector: Mapping[str, str] = pods.get("nodeSelector") or {}
-    if any(node.labels.get(key) != value for key, value in selector.items() if key not in ours):
+    if any(
+        node.labels.get(key) != value for key, value in selector.items() if key not in own_labels
+    ):
         return False
     affinity = (pods.get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
     terms = required.get("nodeSelectorTerms")
-    if terms is not None and not any(_matches(term, node, ours) for term in terms):
+    if terms is not None and not any(_matches(term, node, own_labels) for term in terms):
         return False
     tolerations: Sequence[Json] = pods.get("tolerations") or ()
     return all(
         any(_tolerates(one, taint) for one in tolerations)
         for taint in map(dict, node.taints)
-        if taint.get("effect") != _SOFT and taint.get("key") not in (*ours, *_PASSING_TAINTS)
+        if taint.get("effect") != _SOFT and taint.get("key") not in (*own_labels, *_PASSING_TAINTS)
     )
 
 
-def _room(
+def _free_ranks(
     wanted: Mapping[str, int], there: Mapping[str, int], held: Mapping[str, int], total: int
 ) -> int:
     free = (
@@ -110,12 +116,12 @@ def _room(
     return max(0, min((*free, total)))
 
 
-def _matches(term: Json, node: NodeState, ours: Sequence[str]) -> bool:
+def _matches(term: Json, node: NodeState, own_labels: Sequence[str]) -> bool:
     """Whether a selector term matches; as in the scheduler, an empty term matches nothing."""
     expressions = term.get("matchExpressions") or ()
     fields = term.get("matchFields") or ()
     return bool(expressions or fields) and all(
-        (*(_holds(e, node.labels) for e in expressions if e.get("key") not in ours),
+        (*(_holds(e, node.labels) for e in expressions if e.get("key") not in own_labels),
          *(_holds(field, {"metadata.name": node.name}) for field in fields))
     )  # fmt: skip
 

@@ -101,16 +101,16 @@ def with_hang(view: JobView, hang: Hang | None) -> JobView:
     )
 
 
-def logs_known_until(known: Sequence[datetime | None], wanted: int) -> datetime | None:
+def logs_known_until(known: Sequence[datetime | None], expected: int) -> datetime | None:
     """Time until which the logs of a job are complete; None if any log has not been read.
 
     Args:
         known: that time of each followed log.
-        wanted: number of logs to follow.
+        expected: number of logs to follow.
 
     """
     times = [at for at in known if at is not None]
-    return min(times) if times and len(times) == wanted else None
+    return min(times) if times and len(times) == expected else None
 
 
 @dataclass(slots=True)
@@ -182,9 +182,9 @@ class HangWatch:
             heartbeats.join()
         self._matcher.close()
 
-    def follow(self, wanted: Iterable[Watched]) -> None:
+    def follow(self, expected: Iterable[Watched]) -> None:
         """Set the attempts to watch; stops watching all others."""
-        requested = {one.job.uid: one for one in wanted}
+        requested = {one.job.uid: one for one in expected}
         with self._lock:
             for uid, attempt in tuple(self._attempts.items()):
                 if not attempt.requested.is_same(requested.get(uid)):
@@ -221,9 +221,9 @@ class HangWatch:
             attempts = tuple(self._attempts.values())
             errors = [log.error for one in attempts for log in one.logs.values() if log.error]
         errors += [one.heartbeats.error for one in attempts if one.heartbeats is not None]
-        wanted = sum(len(one.requested.followed) for one in attempts)
-        if wanted > MOST_LOGS:
-            errors.insert(0, f"{wanted} logs to follow, but at most {MOST_LOGS} are followed")
+        expected = sum(len(one.requested.followed) for one in attempts)
+        if expected > MOST_LOGS:
+            errors.insert(0, f"{expected} logs to follow, but at most {MOST_LOGS} are followed")
         return tuple([error for error in errors if error][:1])
 
     def _run(self) -> None:
@@ -231,9 +231,9 @@ class HangWatch:
             for uid in tuple(self._attempts):
                 attempt = self._attempts.get(uid)
                 if attempt is not None:
-                    self._look_at(attempt)
+                    self._check_attempt(attempt)
 
-    def _look_at(self, attempt: _Attempt) -> None:
+    def _check_attempt(self, attempt: _Attempt) -> None:
         now = self._clock.now()
         if attempt.monitor is None and (attempt.again_at is None or now >= attempt.again_at):
             self._prepare(attempt, now)
@@ -291,11 +291,11 @@ class HangWatch:
         """Follow the logs of the attempt's running pods, and stop following others."""
         if self._attempts.get(attempt.requested.job.uid) is not attempt:
             return  # the attempt is no longer watched
-        wanted = {pod.uid: pod for pod in attempt.requested.followed}
-        self._end(attempt, attempt.logs.keys() - wanted.keys())
+        expected = {pod.uid: pod for pod in attempt.requested.followed}
+        self._end(attempt, attempt.logs.keys() - expected.keys())
         room = MOST_LOGS - sum(len(one.logs) for one in self._attempts.values())
-        for uid in [uid for uid in wanted if uid not in attempt.logs][: max(room, 0)]:
-            pod = wanted[uid]
+        for uid in [uid for uid in expected if uid not in attempt.logs][: max(room, 0)]:
+            pod = expected[uid]
             attempt.logs[uid] = log = PodLog(
                 self._api, self._clock, pod, partial(monitor.take, pod.member.rank)
             )

@@ -69,8 +69,8 @@ class HeartbeatFile:
     def request_read(self, pods: Sequence[PodState]) -> None:
         """Start reading unless the last read is recent or in progress; returns at once."""
         now = self._clock.now()
-        is_lately = self._read_at is not None and now < self._read_at + self._pause
-        if not pods or is_lately or (self._thread is not None and self._thread.is_alive()):
+        is_recent = self._read_at is not None and now < self._read_at + self._pause
+        if not pods or is_recent or (self._thread is not None and self._thread.is_alive()):
             return
         self._read_at = now
         self._thread = threading.Thread(

@@ -15,7 +15,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
 )
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodRank, described, group_of
-from holdfast.adapters.kubernetes.jobs.templates import stamped_template
+from holdfast.adapters.kubernetes.jobs.templates import template_patch
 from holdfast.model.names import Labels
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -67,13 +67,13 @@ class IndexedJobs(JobKind):
         """See ``JobKind.suspension``."""
         return {"spec": {"suspend": is_suspended}}
 
-    def stamped(
+    def attempt_patch(
         self,
         job: Json,
         annotations: dict[str, str],
         environment: dict[str, str],  # noqa: ARG002 - containers are immutable
     ) -> Json:
-        """See ``JobKind.stamped``.
+        """See ``JobKind.attempt_patch``.
 
         Nothing can be changed where the controller keeps the start time of a suspended Job, as
         Kubernetes before 1.35 does.
@@ -81,7 +81,7 @@ class IndexedJobs(JobKind):
         if (job.get("status") or {}).get("startTime"):
             return {}
         template = (job.get("spec") or {}).get("template") or {}
-        return {"spec": {"template": stamped_template(template, annotations, {})}}
+        return {"spec": {"template": template_patch(template, annotations, {})}}
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""

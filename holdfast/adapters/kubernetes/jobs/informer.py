@@ -24,7 +24,7 @@ class JobInformer:
         api: client of the API server.
         kind: kind of jobs.
         labels: of the cluster.
-        words: store that records the final states of pods.
+        final_states: store that records the final states of pods.
         changed: called from any thread after any change.
         body: informer of the kind that has the pods of this one, if it has none itself.
 
@@ -35,12 +35,12 @@ class JobInformer:
         api: Api,
         kind: JobKind,
         labels: Labels,
-        words: FinalPodStates,
+        final_states: FinalPodStates,
         changed: Callable[[], None],
         body: "JobInformer | None" = None,
     ) -> None:
         self.kind = kind
-        self._words = words
+        self._final_states = final_states
         self._body = body
         self._numbers = RankAssigner()
         self._jobs = Reflector(
@@ -93,7 +93,7 @@ class JobInformer:
                     f"{format_duration(reflector.age)}: {reflector.error}"
                 )
         jobs = self._jobs.objects()
-        return jobs if self._body is None else dict(_embodied(jobs, self._body.jobs()))
+        return jobs if self._body is None else dict(_with_bodies(jobs, self._body.jobs()))
 
     def pods(self) -> Mapping[str, list[PodState]]:
         """Return pods by ``namespace/name`` of their job."""
@@ -114,15 +114,15 @@ class JobInformer:
         if member is None:
             return None
         state = pod_state(pod, member)
-        self._words.note(state)
+        self._final_states.note(state)
         return state
 
 
-def _embodied(
+def _with_bodies(
     jobs: Mapping[str, JobState], bodies: Mapping[str, JobState]
 ) -> Iterator[tuple[str, JobState]]:
     """Yield the jobs whose body object exists, with the state of that object."""
     for name, job in jobs.items():
         body = bodies.get(name)
         if body is not None and body.controller is not None and body.controller.uid == job.uid:
-            yield name, job.embodied(body)
+            yield name, job.with_body(body)

@@ -33,7 +33,9 @@ class JobKind(Named, Protocol):
         """Return the merge patch by which the operator deletes all pods, or creates them."""
         ...
 
-    def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
+    def attempt_patch(
+        self, job: Json, annotations: dict[str, str], environment: dict[str, str]
+    ) -> Json:
         """Return the merge patch that gives future pods these annotations and variables.
 
         Args:

@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX, INDEXED, SET
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodRank, described, group_of
-from holdfast.adapters.kubernetes.jobs.templates import with_stamps
+from holdfast.adapters.kubernetes.jobs.templates import with_attempt_metadata
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import Labels
 
@@ -73,15 +73,15 @@ class JobSets(JobKind):
         """See ``JobKind.suspension``."""
         return {"spec": {"suspend": is_suspended}}
 
-    def stamped(
+    def attempt_patch(
         self,
         job: Json,
         annotations: dict[str, str],
         environment: dict[str, str],  # noqa: ARG002 - containers are immutable
     ) -> Json:
-        """See ``JobKind.stamped``."""
-        stamped = [_stamped(replicated, annotations) for replicated in _replicated(job)]
-        return {"spec": {"replicatedJobs": stamped}} if stamped else {}
+        """See ``JobKind.attempt_patch``."""
+        attempt_patch = [_patched(replicated, annotations) for replicated in _replicated(job)]
+        return {"spec": {"replicatedJobs": attempt_patch}} if attempt_patch else {}
 
     def renewed(self, job: Json, record: JobRecord) -> Json:
         """See ``JobKind.renewed``.
@@ -126,10 +126,10 @@ def _job_of(replicated: Json) -> Json:
     return (replicated.get("template") or {}).get("spec") or {}
 
 
-def _stamped(replicated: Json, annotations: dict[str, str]) -> Json:
+def _patched(replicated: Json, annotations: dict[str, str]) -> Json:
     """Return the whole replicated job, since a merge patch replaces lists as a whole."""
     template, spec = replicated.get("template") or {}, _job_of(replicated)
-    spec = {**spec, "template": with_stamps(spec.get("template") or {}, annotations, {})}
+    spec = {**spec, "template": with_attempt_metadata(spec.get("template") or {}, annotations, {})}
     return {**replicated, "template": {**template, "spec": spec}}
 
 

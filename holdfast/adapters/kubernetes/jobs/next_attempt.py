@@ -4,7 +4,7 @@ from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
-from holdfast.adapters.kubernetes.jobs.records import stamps
+from holdfast.adapters.kubernetes.jobs.records import attempt_metadata
 from holdfast.model.jobs import JobRecord
 
 
@@ -30,7 +30,9 @@ def prepare_attempt(api: Api, kind: JobKind, job: Json, state: JobState, record:
         collection = f"/apis/{kind.body.api_version}/namespaces/{state.namespace}"
         path = f"{collection}/{kind.body.plural}/{state.name}"
         target = api.get(path)
-        patch = kind.stamped(target, *stamps(record, is_queued=state.queue is not None))
+        patch = kind.attempt_patch(
+            target, *attempt_metadata(record, is_queued=state.queue is not None)
+        )
         target = api.patch(path, _of(target) | patch)
     if patch := kind.renewed(target, record):
         target = api.patch(f"{path}/status", _of(target) | patch)

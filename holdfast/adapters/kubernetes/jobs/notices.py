@@ -29,7 +29,7 @@ from holdfast.ports.clock import Clock
 
 KINDS: Final[Mapping[type[Event], EventKind]] = {
     AttemptStarted: EventKind(PodPhase.RUNNING, "Normal"),
-    AttemptKilled: EventKind("PodsRemoved", "Warning", "pods on removed machines are deleted"),
+    AttemptKilled: EventKind("PodsRemoved", "Warning"),
     CheckpointChosen: EventKind("CheckpointChosen", "Warning"),
     JobRetried: EventKind(
         "JobRestarting", "Normal", "its pods are recreated when nodes are available"
@@ -61,11 +61,11 @@ def job_notice(event: Event, owner: PodOwner, at: datetime) -> Notice | None:
             kind = KINDS.get(type(event))
     if kind is None:
         return None
-    words = sentence(event)
+    message = sentence(event)
     if isinstance(event, AttemptStopped) and event.kind != FailureKind.APPLICATION:
-        words = f"{words}: {event.evidence}"
-    words = f"{words}; {kind.next}" if kind.next else words
-    return Notice(about=owner, kind=kind, message=words, at=at)
+        message = f"{message}: {event.evidence}"
+    message = f"{message}; {kind.next}" if kind.next else message
+    return Notice(about=owner, kind=kind, message=message, at=at)
 
 
 class JobEvents:

@@ -17,6 +17,7 @@ from holdfast.adapters.kubernetes.jobs.containers import (
 from holdfast.model.jobs import Ending
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
+    FAULT_GRACE,
     HEARTBEAT_FILE,
     HEARTBEAT_TIMEOUT,
     JOB_RECORD,
@@ -135,6 +136,7 @@ class JobState:
     heartbeat_file: str | None
     heartbeat_timeout: str | None
     startup_timeout: str | None
+    fault_grace: str | None
     controller: JobOwner | None
     obstacle: str | None = None
     """Properties that it lacks to be restarted as a whole; None if it can be restarted."""
@@ -162,17 +164,17 @@ class JobState:
         return f"/apis/{self.api_version}/namespaces/{self.namespace}/{self.plural}/{self.name}"
 
     @property
-    def is_stranded(self) -> bool:
+    def is_orphaned(self) -> bool:
         """Whether Holdfast suspended it and the record of that was removed."""
-        is_ours = self.is_marked and self.record is None and self.queue is None
-        return is_ours and self.is_suspended and self.ending is None
+        is_managed = self.is_marked and self.record is None and self.queue is None
+        return is_managed and self.is_suspended and self.ending is None
 
     def owns(self, pod: "PodState") -> bool:
         """Whether a pod with its name belongs to it, and not to an earlier job of that name."""
         is_named = pod.owner == BY_NAME and pod.created_at >= self.created_at
         return is_named or pod.owner == (self.body or self.uid)
 
-    def embodied(self, body: "JobState") -> "JobState":
+    def with_body(self, body: "JobState") -> "JobState":
         """Return the job with the fields that only its body object has."""
         return replace(
             self,
@@ -229,6 +231,9 @@ class PodState:
     phase: str
     created_at: datetime
     is_terminating: bool
+    grace_s: int | None
+    """Grace period of its deletion in seconds; None before it is deleted."""
+
     resources: Mapping[str, int]
     """Number of devices that it uses, by resource name."""
 
@@ -292,6 +297,7 @@ def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
         "heartbeat_file": found.get(HEARTBEAT_FILE),
         "heartbeat_timeout": found.get(HEARTBEAT_TIMEOUT),
         "startup_timeout": found.get(STARTUP_TIMEOUT),
+        "fault_grace": found.get(FAULT_GRACE),
     }
 
 
@@ -328,6 +334,7 @@ def pod_state(pod: Json, member: PodRank) -> PodState:
         phase=phase,
         created_at=parse_time(metadata.get("creationTimestamp")) or EPOCH,
         is_terminating=bool(metadata.get("deletionTimestamp")),
+        grace_s=metadata.get("deletionGracePeriodSeconds"),
         resources=devices(spec),
         exit=exit_,
         evicted=_evicted(metadata, status, exit_),
@@ -340,8 +347,8 @@ def devices(pods: Json) -> dict[str, int]:
     total: dict[str, int] = {}
     for container in _containers(pods):
         resources = container.get("resources") or {}
-        wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-        for name, amount in wanted.items():
+        amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+        for name, amount in amounts.items():
             if "/" in name and str(amount).isdecimal():
                 total[name] = total.get(name, 0) + int(amount)
     return total
@@ -363,18 +370,18 @@ def _evicted(metadata: Json, status: Json, exit_: Exit | None) -> str:
         if one.get("type") == _DISRUPTED and one.get("status") == "True":
             reason = str(one.get("reason", ""))
             return "" if reason == _TOO_MUCH else reason
-    gone_at = parse_time(metadata.get("deletionTimestamp"))
-    if gone_at is None or (exit_ is not None and _is_older(exit_, gone_at, metadata)):
+    deleted_at = parse_time(metadata.get("deletionTimestamp"))
+    if deleted_at is None or (exit_ is not None and _is_older(exit_, deleted_at, metadata)):
         return ""
     return "Deleted"
 
 
-def _is_older(exit_: Exit, gone_at: datetime, metadata: Json) -> bool:
+def _is_older(exit_: Exit, deleted_at: datetime, metadata: Json) -> bool:
     """Whether a container ended before, and not because of, the deletion of its pod.
 
     Times have a resolution of one second; within one second the signals of a deletion decide.
     """
-    requested_at = gone_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    requested_at = deleted_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
     if exit_.at is None or exit_.at < requested_at:
         return True
     return exit_.at == requested_at and exit_.code not in _ENDED

@@ -1,11 +1,16 @@
 """Deletion of the pods of a job that stops."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, NotFound
 from holdfast.adapters.kubernetes.jobs.objects import PodState
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
+
+_KILL_GRACE_S: Final = 1
+"""Grace period that makes a kubelet send SIGKILL to a terminating pod. With 0 the pod's object
+would be deleted while its processes may still run."""
 
 
 class PodRemoval:
@@ -31,6 +36,32 @@ class PodRemoval:
                 self._api.delete(pod.path, uid=pod.uid, grace=0 if is_removable else None)
             except (NotFound, Conflict):
                 continue  # already deleted, or another pod has its name
+
+    def kill(self, pods: Iterable[PodState], *, is_overdue: bool) -> None:
+        """Delete pods, and shorten the grace period of those that terminate and still run.
+
+        Args:
+            pods: remaining pods of the job.
+            is_overdue: whether pods are deleted, too, that their operator has not deleted. Those of
+                a ``Job`` that is not seen as suspended count for its ``backoffLimit``.
+
+        Raises:
+            BackendError: a pod could not be deleted.
+
+        """
+        remaining = list(pods)
+        for pod in remaining:
+            if pod.is_terminating and (pod.grace_s or 0) > _KILL_GRACE_S and not pod.has_ended:
+                self._shorten(pod)
+        self.delete(pod for pod in remaining if pod.is_terminating or pod.has_ended or is_overdue)
+
+    def _shorten(self, pod: PodState) -> None:
+        if self.is_stuck(pod):
+            return
+        try:
+            self._api.delete(pod.path, uid=pod.uid, grace=_KILL_GRACE_S)
+        except (NotFound, Conflict):
+            return  # already deleted, or another pod has its name
 
     def delete_ended(self, pods: Iterable[PodState]) -> None:
         """Delete terminating pods that have ended on cordoned nodes.

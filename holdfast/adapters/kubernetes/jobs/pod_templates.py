@@ -23,7 +23,7 @@ class Part:
 class PodTemplate:
     """Pods of a job that are created from one template."""
 
-    maker: Part
+    controller_spec: Part
     """Part with the number of pods and their restart policy."""
 
     spec: Part
@@ -60,7 +60,7 @@ def _kubeflow(field_name: str) -> Callable[[Json], JobTemplates]:
             policy=spec.at("runPolicy"),
             pods=tuple(
                 PodTemplate(
-                    maker=replicas.at(name),
+                    controller_spec=replicas.at(name),
                     spec=replicas.at(name).at("template").at("spec"),
                     ranks=replica.get("replicas", 1),
                 )
@@ -90,7 +90,7 @@ def _replicated(spec: Part) -> Iterator[PodTemplate]:
 
 def _of_job(spec: Part, times: int) -> PodTemplate:
     return PodTemplate(
-        maker=spec,
+        controller_spec=spec,
         spec=spec.at("template").at("spec"),
         ranks=times * spec.content.get("parallelism", 1),
     )
@@ -114,7 +114,9 @@ def _ray(*keys: str) -> Callable[[Json], JobTemplates]:
         return JobTemplates(
             policy=spec,
             pods=tuple(
-                PodTemplate(maker=group, spec=group.at("template").at("spec"), ranks=ranks)
+                PodTemplate(
+                    controller_spec=group, spec=group.at("template").at("spec"), ranks=ranks
+                )
                 for group, ranks in groups
             ),
         )

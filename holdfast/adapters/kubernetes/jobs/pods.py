@@ -80,8 +80,8 @@ class AttemptPods:
     pod does not join their process group.
     """
 
-    def __init__(self, words: FinalPodStates) -> None:
-        self._words = words
+    def __init__(self, final_states: FinalPodStates) -> None:
+        self._final_states = final_states
         self._attempts: dict[str, _Attempt] = {}
 
     def lost(self, job: str, number: int, pods: Iterable[PodState]) -> Mapping[int, PodState]:
@@ -103,7 +103,9 @@ class AttemptPods:
                     attempt.ranks[pod.member.rank] = pod
         here = {pod.uid for pod in pods}
         return {
-            rank: self._words.of(pod) for rank, pod in attempt.ranks.items() if pod.uid not in here
+            rank: self._final_states.of(pod)
+            for rank, pod in attempt.ranks.items()
+            if pod.uid not in here
         }
 
     def forget(self, job: str) -> None:
@@ -112,5 +114,5 @@ class AttemptPods:
 
     def keep(self, jobs: Iterable[str]) -> None:
         """Remove the state of all jobs but these."""
-        for gone in self._attempts.keys() - set(jobs):
-            del self._attempts[gone]
+        for removed in self._attempts.keys() - set(jobs):
+            del self._attempts[removed]

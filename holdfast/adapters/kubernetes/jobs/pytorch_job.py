@@ -14,7 +14,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
 )
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodRank, described, group_of
-from holdfast.adapters.kubernetes.jobs.templates import stamped_template
+from holdfast.adapters.kubernetes.jobs.templates import template_patch
 from holdfast.model.names import Labels, PodPhase
 
 MASTER: Final = "Master"
@@ -74,13 +74,13 @@ class PyTorchJobs(JobKind):
         """See ``JobKind.suspension``."""
         return {"spec": {"runPolicy": {"suspend": is_suspended}}}
 
-    def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-        """See ``JobKind.stamped``."""
+    def attempt_patch(
+        self, job: Json, annotations: dict[str, str], environment: dict[str, str]
+    ) -> Json:
+        """See ``JobKind.attempt_patch``."""
         replicas = {
             name: {
-                "template": stamped_template(
-                    replica.get("template") or {}, annotations, environment
-                )
+                "template": template_patch(replica.get("template") or {}, annotations, environment)
             }
             for name, replica in _replicas(job)
         }

@@ -21,7 +21,7 @@ from holdfast.adapters.kubernetes.jobs.objects import (
     described,
     group_of,
 )
-from holdfast.adapters.kubernetes.jobs.templates import stamped_template, with_stamps
+from holdfast.adapters.kubernetes.jobs.templates import template_patch, with_attempt_metadata
 from holdfast.model.names import Labels
 
 CLUSTER: Final = "ray.io/cluster"
@@ -75,9 +75,11 @@ class RayClusters(JobKind):
         """See ``JobKind.suspension``."""
         return {"spec": {"suspend": is_suspended}}
 
-    def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-        """See ``JobKind.stamped``."""
-        return {"spec": stamped_spec(job.get("spec") or {}, annotations, environment)}
+    def attempt_patch(
+        self, job: Json, annotations: dict[str, str], environment: dict[str, str]
+    ) -> Json:
+        """See ``JobKind.attempt_patch``."""
+        return {"spec": cluster_spec_patch(job.get("spec") or {}, annotations, environment)}
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""
@@ -98,11 +100,13 @@ def obstacle_of(spec: Json) -> str | None:
     return None
 
 
-def stamped_spec(spec: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-    """Return the merge patch of a ``RayClusterSpec``; see ``JobKind.stamped``."""
-    head = stamped_template(_template(spec.get("headGroupSpec") or {}), annotations, environment)
+def cluster_spec_patch(
+    spec: Json, annotations: dict[str, str], environment: dict[str, str]
+) -> Json:
+    """Return the merge patch of a ``RayClusterSpec``; see ``JobKind.attempt_patch``."""
+    head = template_patch(_template(spec.get("headGroupSpec") or {}), annotations, environment)
     workers = [
-        {**group, "template": with_stamps(_template(group), annotations, environment)}
+        {**group, "template": with_attempt_metadata(_template(group), annotations, environment)}
         for group in _workers(spec)
     ]
     return {"headGroupSpec": {"template": head}, "workerGroupSpecs": workers}

@@ -13,9 +13,9 @@ from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, PodRank
 from holdfast.adapters.kubernetes.jobs.ray_cluster import (
     POD,
     RayClusters,
+    cluster_spec_patch,
     groups_of,
     obstacle_of,
-    stamped_spec,
 )
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import Labels
@@ -74,10 +74,12 @@ class RayJobs(JobKind):
         """See ``JobKind.suspension``."""
         return {"spec": {"suspend": is_suspended}}
 
-    def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-        """See ``JobKind.stamped``."""
+    def attempt_patch(
+        self, job: Json, annotations: dict[str, str], environment: dict[str, str]
+    ) -> Json:
+        """See ``JobKind.attempt_patch``."""
         cluster = (job.get("spec") or {}).get("rayClusterSpec") or {}
-        return {"spec": {"rayClusterSpec": stamped_spec(cluster, annotations, environment)}}
+        return {"spec": {"rayClusterSpec": cluster_spec_patch(cluster, annotations, environment)}}
 
     def failed(
         self,

@@ -66,7 +66,10 @@ def record_patch(
     if is_suspended is not None and state.queue is None:
         patch |= kind.suspension(is_suspended=is_suspended)
     if is_restart(record) and kind.body is None:
-        _merge(patch, kind.stamped(job, *stamps(record, is_queued=state.queue is not None)))
+        _merge(
+            patch,
+            kind.attempt_patch(job, *attempt_metadata(record, is_queued=state.queue is not None)),
+        )
     return patch
 
 
@@ -136,7 +139,9 @@ def _past(one: AttemptRecord, resumed_at: datetime | None) -> str:
     return f"attempt {one.attempt}: {failure.kind}: {failure.reason}{where}, {', '.join(took)}"
 
 
-def stamps(record: JobRecord, *, is_queued: bool) -> tuple[dict[str, str], dict[str, str]]:
+def attempt_metadata(
+    record: JobRecord, *, is_queued: bool
+) -> tuple[dict[str, str], dict[str, str]]:
     """Annotations and environment of the pods of an attempt.
 
     Kueue treats a job with changed containers as another job and stops it.

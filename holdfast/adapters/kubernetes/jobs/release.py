@@ -30,7 +30,7 @@ def release_job(
     if state.queue is not None:
         _give_to_queue(workloads, state, record)
     is_suspended = awaits_restart(state, record) and state.queue is None and state.is_suspended
-    patch = release_patch(state, kind, resumes=is_suspended or state.is_stranded)
+    patch = release_patch(state, kind, resumes=is_suspended or state.is_orphaned)
     return api.patch(state.path, patch)
 
 

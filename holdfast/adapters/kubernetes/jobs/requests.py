@@ -15,6 +15,7 @@ from holdfast.kit.units import parse_duration
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
+    FAULT_GRACE,
     HEARTBEAT_FILE,
     HEARTBEAT_TIMEOUT,
     JOB_RECORD,
@@ -59,6 +60,9 @@ class JobRequests:
     heartbeat: Heartbeat | None = None
     """Heartbeat file of the ranks; None if the job has none."""
 
+    fault_grace: timedelta | None = None
+    """See ``JobSpec.fault_grace``; None if the job does not set it."""
+
     rejected: tuple[Rejection, ...] = ()
 
 
@@ -84,6 +88,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
             )
     log_rules, log_rules_from = _log_rules(state, rejected) if is_on else ((), "")
     heartbeat = _heartbeat(state, rejected) if is_on else None
+    fault_grace = _timeout(FAULT_GRACE, state.fault_grace, rejected) if is_on else None
     return JobRequests(
         auto_resume=bool(is_on),
         max_retries=retries,
@@ -93,6 +98,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
         log_rules=log_rules,
         log_rules_from=log_rules_from,
         heartbeat=heartbeat,
+        fault_grace=fault_grace,
         rejected=tuple(rejected),
     )
 

@@ -11,6 +11,8 @@ from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.stack_dumps import COMMAND, snapshots_of
 from holdfast.model.errors import BackendError
 
 LIMIT: Final = timedelta(seconds=10)
@@ -18,14 +20,6 @@ LIMIT: Final = timedelta(seconds=10)
 
 SIZE: Final = 256 * 1024
 """Maximum size in bytes of all stacks of an attempt; a ConfigMap may have 1 MiB."""
-
-COMMAND: Final = (
-    "sh",
-    "-c",
-    "for p in /proc/[0-9]*; do case $(readlink $p/exe) in "
-    "*/python*) py-spy dump --pid ${p#/proc/};; esac; done",
-)
-"""Dumps every Python process of the container: the first is often only a launcher."""
 
 
 class StackCapture:
@@ -38,7 +32,8 @@ class StackCapture:
         self._pods = pods
         self._thread = threading.Thread(target=self._run, name="stacks", daemon=True)
         self.reported = ""
-        """Where the stacks are stored, or why there are none; empty until the capture has ended."""
+        """Which rank the others wait for, if the stacks show it, and where the stacks are, or why
+        there are none; empty until the capture has ended."""
 
     def start(self) -> None:
         """Start the capture; returns at once."""
@@ -53,7 +48,13 @@ class StackCapture:
             where = self._kept(texts) if texts else ""
         except BackendError as error:
             where, errors = "", [str(error)]
-        self.reported = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
+        looks = [
+            look
+            for pod, (text, _) in zip(self._pods, found, strict=True)
+            for look in snapshots_of(text, pod.node)
+        ]
+        where = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
+        self.reported = f"{verdict(looks).text}; {where}" if looks else where
 
     def _dumped(self, pod: PodState) -> tuple[str, str]:
         """Return the stacks of a pod and an empty error, or no text and the error."""

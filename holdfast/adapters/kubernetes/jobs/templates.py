@@ -3,7 +3,7 @@
 from holdfast.adapters.kubernetes.client.errors import Json
 
 
-def stamped_template(
+def template_patch(
     template: Json, annotations: dict[str, str], environment: dict[str, str]
 ) -> Json:
     """Return the merge patch that gives pods of a template these annotations and variables.
@@ -17,13 +17,15 @@ def stamped_template(
     patch: Json = {"metadata": {"annotations": dict(annotations)}}
     containers = (template.get("spec") or {}).get("containers") or []
     if environment and containers:  # a merge patch replaces lists as a whole
-        patch["spec"] = {"containers": [_stamped(one, environment) for one in containers]}
+        patch["spec"] = {"containers": [_patched(one, environment) for one in containers]}
     return patch
 
 
-def with_stamps(template: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
+def with_attempt_metadata(
+    template: Json, annotations: dict[str, str], environment: dict[str, str]
+) -> Json:
     """Return the whole template with these annotations and variables."""
-    patch = stamped_template(template, annotations, environment)
+    patch = template_patch(template, annotations, environment)
     metadata = template.get("metadata") or {}
     marked = {**(metadata.get("annotations") or {}), **annotations}
     return {
@@ -33,7 +35,7 @@ def with_stamps(template: Json, annotations: dict[str, str], environment: dict[s
     }
 
 
-def _stamped(container: Json, environment: dict[str, str]) -> Json:
+def _patched(container: Json, environment: dict[str, str]) -> Json:
     kept = [one for one in container.get("env") or () if one.get("name") not in environment]
     added = [{"name": name, "value": value} for name, value in environment.items()]
     return {**container, "env": [*kept, *added]}

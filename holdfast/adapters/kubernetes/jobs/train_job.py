@@ -42,9 +42,11 @@ class TrainJobs(JobKind):
         """See ``JobKind.suspension``."""
         return _SETS.suspension(is_suspended=is_suspended)
 
-    def stamped(self, job: Json, annotations: dict[str, str], environment: dict[str, str]) -> Json:
-        """See ``JobKind.stamped``. The trainer keeps fields that others add to a JobSet."""
-        return _SETS.stamped(job, annotations, environment)
+    def attempt_patch(
+        self, job: Json, annotations: dict[str, str], environment: dict[str, str]
+    ) -> Json:
+        """See ``JobKind.attempt_patch``. The trainer keeps fields that others add to a JobSet."""
+        return _SETS.attempt_patch(job, annotations, environment)
 
     def renewed(self, job: Json, record: JobRecord) -> Json:
         """See ``JobKind.renewed``."""

@@ -67,7 +67,7 @@ def _unrecorded(state: JobState, seen_at: datetime) -> JobRecord | None:
     waiting = JobRecord(phase=JobPhase.WAITING, phase_since=seen_at)
     if not state.is_suspended:
         return _begun_by_others(state, waiting, seen_at)
-    return waiting if state.is_stranded else None
+    return waiting if state.is_orphaned else None
 
 
 def _begun_by_others(state: JobState, before: JobRecord, seen_at: datetime) -> JobRecord:
@@ -95,7 +95,7 @@ def job_view(
     lost: Mapping[int, PodState],
     counts: Mapping[str, bool],
     fenced: Iterable[PodState] = (),
-    rooms: Mapping[str, int] | None = None,
+    capacity: Mapping[str, int] | None = None,
 ) -> JobView:
     """Return the view of a job for the decision core.
 
@@ -108,7 +108,7 @@ def job_view(
         counts: for each node of ``pods``, of ``lost`` and of the record whether it is managed or no
             longer exists; the health of other nodes is unknown.
         fenced: pods that cannot run any more.
-        rooms: see ``JobView.rooms``.
+        capacity: see ``JobView.capacity``.
 
     """
     spec = JobSpec(
@@ -116,7 +116,8 @@ def job_view(
         nodes=state.ranks - (len(state.completed) if record.phase in SUSPENDED_PHASES else 0),
         max_retries=requests.max_retries,
         max_app_retries=requests.max_app_retries,
-        grace=max((group.grace for group in state.groups), default=JobSpec(name="", nodes=0).grace),
+        grace=_grace(state),
+        fault_grace=requests.fault_grace,
         placing=Placing.SCHEDULER,
     )
     if record.phase in SUSPENDED_PHASES:
@@ -129,7 +130,7 @@ def job_view(
             record=record,
             ranks=tuple(sorted(ranks, key=lambda one: one.rank)),
             ending=state.ending,
-            rooms=rooms,
+            capacity=capacity,
             is_stop_seen=state.is_stop_seen and state.is_suspended,
         )
     began = (record.started_at or record.phase_since).replace(microsecond=0)
@@ -150,6 +151,19 @@ def job_view(
         ranks=tuple(ranks_now[rank] for rank in sorted(ranks_now)),
         ending=state.ending,
     )
+
+
+def is_stop_overdue(state: JobState, record: JobRecord | None, now: datetime) -> bool:
+    """Whether the operator of a stopping job had its pods' grace period to delete all of them."""
+    if record is None:
+        return True
+    stopped_at = record.failure.at if record.failure is not None else record.phase_since
+    return now >= stopped_at + _grace(state)
+
+
+def _grace(state: JobState) -> timedelta:
+    """Return the longest grace period of the pods of a job."""
+    return max((group.grace for group in state.groups), default=JobSpec(name="", nodes=0).grace)
 
 
 def nodes_of(

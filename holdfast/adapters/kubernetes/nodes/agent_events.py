@@ -73,7 +73,7 @@ def _cleared(before: NodeReport, report: NodeReport) -> list[Json]:
             report,
             "Normal",
             fault.reason,
-            f"over: {short(fault.message)}",
+            f"resolved: {short(fault.message)}",
             about=(before.boot_id, fault.key, fault.remedy, "over"),
             span=(report.reported_at, report.reported_at),
         )

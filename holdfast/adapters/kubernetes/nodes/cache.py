@@ -94,8 +94,8 @@ class NodeCache:
         self._check_age()
         excluded = frozenset(retired)
         states = self._reflector.objects()
-        for gone in self._nodes.keys() - states.keys():
-            del self._nodes[gone]
+        for removed in self._nodes.keys() - states.keys():
+            del self._nodes[removed]
         for name, state in states.items():
             cached = self._nodes.get(name)
             if cached is not None and cached.state is state:

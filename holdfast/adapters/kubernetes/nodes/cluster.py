@@ -72,8 +72,8 @@ class KubernetesCluster:
         )
         self._agents = LeaseReader(api, settings.agents_in)
         self._kubelets = LeaseReader(api, KUBELETS)
-        self._idle = IdleNodes(api, limit=1)
-        self._requested = IdleNodes(api, limit=_CHECKED_AT_ONCE)
+        self._idle = IdleNodes(api, limit=1, own=settings.namespace)
+        self._requested = IdleNodes(api, limit=_CHECKED_AT_ONCE, own=settings.namespace)
         self._drift = DriftCorrection(
             self._nodes, self._memory, self._checks, self._conventions, dependencies.events
         )
@@ -83,15 +83,12 @@ class KubernetesCluster:
             changed=changed,
             failed=lambda what, error: dependencies.events.emit(CallFailed(what=what, error=error)),
             evicted=dependencies.evicted,
+            own=settings.namespace,
             stops_itself=dependencies.stops_itself,
         )
         self._watched: frozenset[str] = frozenset()
         self._left: set[str] = set()
-        self._reflectors = (
-            self._nodes.reflector,
-            self._memory.reflector,
-            self._checks.reflector,
-        )
+        self._reflectors = (self._nodes.reflector, self._memory.reflector, self._checks.reflector)
 
     def start(self) -> None:
         """Start the threads; returns at once."""
@@ -136,7 +133,7 @@ class KubernetesCluster:
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``; the leader corrects drift first."""
         if not self.synced:
-            raise BackendError(f"the caches are not filled yet: {'; '.join(self.errors) or 'wait'}")
+            raise BackendError(f"caches not synced yet: {'; '.join(self.errors) or 'retrying'}")
         now = self._dependencies.clock.now()
         memory = self._memory.read()
         cached_nodes = self._nodes.read(now, memory.retired.values())
@@ -214,12 +211,12 @@ class KubernetesCluster:
         leaving = self._memory.read().leaving.get(node)
         state = self._nodes.state(node)
         is_there = state is not None and is_same_machine(state.provider_id, leaving)
-        gone: NodeState | LeavingNode | None = state if is_there else leaving
-        if gone is None:
+        removed: NodeState | LeavingNode | None = state if is_there else leaving
+        if removed is None:
             return
         self._left.add(node)
-        self._memory.put_retired(node, gone.uid)
-        self._nodes.remove(node, gone.uid)
+        self._memory.put_retired(node, removed.uid)
+        self._nodes.remove(node, removed.uid)
 
     def trip_breaker(self, trip: TripBreaker) -> None:
         """See ``ClusterBackend.trip_breaker``."""
@@ -346,14 +343,15 @@ class KubernetesCluster:
             for name, record in records.items()
         }
         followed = {name: off for name, off in fenced.items() if off or is_followed(records[name])}
-        self._drainer.follow({**self._gone(cached_nodes), **followed})
+        emptied = {name for name in followed if records[name].phase is Phase.DRAINING}
+        self._drainer.follow({**self._deleted_nodes(cached_nodes), **followed}, emptied)
         for name, record in records.items():
             if is_followed(record) and (
-                cached_nodes[name].parsed.held or record.phase is not Phase.DRAINING
+                cached_nodes[name].parsed.pause_reason or record.phase is not Phase.DRAINING
             ):
                 self._drainer.stop_evicting(name)
 
-    def _gone(self, cached_nodes: Mapping[str, CachedNode]) -> Mapping[str, bool]:
+    def _deleted_nodes(self, cached_nodes: Mapping[str, CachedNode]) -> Mapping[str, bool]:
         """Return replaced nodes whose object is deleted but not their pods, as fenced.
 
         Kubernetes itself would delete such pods a minute later, which would delay their jobs.

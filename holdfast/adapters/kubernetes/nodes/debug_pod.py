@@ -64,7 +64,8 @@ def manifest(node: str, name: str, image: str) -> Json:
                     "name": CONTAINER,
                     "image": image,
                     "command": ["sleep", str(int(LIFETIME.total_seconds()))],
-                    "securityContext": {"privileged": True},
+                    # The image of the agent has another user, who may not enter namespaces.
+                    "securityContext": {"privileged": True, "runAsUser": 0},
                 }
             ],
         },

@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
-from holdfast.adapters.kubernetes.client.errors import Conflict, NotFound, Throttled
-from holdfast.adapters.kubernetes.nodes.pods import Pod, PodOwner, leaving_pods
+from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound, Throttled
+from holdfast.adapters.kubernetes.nodes.pods import Pod, PodOwner, is_holdfast, leaving_pods
 from holdfast.model.errors import BackendError
 
 UNCOUNTED: Final = ("(not counted yet)",)
@@ -36,6 +36,7 @@ class Drainer:
         changed: Callable[[], None],
         failed: Callable[[str, str], None],
         evicted: Reported,
+        own: str,
         stops_itself: Callable[[str], bool] = lambda _pod: False,
     ) -> None:
         """Create the drainer; no request is sent yet.
@@ -46,6 +47,8 @@ class Drainer:
             changed: called from the thread when the pods of a node have changed.
             failed: called from the thread with an operation and its error, once for each error.
             evicted: see ``Reported``.
+            own: namespace of Holdfast, whose own pods do not count before they are to be evicted:
+                work that waits for jobs does not wait for them.
             stops_itself: whether a pod, as ``namespace/name``, is stopped together with its whole
                 job: it is counted, but not evicted.
 
@@ -55,10 +58,12 @@ class Drainer:
         self._changed = changed
         self._failed = failed
         self._evicted = evicted
+        self._own = own
         self._stops_itself = stops_itself
         self._lock = threading.Lock()
         self._followed: Mapping[str, bool] = {}
         self._drained: frozenset[str] = frozenset()
+        self._emptied: frozenset[str] = frozenset()
         self._jobs: dict[str, tuple[str, ...]] = {}
         self._listed_at: dict[str, float] = {}
         self._errors: dict[str, str] = {}
@@ -76,20 +81,25 @@ class Drainer:
         self._woken.set()
         self._thread.join()
 
-    def follow(self, nodes: Mapping[str, bool]) -> None:
+    def follow(self, nodes: Mapping[str, bool], emptied: Set[str]) -> None:
         """Follow the pods of these nodes from now on, and of no others.
 
         Args:
             nodes: name to whether the node is fenced: its pods are evicted, and deleted as soon as
                 they terminate.
+            emptied: those nodes on which Holdfast's own pods count, too.
 
         """
         with self._lock:
-            is_new = nodes.keys() - self._followed.keys()
+            is_new = {*(nodes.keys() - self._followed.keys()), *(emptied - self._emptied)}
+            for node in emptied - self._emptied:
+                self._listed_at.pop(node, None)
+                self._jobs.pop(node, None)
+            self._emptied = frozenset(emptied)
             self._followed = dict(nodes)
             self._drained &= nodes.keys()
-            for gone in self._jobs.keys() - nodes.keys():
-                del self._jobs[gone]
+            for removed in self._jobs.keys() - nodes.keys():
+                del self._jobs[removed]
         if is_new:
             self._woken.set()
 
@@ -134,9 +144,9 @@ class Drainer:
     def _due(self) -> list[str]:
         latest = time.monotonic() - _EVERY_S
         with self._lock:
-            for gone in self._listed_at.keys() - self._followed.keys():
-                del self._listed_at[gone]
-                self._errors.pop(gone, None)
+            for removed in self._listed_at.keys() - self._followed.keys():
+                del self._listed_at[removed]
+                self._errors.pop(removed, None)
             return [n for n in self._followed if self._listed_at.get(n, latest) <= latest]
 
     def _evict_pods(self, node: str) -> None:
@@ -149,12 +159,12 @@ class Drainer:
         params = {"fieldSelector": f"spec.nodeName={node}"}
         problems = []
         try:
-            pods = leaving_pods(self._api.list("/api/v1/pods", params))
+            found = list(self._api.list("/api/v1/pods", params))
         except BackendError as error:
             self._report(node, str(error))
             return
-        self._count(node, pods)
-        for pod in pods if self._may_act() else ():
+        self._count(node, found)
+        for pod in leaving_pods(found) if self._may_act() else ():
             try:
                 if is_fenced and pod.is_terminating:
                     self._remove(pod)
@@ -174,9 +184,11 @@ class Drainer:
             self._failed(f"draining {node}", problem)
         self._errors[node] = problem
 
-    def _count(self, node: str, pods: list[Pod]) -> None:
-        names = tuple(map(str, pods))
-        with self._lock:
+    def _count(self, node: str, found: list[Json]) -> None:
+        work = [pod for pod in found if not is_holdfast(pod, self._own)]
+        with self._lock:  # the drain may have begun since the pods were requested
+            is_emptied = self._followed.get(node) or node in self._emptied
+            names = tuple(map(str, leaving_pods(found if is_emptied else work)))
             has_changed = node in self._followed and self._jobs.get(node) != names
             if has_changed:
                 self._jobs[node] = names

@@ -76,12 +76,12 @@ class DriftCorrection:
         }
         self._reject(cached_nodes, memory)
         self._adopt(cached_nodes, leaving, now)
-        astray = [
+        drifted = [
             name
             for name, cached in cached_nodes.items()
             if cached.has_drifted and cached.is_managed
         ]
-        for name in astray[:_AT_ONCE]:
+        for name in drifted[:_AT_ONCE]:
             self._try(
                 f"correcting the labels and taints of {name}", partial(self._correct, name, now)
             )

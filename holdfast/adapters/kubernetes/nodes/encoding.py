@@ -13,7 +13,8 @@ from holdfast.adapters.kubernetes.client.values import (
     excerpt,
 )
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, Taint
-from holdfast.decisions.lifecycle import deep_check_status, health_status, is_out_of_service
+from holdfast.decisions.lifecycle import is_out_of_service
+from holdfast.decisions.node_labels import deep_check_status, health_status
 from holdfast.kit.serial import parse_value
 from holdfast.model.names import (
     AGENT_HEALTH_STATUS,
@@ -56,7 +57,7 @@ class ParsedAnnotations:
     is_label_request: bool = False
     """Whether the request is a value of one of HyperPod's labels."""
 
-    held: str = ""
+    pause_reason: str = ""
     is_damaged: bool = False
     """Whether the record cannot be parsed; such a node is left unchanged."""
 
@@ -83,7 +84,7 @@ def parse_annotations(
         report=report,
         request=annotated or labelled,
         is_label_request=annotated is None and labelled is not None,
-        held="" if hold is None else hold[:_HOLD_CHARS],
+        pause_reason="" if hold is None else hold[:_HOLD_CHARS],
         is_damaged=state.record is not None and record is None,
         rejected=tuple(rejected),
     )
@@ -118,8 +119,8 @@ def _marks_patch(
 ) -> Json | None:
     """Return the patch of ``node_patch``; ``text`` is the serialized record."""
     is_cordoned = _is_cordoned_by_us(state, record)
-    wanted_labels = _label_changes(state, parsed, record, conventions)
-    wanted_annotations = _changes(
+    desired_labels = _label_changes(state, parsed, record, conventions)
+    desired_annotations = _changes(
         (RECORD, state.record, text),
         (AGENT_HEALTH_STATUS, state.agent_health_status, None),
         (CORDONED, state.cordoned, "true" if is_cordoned else None),
@@ -132,7 +133,7 @@ def _marks_patch(
         spec["unschedulable"] = True
     elif not is_cordoned and state.cordoned is not None and state.is_unschedulable:
         spec["unschedulable"] = None
-    return _versioned(state, wanted_labels, wanted_annotations, spec)
+    return _versioned(state, desired_labels, desired_annotations, spec)
 
 
 def _label_changes(
@@ -251,7 +252,7 @@ def _labelled_request(
     value = state.health
     if value is None or value in (_expected(record), state.agent_health_status):
         return None
-    if record is None and any(_is_ours(taint, conventions) for taint in state.taints):
+    if record is None and any(_is_own(taint, conventions) for taint in state.taints):
         return None  # our own status, written before the record was lost
     is_new = record is None or (record.phase is Phase.JOINING and record.remediation is None)
     if is_new and value in _OF_NEW_NODES:
@@ -310,15 +311,15 @@ def _is_cordoned_by_us(state: NodeState, record: NodeRecord) -> bool:
 
 
 def _taints(state: NodeState, record: NodeRecord, conventions: Conventions) -> tuple[Taint, ...]:
-    others = tuple(taint for taint in state.taints if not _is_ours(taint, conventions))
+    others = tuple(taint for taint in state.taints if not _is_own(taint, conventions))
     if record.phase is Phase.SCHEDULABLE:
         return others
     key, value = conventions.labels.node_health_status, HealthStatus.UNSCHEDULABLE.value
-    ours = tuple(sorted({"key": key, "value": value, "effect": NO_SCHEDULE}.items()))
-    return state.taints if ours in state.taints else (*others, ours)
+    own = tuple(sorted({"key": key, "value": value, "effect": NO_SCHEDULE}.items()))
+    return state.taints if own in state.taints else (*others, own)
 
 
-def _is_ours(taint: Taint, conventions: Conventions) -> bool:
+def _is_own(taint: Taint, conventions: Conventions) -> bool:
     """Whether a taint is ours, by key and effect: HyperPod has used several values."""
     known = dict(taint)
     key = conventions.labels.node_health_status

@@ -20,7 +20,7 @@ from holdfast.adapters.kubernetes.client.errors import (
 )
 from holdfast.adapters.kubernetes.client.values import digest, format_time
 from holdfast.adapters.kubernetes.nodes.pods import PodOwner
-from holdfast.decisions.incident_updates import level_of
+from holdfast.decisions.planned_work import level_of
 from holdfast.engine.wording import sentence
 from holdfast.model.events import (
     BreakerClosed,

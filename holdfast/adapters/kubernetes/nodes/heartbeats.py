@@ -79,8 +79,8 @@ class LeaseReader:
 
     def forget_others(self, nodes: Collection[str]) -> None:
         """Remove the leases of all nodes but these from the cache."""
-        for gone in self._read_at.keys() - set(nodes):
-            del self._read_at[gone], self._leases[gone]
+        for removed in self._read_at.keys() - set(nodes):
+            del self._read_at[removed], self._leases[removed]
 
     def _learned(self, name: str, spec: Json | None, now: datetime) -> NodeLease | None:
         renewed_at = None if spec is None else parse_time(spec.get("renewTime"))

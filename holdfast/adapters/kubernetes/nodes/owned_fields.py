@@ -10,7 +10,7 @@ from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.nodes import agent_events, events
 from holdfast.adapters.kubernetes.nodes.encoding import boot_id, parse_annotations
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, trimmed
-from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.decisions.node_labels import deep_check_status, health_status
 from holdfast.model.names import (
     AGENT_HEALTH_STATUS,
     CORDONED,
@@ -68,16 +68,19 @@ def owned_fields(
     state = trimmed(node, conventions)
     annotations = {key for key in _ANNOTATIONS if key in _metadata(node, "annotations")}
     details = conventions.labels.fault_details
-    if details in _metadata(node, "annotations") and _is_ours(node, state, "annotations", details):
+    if details in _metadata(node, "annotations") and _is_own(node, state, "annotations", details):
         annotations.add(details)
     labels, kept = _labels(node, state, conventions, now)
     removes = [*(f"label {key}" for key in labels), *(f"annotation {key}" for key in annotations)]
     keeps = [*kept, *([f"annotation {HOLD}: a person's"] if state.hold is not None else [])]
     spec = _spec(node, state, conventions, removes, keeps, keeps_cordons=keeps_cordons)
     conditions = sorted(_conditions(node))
-    gone = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(sorted(annotations))}
+    removed = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(sorted(annotations))}
     about = {"resourceVersion": node["metadata"]["resourceVersion"]}
-    patch = {"metadata": {**about, **{key: one for key, one in gone.items() if one}}, "spec": spec}
+    patch = {
+        "metadata": {**about, **{key: one for key, one in removed.items() if one}},
+        "spec": spec,
+    }
     deleted = [{"type": one, "$patch": "delete"} for one in conditions]
     return OwnedFields(
         removes=(*removes, *(f"condition {one}" for one in conditions)),
@@ -92,19 +95,19 @@ def _labels(
 ) -> tuple[list[str], list[str]]:
     """Return keys of Holdfast's labels, and sentences about labels of others."""
     names, present = conventions.labels, _metadata(node, "labels")
-    ours, kept = [], []
+    own, kept = [], []
     for key in (names.node_health_status, names.deep_health_check_status):
         value = present.get(key)
         if value is None:
             continue
-        is_ours = is_written_by_us(node, "f:metadata", "f:labels", f"f:{key}")
-        if is_ours or value in _statuses(state, conventions, now):
-            ours.append(key)
+        is_own = is_written_by_us(node, "f:metadata", "f:labels", f"f:{key}")
+        if is_own or value in _statuses(state, conventions, now):
+            own.append(key)
         else:
             kept.append(f"label {key}={value}: not set by Holdfast")
     of_agents = (names.fault_types, names.fault_reasons)
-    ours += [one for one in of_agents if one in present and _is_ours(node, state, "labels", one)]
-    return ours, kept
+    own += [one for one in of_agents if one in present and _is_own(node, state, "labels", one)]
+    return own, kept
 
 
 def _statuses(state: NodeState, conventions: Conventions, now: datetime) -> set[str]:
@@ -126,7 +129,7 @@ def _statuses(state: NodeState, conventions: Conventions, now: datetime) -> set[
     return {one for one in found if one not in (None, HealthStatus.SCHEDULABLE)}
 
 
-def _is_ours(node: Json, state: NodeState, part: str, key: str) -> bool:
+def _is_own(node: Json, state: NodeState, part: str, key: str) -> bool:
     """Whether Holdfast's agent wrote a field whose name HyperPod's agent uses, too."""
     return state.report is not None or is_written_by_us(node, "f:metadata", f"f:{part}", f"f:{key}")
 
@@ -146,8 +149,8 @@ def _spec(
     taints = (node.get("spec") or {}).get("taints") or []
     others = [one for one in taints if (one["key"], one["effect"]) != (key, NO_SCHEDULE)]
     is_owned = state.record is not None or state.agent_health_status is not None
-    is_ours = is_owned or is_written_by_us(node, "f:spec", "f:taints")
-    if others != taints and is_ours:
+    is_own = is_owned or is_written_by_us(node, "f:spec", "f:taints")
+    if others != taints and is_own:
         spec["taints"] = others or None
         removes.append(f"taint {key}")
     elif others != taints:
@@ -172,7 +175,7 @@ def _conditions(node: Json) -> Iterator[str]:
                 kind = json.loads(key.removeprefix("k:")).get("type", "")
                 owners.setdefault(kind, set()).add(entry.get("manager") in MANAGERS)
     present = {one["type"] for one in (node.get("status") or {}).get("conditions") or ()}
-    return (kind for kind, ours in owners.items() if ours == {True} and kind in present)
+    return (kind for kind, own in owners.items() if own == {True} and kind in present)
 
 
 def _metadata(node: Json, part: str) -> dict[str, str]:

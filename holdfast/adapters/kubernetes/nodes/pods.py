@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.model.names import CONFIG
 
 _MIRROR = "kubernetes.io/config.mirror"
 """Annotation of static pods, which a kubelet starts from files; the API object is a mirror."""
@@ -50,6 +51,15 @@ def leaving_pods(pods: Iterable[Json]) -> list[Pod]:
     return sorted(
         (_pod(pod) for pod in pods if not _stays(pod)), key=lambda pod: (pod.namespace, pod.name)
     )
+
+
+def is_holdfast(pod: Json, namespace: str) -> bool:
+    """Return whether a pod is one of Holdfast itself; ``namespace`` is that of Holdfast.
+
+    The annotation alone is not enough: in their own namespaces, users set it as they like.
+    """
+    about = pod["metadata"]
+    return about["namespace"] == namespace and CONFIG in (about.get("annotations") or {})
 
 
 def _stays(pod: Json) -> bool:

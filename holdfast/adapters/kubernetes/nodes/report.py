@@ -54,7 +54,7 @@ EVENTS_AT_ONCE: Final = 25
 EVENTS_KEPT: Final = 100
 """Maximum number of unsent Events; the oldest are dropped first."""
 
-_HOPELESS: Final = (400, 413, 422)
+_PERMANENT: Final = (400, 413, 422)
 """HTTP statuses of an object that the API server will never accept."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
@@ -67,7 +67,7 @@ _CLOSING_S: Final = 1.0
 class ReportIntervals:
     """Intervals of non-urgent calls, in seconds."""
 
-    look: float = HEARTBEAT.total_seconds()
+    check: float = HEARTBEAT.total_seconds()
     """Interval of checks that the Node object still matches the report."""
 
     evidence: float = 10.0
@@ -123,9 +123,9 @@ class NodeReporter:
         self._report: NodeReport | None = None
         self._uid = ""
         self._events: dict[str, Json] = {}
-        self._beat_at = -math.inf
+        self._heartbeat_at = -math.inf
         self._state = PeriodicTask(
-            f"report to node {node}", self._write_report, every_s=intervals.look, log=log
+            f"report to node {node}", self._write_report, every_s=intervals.check, log=log
         )
         lease = f"{settings.namespace}/{node}"
         self._lease = PeriodicTask(
@@ -142,7 +142,7 @@ class NodeReporter:
 
     def changed(self, before: NodeReport | None, report: NodeReport) -> None:
         """See ``ReportObserver.changed``."""
-        self.beat()
+        self.heartbeat_sent()
         is_urgent = (
             before is None or self._report is None or _fingerprint(before) != _fingerprint(report)
         )
@@ -154,8 +154,8 @@ class NodeReporter:
             self._keep(events(before, report))
             self._lock.notify()
 
-    def beat(self) -> None:
-        """See ``ReportObserver.beat``.
+    def heartbeat_sent(self) -> None:
+        """See ``ReportObserver.heartbeat_sent``.
 
         Raises:
             HoldfastError: a bug has ended the thread; an agent that cannot report must exit, too.
@@ -163,7 +163,7 @@ class NodeReporter:
         """
         if not self._thread.is_alive() and not self._stopped:
             raise HoldfastError(f"reports to node {self._name} have stopped; see the error above")
-        self._beat_at = time.monotonic()
+        self._heartbeat_at = time.monotonic()
 
     def close(self) -> None:
         """Stop reporting; waits only a moment for a call in progress."""
@@ -221,7 +221,7 @@ class NodeReporter:
     def _renew(self) -> None:
         """Renew the lease if the agent's main loop runs, not only this thread."""
         report = self._report
-        if report is None or time.monotonic() - self._beat_at > self._timeout_s:
+        if report is None or time.monotonic() - self._heartbeat_at > self._timeout_s:
             return
         spec: Json = {
             "holderIdentity": report.boot_id,
@@ -268,7 +268,7 @@ class NodeReporter:
                 self._send(name, event)
                 self._is_dropping = False
             except ApiError as error:
-                if error.status not in _HOPELESS:
+                if error.status not in _PERMANENT:
                     raise
                 if not self._is_dropping:
                     self._log(f"Event rejected by the API server and dropped: {error}")

@@ -82,20 +82,20 @@ def node_patch(node: Json, report: NodeReport, labels: Labels) -> Json | None:
     """
     last_report = brief(report)
     worst = max(last_report.faults, key=_weight, default=None)
-    wanted_labels: dict[str, str | None] = {
+    desired_labels: dict[str, str | None] = {
         labels.fault_types: worst.condition if worst is not None else None,
         labels.fault_reasons: worst.reason if worst is not None else None,
     }
-    wanted_annotations: dict[str, str | None] = {
+    desired_annotations: dict[str, str | None] = {
         REPORT: _report_text(node, last_report),
         labels.fault_details: _details(report.faults) if worst is not None else None,
     }
     label, mark, taints = _marked(node, last_report, labels)
-    wanted_labels[labels.node_health_status] = label
-    wanted_annotations[AGENT_HEALTH_STATUS] = mark
+    desired_labels[labels.node_health_status] = label
+    desired_annotations[AGENT_HEALTH_STATUS] = mark
     metadata = {
-        "labels": _changes(_labels(node), wanted_labels),
-        "annotations": _changes(_annotations(node), wanted_annotations),
+        "labels": _changes(_labels(node), desired_labels),
+        "annotations": _changes(_annotations(node), desired_annotations),
     }
     spec = {} if taints == _taints(node) else {"taints": taints}
     if not any(metadata.values()) and not spec:
@@ -113,11 +113,11 @@ def conditions_patch(node: Json, report: NodeReport, now: datetime) -> Json | No
     before = {condition.type: condition for condition in report.conditions}
     before |= {condition.type: condition for condition in _own(known.values(), report.reported_at)}
     conditions = node_conditions(before.values(), report.faults, report.reported_at)
-    wanted = [_entry(condition) for condition in conditions]
-    if all(_is_fresh(known.get(entry["type"]), entry, now) for entry in wanted):
+    expected = [_entry(condition) for condition in conditions]
+    if all(_is_fresh(known.get(entry["type"]), entry, now) for entry in expected):
         return None
-    beat = {"lastHeartbeatTime": format_time(now)}
-    status = {"conditions": [{**entry, **beat} for entry in wanted]}
+    heartbeat = {"lastHeartbeatTime": format_time(now)}
+    status = {"conditions": [{**entry, **heartbeat} for entry in expected]}
     return {"metadata": _version(node), "status": status}
 
 
@@ -134,14 +134,14 @@ def _marked(
     own = _annotations(node).get(AGENT_HEALTH_STATUS)
     record = _record(node)
     phase = record.phase if record is not None else None
-    wanted = _needed(fault for fault in last_report.faults if not _is_forgiven(fault, record))
+    expected = _needed(fault for fault in last_report.faults if not _is_forgiven(fault, record))
     is_own = own is not None and label == own
     is_free = label is None or label == HealthStatus.SCHEDULABLE
     taints = _taints(node)
     if phase in _HELD:
         return label, None, taints
-    if wanted is not None and (is_own or (is_free and _has_news(reported(node), last_report))):
-        return wanted, wanted, _with_taint(taints, labels)
+    if expected is not None and (is_own or (is_free and _has_changed(reported(node), last_report))):
+        return expected, expected, _with_taint(taints, labels)
     if not is_own:
         return label, None, taints
     if phase is Phase.SCHEDULABLE:
@@ -157,7 +157,7 @@ def _needed(faults: Iterable[Fault]) -> HealthStatus | None:
     return HealthStatus.PENDING_REBOOT if remedies else None
 
 
-def _has_news(before: NodeReport | None, last_report: NodeReport) -> bool:
+def _has_changed(before: NodeReport | None, last_report: NodeReport) -> bool:
     """Whether ``last_report`` has evidence for a repair that is not in ``before``."""
     is_same_boot = before is not None and before.boot_id == last_report.boot_id
     known = set(map(_evidence, before.faults)) if before is not None and is_same_boot else set()
@@ -219,19 +219,19 @@ def _details(faults: Iterable[Fault]) -> str:
 def _with_taint(taints: list[Json], labels: Labels) -> list[Json]:
     if any(_is_key(taint, labels) for taint in taints):  # a key may have only one taint
         return taints
-    ours = {
+    own = {
         "key": labels.node_health_status,
         "value": HealthStatus.UNSCHEDULABLE.value,
         "effect": _EFFECT,
     }
-    return [*taints, ours]
+    return [*taints, own]
 
 
 def _without_taint(taints: list[Json], labels: Labels) -> list[Json]:
-    def is_ours(taint: Json) -> bool:
+    def has_own_key(taint: Json) -> bool:
         return _is_key(taint, labels) and taint.get("value") == HealthStatus.UNSCHEDULABLE
 
-    return [taint for taint in taints if not is_ours(taint)]
+    return [taint for taint in taints if not has_own_key(taint)]
 
 
 def _is_key(taint: Json, labels: Labels) -> bool:
@@ -262,9 +262,9 @@ def _entry(condition: NodeCondition) -> Json:
     }
 
 
-def _is_fresh(known: Json | None, wanted: Json, now: datetime) -> bool:
+def _is_fresh(known: Json | None, expected: Json, now: datetime) -> bool:
     """Whether ``known`` has the wanted values and a recent heartbeat."""
-    if known is None or any(known.get(key) != value for key, value in wanted.items()):
+    if known is None or any(known.get(key) != value for key, value in expected.items()):
         return False
     confirmed_at = _moment(known.get("lastHeartbeatTime"))
     return confirmed_at is not None and abs(now - confirmed_at) < HEARTBEAT
@@ -278,8 +278,10 @@ def _moment(text: str | None) -> datetime | None:
     return moment if moment.tzinfo is not None else None
 
 
-def _changes(present: Mapping[str, str], wanted: Mapping[str, str | None]) -> dict[str, str | None]:
-    return {key: value for key, value in wanted.items() if present.get(key) != value}
+def _changes(
+    present: Mapping[str, str], expected: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    return {key: value for key, value in expected.items() if present.get(key) != value}
 
 
 def _version(node: Json) -> Json:

@@ -86,7 +86,7 @@ def node_view(
         is_ready=state.ready == _TRUE,
         powered_on=False if state.is_off else None,
         request=parsed.request,
-        held=parsed.held,
+        pause_reason=parsed.pause_reason,
         running_jobs=jobs,
         is_idle=is_idle,
         check=check,
@@ -163,7 +163,7 @@ def is_fenced(state: NodeState, parsed: ParsedAnnotations, record: NodeRecord) -
     remediation = record.remediation
     if remediation is None:
         return False
-    if record.phase is Phase.REPLACING and remediation.is_machine_gone:
+    if record.phase is Phase.REPLACING and remediation.is_machine_removed:
         return True
     is_rebooted = record.phase is Phase.REBOOTING and _machine(state, parsed) != remediation.machine
     return state.is_off or is_rebooted

@@ -20,8 +20,8 @@ _RESERVATION: Final = re.compile(rf"^ReservationName=({PREFIX}\S+)", re.MULTILIN
 _PARTITIONS: Final = re.compile(r" Partitions=(\S+)")
 _GRES: Final = re.compile(r" Gres=(\S+)")
 _GPUS: Final = re.compile(r"(?:^|,)(gpu(?::[\w.-]+)?:\d+)")
-_GONE: Final = ("Invalid job id", "already completing or completed", "has already finished")
-_NOT_THERE: Final = ("Reservation specification not found", "Requested reservation is invalid")
+_ENDED: Final = ("Invalid job id", "already completing or completed", "has already finished")
+_NOT_FOUND: Final = ("Reservation specification not found", "Requested reservation is invalid")
 _FLAGS: Final = "IGNORE_JOBS,OVERLAP"
 """Jobs that are there run on, and the node may be one of another reservation, such as spares."""
 
@@ -104,15 +104,15 @@ class CheckCommands(Slurm):
 
     def end_check_job(self, job: str) -> None:
         """End the job of a check; that it has ended is no error."""
-        self._try(("scancel", job), _GONE)
+        self._try(("scancel", job), _ENDED)
 
     def leave_reservation(self, job: str) -> None:
         """Let a job that has begun go on without its reservation."""
-        self._try(("scontrol", "update", f"jobid={job}", "reservationname="), _GONE)
+        self._try(("scontrol", "update", f"jobid={job}", "reservationname="), _ENDED)
 
     def end_check_reservation(self, name: str) -> None:
         """Let go of its node; that there is none is no error."""
-        self._try(("scontrol", "delete", f"reservationname={name}"), _NOT_THERE)
+        self._try(("scontrol", "delete", f"reservationname={name}"), _NOT_FOUND)
 
 
 def _shared_partition(nodes: str) -> str:

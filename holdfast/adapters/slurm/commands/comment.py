@@ -25,7 +25,7 @@ REJECTED_LIMIT: Final = 20
 """Maximum number of rejected keys and values of one Comment that are reported."""
 
 _EXCERPT: Final = 100
-_OURS: Final = "holdfast"
+_SECTION: Final = "holdfast"
 """Member of a JSON Comment that holds our keys."""
 
 _NVIDIAS: Final = "APS"
@@ -35,7 +35,7 @@ _REQUEUE_REQUEST: Final = re.compile(r"requeue(?::([0-9]{1,9}):([0-9]{1,11}))?")
 _RESTART_REASON: Final = re.compile(r"[0-9]{1,9}:\w{1,100}:[^\s:=\[\]]{0,100}")
 _NO_WORD: Final = re.compile(r"\W")
 _NO_NODE: Final = re.compile(r"[\s:=\[\]]")
-_NOTE: Final = re.compile(r"\s*\[holdfast: [^\[\]]*\]")
+_NOTE: Final = re.compile(r"(?<!\s)\s*\[holdfast: [^\[\]]*\]")
 """Note of the controller for the owner, in a plain Comment."""
 
 _NOTE_KEY: Final = "note"
@@ -172,10 +172,10 @@ def changed(comment: str, changes: Mapping[Key, str | None]) -> str:
     if text is None:
         written = [f"{key}={value}" for key, value in changes.items() if value is not None]
         return " ".join(filter(None, (rest.rstrip(), *written)))
-    ours = text.pop(_OURS, {})
-    ours = {**(ours if isinstance(ours, dict) else {}), **changes}
-    ours = {key: value for key, value in ours.items() if value is not None}
-    whole = {**text, **({_OURS: ours} if ours else {})}
+    section = text.pop(_SECTION, {})
+    section = {**(section if isinstance(section, dict) else {}), **changes}
+    section = {key: value for key, value in section.items() if value is not None}
+    whole = {**text, **({_SECTION: section} if section else {})}
     return " ".join(filter(None, (json.dumps(whole), rest.strip())))
 
 
@@ -187,11 +187,11 @@ def noted(comment: str, note: str) -> str:
     if text is None:
         words = _NOTE.sub("", comment).rstrip()
         return " ".join(filter(None, (words, f"[holdfast: {note}]" if note else "")))
-    ours = text.pop(_OURS, {})
-    ours = dict(ours) if isinstance(ours, dict) else {}
-    ours.pop(_NOTE_KEY, None)
-    ours |= {_NOTE_KEY: note} if note else {}
-    whole = {**text, **({_OURS: ours} if ours else {})}
+    section = text.pop(_SECTION, {})
+    section = dict(section) if isinstance(section, dict) else {}
+    section.pop(_NOTE_KEY, None)
+    section |= {_NOTE_KEY: note} if note else {}
+    whole = {**text, **({_SECTION: section} if section else {})}
     return " ".join(filter(None, (json.dumps(whole), rest.strip())))
 
 
@@ -247,9 +247,9 @@ def _words(comment: str) -> Iterator[tuple[str, str]]:
     text, rest = _split(_NOTE.sub(" ", comment))
     if text is not None:
         yield from _nvidias(text.get(_NVIDIAS))
-        ours = text.get(_OURS)
-        if isinstance(ours, dict):
-            yield from ((key, str(value)) for key, value in ours.items() if key != _NOTE_KEY)
+        section = text.get(_SECTION)
+        if isinstance(section, dict):
+            yield from ((key, str(value)) for key, value in section.items() if key != _NOTE_KEY)
     for word in rest.split():
         key, equals, value = word.partition("=")
         if equals:

@@ -109,18 +109,18 @@ class Slurm:
         environment = {**self._environment, **variables}
         done = run(argv, timeout=self._timeout, environment=environment)
         if done.status:
-            raise BackendError(_complaint(argv, done))
+            raise BackendError(_error_message(argv, done))
         return done.output
 
     def _try(self, argv: Sequence[str], but: Sequence[str]) -> bool:
         """Run a command; return whether it succeeded. The errors in ``but`` are not raised."""
         done = run(argv, timeout=self._timeout, environment=self._environment)
         if done.status and not any(one in done.errors for one in but):
-            raise BackendError(_complaint(argv, done))
+            raise BackendError(_error_message(argv, done))
         return not done.status
 
 
-def _complaint(argv: Sequence[str], done: CompletedCommand) -> str:
+def _error_message(argv: Sequence[str], done: CompletedCommand) -> str:
     message = " ".join(done.errors.split()) or f"exited with {done.status}"
     what = " ".join(argv)
     what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."

@@ -66,6 +66,6 @@ def _numbers(ranges: str, item: str) -> Iterator[str]:
             raise ValueError(f"{item[:100]!r} has an invalid range")
         count += int(last) - int(first) + 1
         if count > LIMIT:
-            raise ValueError(f"{item[:100]!r} stands for more than {LIMIT} nodes")
+            raise ValueError(f"{item[:100]!r} expands to more than {LIMIT} nodes")
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{len(first)}d}"

@@ -28,7 +28,7 @@ _HARMLESS: Final = (
     "Invalid job id",
     "Job/step already completing or completed",
 )
-_NOT_THERE: Final = ("Reservation specification not found", "Invalid reservation", "not found")
+_NOT_FOUND: Final = ("Reservation specification not found", "Invalid reservation", "not found")
 
 
 class JobCommands(Slurm):
@@ -132,10 +132,10 @@ class JobCommands(Slurm):
 
     def end_reservation(self, name: str) -> None:
         """Delete a reservation; no error if there is none."""
-        self._try(("scontrol", "delete", f"reservationname={name}"), _NOT_THERE)
+        self._try(("scontrol", "delete", f"reservationname={name}"), _NOT_FOUND)
 
     def clear_node(self, node: str) -> None:
         """Make Slurm forget the ending jobs of a node that has rebooted, or is off."""
-        reason = "reason=holdfast: nothing of its jobs is left"
+        reason = "reason=holdfast: its jobs have ended"
         self._call("scontrol", "update", f"nodename={node}", "state=down", reason)
         self.open_node(node)

@@ -28,7 +28,7 @@ _PLANS: Final = frozenset(("RESERVED", "PLANNED"))
 """State flags of a node in a reservation, or planned by the backfill scheduler for a pending
 job."""
 
-_DEAF: Final = frozenset(("NOT_RESPONDING", "UNKNOWN", "REBOOT_ISSUED", "FUTURE"))
+_NOT_RESPONDING: Final = frozenset(("NOT_RESPONDING", "UNKNOWN", "REBOOT_ISSUED", "FUTURE"))
 _FALLING_ASLEEP: Final = frozenset(("POWER_DOWN", "POWERING_DOWN"))
 _WAKING: Final = frozenset(("POWERED_DOWN", "POWER_UP", "POWERING_UP"))
 _ASLEEP: Final = _FALLING_ASLEEP | _WAKING
@@ -82,7 +82,7 @@ class NodeFacts:
     @property
     def has_heartbeat(self) -> bool:
         """Whether its slurmd responds."""
-        return not self.state & (_DEAF | _ASLEEP)
+        return not self.state & (_NOT_RESPONDING | _ASLEEP)
 
     @property
     def is_idle(self) -> bool:

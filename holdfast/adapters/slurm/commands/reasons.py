@@ -44,7 +44,7 @@ are unknown. Without Holdfast, such nodes wait for a person."""
 class Author(StrEnum):
     """Who set a reason."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     SLURM = "slurm"
     HOLDFAST = "holdfast"
     REQUEST = "request"
@@ -72,9 +72,11 @@ def parse_reason(text: str) -> ParsedReason:
     """Parse a reason: its first token counts, spelled exactly."""
     text = text.strip().removeprefix(":").strip()  # Slurm adds to a reason that is blank, too
     if not text or text == "none":
-        return ParsedReason("", Author.NOBODY)
+        return ParsedReason("", Author.NONE)
     token, _, rest = text.partition(" ")
-    if text.startswith(SlurmReason.OURS) or (token in _VERBS and rest.startswith(SlurmReason.OURS)):
+    if text.startswith(SlurmReason.HOLDFAST) or (
+        token in _VERBS and rest.startswith(SlurmReason.HOLDFAST)
+    ):
         return ParsedReason(text, Author.HOLDFAST)
     if token in _VERBS:
         return ParsedReason(text, Author.REQUEST, verb=_VERBS[SlurmReason(token)])
@@ -97,10 +99,10 @@ def our_reason(record: NodeRecord) -> str:
         after = "" if remediation is None else f" after {remediation.reason}"
         is_deep = record.phase is Phase.CHECKING
         deep = f" (deep health check {DeepCheckStatus.IN_PROGRESS})" if is_deep else ""
-        return f"{SlurmReason.OURS} checking{after}{deep}"
+        return f"{SlurmReason.HOLDFAST} checking{after}{deep}"
     if remediation.remedy is Remedy.NONE:
-        return f"{SlurmReason.OURS} {remediation.reason}"
+        return f"{SlurmReason.HOLDFAST} {remediation.reason}"
     is_replaced = remediation.remedy is Remedy.REPLACE
     action = SlurmReason.REPLACE if is_replaced else SlurmReason.REBOOT
     when = f" {DEFERRED}" if remediation.urgency is Urgency.DEFERRED else ""
-    return f"{action} {SlurmReason.OURS} {remediation.reason}{when}"
+    return f"{action} {SlurmReason.HOLDFAST} {remediation.reason}{when}"

@@ -31,7 +31,7 @@ class ClusterFacts:
     nodes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """``State``, ``NodeAddr`` and other fields, by node name."""
 
-    trouble: str = ""
+    problem: str = ""
     """Error of slurmctld; if set, nothing else is known. Empty if it answers."""
 
     reservations: tuple[str, ...] = ()

@@ -60,10 +60,10 @@ def skewed_clocks(cluster: ClusterFacts) -> Iterator[str]:
             yield f"{name} ({format_duration(agent.skew)})"
 
 
-def trouble(cluster: ClusterFacts) -> Iterator[str]:
+def problem(cluster: ClusterFacts) -> Iterator[str]:
     """Error of slurmctld."""
-    if cluster.trouble:
-        yield cluster.trouble
+    if cluster.problem:
+        yield cluster.problem
 
 
 def lacks_plugin(cluster: ClusterFacts) -> Iterator[str]:

@@ -15,9 +15,9 @@ from holdfast.adapters.slurm.install.doctor_checks import (
     lacks_plugin,
     missing_agents,
     other_retries,
+    problem,
     silent_agents,
     skewed_clocks,
-    trouble,
 )
 from holdfast.decisions.doctor import Diagnostic, RuleSeverity, Violation, diagnose
 from holdfast.kit.units import format_duration
@@ -61,7 +61,7 @@ def diagnose_cluster(cluster: ClusterFacts) -> list[Diagnostic]:
 
     While slurmctld does not answer, only slurmctld and munge can be checked.
     """
-    return diagnose(RULES[:2] if cluster.trouble else RULES, cluster)
+    return diagnose(RULES[:2] if cluster.problem else RULES, cluster)
 
 
 def _setting(key: str, is_bad: Callable[[ClusterFacts], bool]) -> Find:
@@ -147,7 +147,7 @@ RULES: Final = (
         "slurmctld-down", RuleSeverity.ERROR,
         "neither nodes nor jobs can be read or changed",
         "systemctl restart slurmctld; SLURM_CONF must name the slurm.conf of the cluster",
-        trouble,
+        problem,
     ),
     ClusterRule(
         "munge", RuleSeverity.ERROR,
@@ -317,7 +317,7 @@ RULES: Final = (
     ),
     ClusterRule(
         "resume-timeout", RuleSeverity.WARNING,
-        "Slurm gives a machine up that boots longer than ResumeTimeout, and it is ordered again;"
+        "Slurm marks a node DOWN that boots longer than ResumeTimeout; Holdfast orders it again;"
         " with join_timeout below ResumeTimeout, Holdfast orders it again while Slurm still waits",
         "slurm.conf: ResumeTimeout= the longest boot, at least 600, and below join_timeout of"
         " [nodes] in controller.toml",

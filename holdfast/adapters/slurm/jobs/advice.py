@@ -25,7 +25,7 @@ def advice(job: BatchJob, script: str, *, appends: bool) -> Iterator[Rejected]:
         yield Rejected(
             key="--nodelist",
             value=job.pinned,
-            expected="no nodes by name: it waits for them even when they are being replaced",
+            expected="no node list: the job waits for these nodes even while they are replaced",
         )
     if script and not appends and _APPENDS.search(script) is None:
         yield Rejected(
@@ -39,12 +39,12 @@ def advice(job: BatchJob, script: str, *, appends: bool) -> Iterator[Rejected]:
 def stop_message(job: JobView, failure: Failure) -> str:
     """Return the message in the output of a job whose attempt is stopped for a failure."""
     where = f" on {failure.node}" if failure.node else ""
-    text = f"attempt {job.record.attempt} is stopped: {failure.reason}{where}: {failure.evidence}"
+    text = f"attempt {job.record.attempt} stopped: {failure.reason}{where}: {failure.evidence}"
     why = is_exhausted(job, failure)
     if why:
-        return f"{text}; the job is canceled: {why}"
+        return f"{text}; job cancelled: {why}"
     used = job.record.hardware_retries + (failure.kind is FailureKind.HARDWARE)
-    return f"{text}; it restarts: hardware retries {used} of {job.spec.max_retries}"
+    return f"{text}; job restarting: hardware retries {used} of {job.spec.max_retries}"
 
 
 def advice_message(found: Sequence[Rejected]) -> str:

@@ -12,13 +12,13 @@ from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import stop_message
 from holdfast.adapters.slurm.jobs.drift import JobDriftCorrection
 from holdfast.adapters.slurm.jobs.holds import JobHolds
-from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
+from holdfast.adapters.slurm.jobs.unmanaged_runs import UnmanagedRuns
 from holdfast.adapters.slurm.jobs.views import (
     PREFIX,
     Case,
     JobDefaults,
     Run,
-    gone_view,
+    deleted_view,
     is_supervised,
     is_wanted,
     job_view,
@@ -76,10 +76,10 @@ class SlurmJobs:
         self._drift = JobDriftCorrection(
             self._slurm, self._holds, self._reservations, store, around.clock, around.events
         )
-        self._unasked = UnaskedRuns(around.nodes.node_state)
+        self._unmanaged = UnmanagedRuns(around.nodes.node_state)
         self._is_busy = False
         self._cases: dict[str, Case] = {}
-        self._ours: frozenset[str] = frozenset()
+        self._resumable: frozenset[str] = frozenset()
         self._supervised: frozenset[str] = frozenset()
         self._config: Mapping[str, str] = {}
 
@@ -96,14 +96,14 @@ class SlurmJobs:
 
         Reads the job anew, as its Comment may be newer than the last round.
         """
-        if job in self._ours:
+        if job in self._resumable:
             return True
         found = self._watch.read().get(job)
         return found is not None and self._is_wanted(found, parse(found.comment))
 
     def displaces(self, job: str, node: NodeView) -> None:
         """Record that the node loop requeues a job that does not request auto-resume yet."""
-        self._unasked.note(job, withdrawn(node, self._around.clock.now()))
+        self._unmanaged.note(job, withdrawn(node, self._around.clock.now()))
 
     def has_left(self, job: str, node: str) -> bool:
         """Whether a job with a supervisor runs no step on a node that is still allocated to it."""
@@ -118,27 +118,27 @@ class SlurmJobs:
         requests = {
             name: one for name, one in requests.items() if self._is_wanted(found[name], one)
         }
-        self._ours = frozenset(requests)
+        self._resumable = frozenset(requests)
         if self._around.may_act():
-            self._drift.put_away_reused(found)
-        self._unasked.refresh(found, now)
+            self._drift.archive_reused(found)
+        self._unmanaged.refresh(found, now)
         self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
         self._supervised = frozenset(
             name for name, request in requests.items() if is_supervised(found[name], request)
         )
-        self._cases = dict(self._looked_after(found, requests, now))
+        self._cases = dict(self._managed(found, requests, now))
         if self._around.may_act():
             self._reservations.refresh()
-            self._drift.run(found, self._cases, self._ours, self._config)
-        self._pace()
+            self._drift.run(found, self._cases, self._resumable, self._config)
+        self._set_interval()
         views = [self._view(case, now) for case in self._cases.values()]
         records = {name: one.record for name, one in self._store.read().jobs.items()}
-        gone = (
-            gone_view(name, record)
+        removed = (
+            deleted_view(name, record)
             for name, record in sorted(records.items())
             if name not in found and not record.phase.is_final
         )
-        return (*views, *gone)
+        return (*views, *removed)
 
     def put(self, job: str, record: JobRecord) -> None:
         """See ``JobBackend.put``."""
@@ -171,7 +171,7 @@ class SlurmJobs:
     def launch(self, job: str) -> None:
         """See ``JobBackend.launch``: reserve nodes for the job, and let it start in two seconds."""
         self._holds.let_start(self._known(job))
-        self._look_soon()
+        self._refresh_soon()
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``: reserve its good nodes, requeue it, and hold it."""
@@ -182,7 +182,7 @@ class SlurmJobs:
             notify = partial(self._slurm.notify_job, case.job.number, stop_message(view, failure))
             self._holds.attempt(f"writing into the output of {job}", notify)
         self._holds.stop(case)
-        self._look_soon()
+        self._refresh_soon()
 
     def kill(self, job: str) -> None:
         """See ``JobBackend.kill``: Slurm kills after its KillWait, except on nodes that are off.
@@ -196,9 +196,9 @@ class SlurmJobs:
         if case.job.state == COMPLETING:
             for node in off & set(case.job.nodes):
                 self._slurm.clear_node(node)
-        self._look_soon()
+        self._refresh_soon()
 
-    def _looked_after(
+    def _managed(
         self, found: Mapping[str, BatchJob], requests: Mapping[str, CommentRequest], now: datetime
     ) -> Iterator[tuple[str, Case]]:
         memory = self._store.read()
@@ -206,8 +206,8 @@ class SlurmJobs:
             if name in memory.unreadable_jobs:
                 continue
             remembered = memory.jobs.get(name)
-            unasked = None if remembered else self._unasked.record(found[name], now)
-            run = run_of(found[name], request, remembered, now, unasked)
+            unmanaged = None if remembered else self._unmanaged.record(found[name], now)
+            run = run_of(found[name], request, remembered, now, unmanaged)
             if run is not None:
                 yield name, self._case(found[name], request, run, remembered)
 
@@ -225,16 +225,16 @@ class SlurmJobs:
 
     def _view(self, case: Case, now: datetime) -> JobView:
         is_waiting = case.run.record.phase is JobPhase.WAITING
-        rooms = self._rooms(case) if is_waiting else None
+        capacity = self._capacity(case) if is_waiting else None
         return job_view(
-            case, self._defaults(), rooms, self._watch.step(case.request.checkpoint), now
+            case, self._defaults(), capacity, self._watch.step(case.request.checkpoint), now
         )
 
-    def _rooms(self, case: Case) -> Mapping[str, bool]:
+    def _capacity(self, case: Case) -> Mapping[str, bool]:
         """Return the job's own nodes, the spare nodes and the idle nodes; see ``job_view``."""
         job = case.job
-        mine = (*case.names, *self._reservations.of(job.id))
-        names = dict.fromkeys((*mine, *self._reservations.free(job.partition)))
+        own = (*case.names, *self._reservations.of(job.id))
+        names = dict.fromkeys((*own, *self._reservations.free(job.partition)))
         return {name: self._around.nodes.node_state(name).is_good for name in names}
 
     def _defaults(self) -> JobDefaults:
@@ -256,14 +256,14 @@ class SlurmJobs:
         except KeyError:
             raise BackendError(f"{job} no longer exists") from None
 
-    def _look_soon(self) -> None:
+    def _refresh_soon(self) -> None:
         self._watch.invalidate()
-        self._watch.pace(BUSY)
+        self._watch.set_interval(BUSY)
 
-    def _pace(self) -> None:
+    def _set_interval(self) -> None:
         """Poll often while a job is stopping or starting, and not at all while none is."""
         is_quiet = all(case.run.record.phase is JobPhase.RUNNING for case in self._cases.values())
-        idle = self._settings.poll if self._ours or self._is_busy else None
-        self._watch.pace(idle if is_quiet and not self._reservations.jobs else BUSY)
+        idle = self._settings.poll if self._resumable or self._is_busy else None
+        self._watch.set_interval(idle if is_quiet and not self._reservations.jobs else BUSY)
         folders = (case.request.checkpoint for case in self._cases.values())
         self._watch.follow(folder for folder in folders if folder)

@@ -22,7 +22,7 @@ from holdfast.ports.events import EventSink
 _SETTLED: Final = timedelta(seconds=3)
 """Minimum run time of a job before its reservation is deleted."""
 
-_KEPT: Final = 200
+_ARCHIVED_JOBS: Final = 200
 """Number of jobs that are kept, to be shown, after Slurm has forgotten them."""
 
 
@@ -53,7 +53,7 @@ class JobDriftCorrection:
         self,
         found: Mapping[str, BatchJob],
         cases: Mapping[str, Case],
-        wanted: Collection[str],
+        resumable: Collection[str],
         config: Mapping[str, str],
     ) -> None:
         """Correct all drift that is found.
@@ -61,7 +61,7 @@ class JobDriftCorrection:
         Args:
             found: all jobs that Slurm knows.
             cases: the jobs that the core decides about.
-            wanted: IDs of the jobs to resume after faults.
+            resumable: IDs of the jobs to resume after faults.
             config: the cluster's configuration.
 
         """
@@ -72,18 +72,18 @@ class JobDriftCorrection:
                 allow = partial(self._slurm.update_job, name, "requeue=1")
                 self._holds.attempt(f"enabling the requeue of {PREFIX}{name}", allow)
         self._end_failed(found)
-        self._forget(found, wanted)
+        self._archive_ended(found, resumable)
         self._end_reservations(found, cases)
-        self._holds.attempt("keeping spare nodes", self._reservations.keep_spares)
+        self._holds.attempt("reserving spare nodes", self._reservations.keep_spares)
         keep_next = partial(self._reservations.keep_next, self._clock.now())
         self._holds.attempt("reserving returned nodes for the spare pool", keep_next)
-        self._report(found, wanted)
+        self._report(found, resumable)
         for name, case in cases.items():
             known = self._store.read().jobs.get(name)
             if known is not None and not known.notes:
                 self._advise(case, known, appends=config.get("JobFileAppend") == "1")
 
-    def put_away_reused(self, found: Mapping[str, BatchJob]) -> None:
+    def archive_reused(self, found: Mapping[str, BatchJob]) -> None:
         """Archive the records of jobs whose number Slurm has given to another job."""
         for name, known in tuple(self._store.read().jobs.items()):
             job = found.get(name)
@@ -93,9 +93,9 @@ class JobDriftCorrection:
             if not record.phase.is_final:
                 now, why = self._clock.now(), "Slurm reused its ID for another job"
                 record = replace(record, phase=JobPhase.FAILED, phase_since=now, reason=why)
-            self._put_away(name, replace(known, record=record))
+            self._archive(name, replace(known, record=record))
 
-    def _put_away(self, name: str, known: RememberedJob) -> None:
+    def _archive(self, name: str, known: RememberedJob) -> None:
         self._store.forget_job(name)
         ended = known.record.phase_since.strftime("%Y%m%dT%H%M%SZ")
         self._store.put_job(f"{name}{PAST}{ended}", known)
@@ -107,7 +107,7 @@ class JobDriftCorrection:
             is_same = job is not None and job.restarts == known.restarts
             if job is None or not is_same or not phase.is_final or job.state not in WAITING:
                 continue
-            what = f"canceling {PREFIX}{name}, which failed"
+            what = f"cancelling {PREFIX}{name}, which failed"
             if self._holds.is_due(what):  # the state may have been read before the end
                 self._note(job, f"failed: {known.record.reason}")
                 self._holds.attempt(what, partial(self._slurm.cancel_job, name))
@@ -119,14 +119,14 @@ class JobDriftCorrection:
 
     def _end_reservations(self, found: Mapping[str, BatchJob], cases: Mapping[str, Case]) -> None:
         for name in self._reservations.jobs:
-            if self._is_done_with(cases.get(name)):
+            if self._needs_no_reservation(cases.get(name)):
                 end = partial(self._reservations.end, name, found.get(name))
                 self._holds.attempt(f"ending the reservation of {PREFIX}{name}", end)
             else:
                 renew = partial(self._reservations.renew, name, self._clock.now())
                 self._holds.attempt(f"renewing the reservation of {PREFIX}{name}", renew)
 
-    def _is_done_with(self, case: Case | None) -> bool:
+    def _needs_no_reservation(self, case: Case | None) -> bool:
         if case is None:
             return True
         began, is_running = case.job.started_at, case.run.record.phase is JobPhase.RUNNING
@@ -134,28 +134,28 @@ class JobDriftCorrection:
             return False
         return self._clock.now() >= began + _SETTLED
 
-    def _forget(self, found: Mapping[str, BatchJob], wanted: Collection[str]) -> None:
+    def _archive_ended(self, found: Mapping[str, BatchJob], resumable: Collection[str]) -> None:
         """Archive jobs that no longer exist, and release those whose auto-resume was turned off."""
         for name, known in tuple(self._store.read().jobs.items()):
             job = found.get(name)
             if job is None and known.record.phase.is_final and PAST not in name:
-                self._put_away(name, known)
-            elif job is not None and name not in wanted:
+                self._archive(name, known)
+            elif job is not None and name not in resumable:
                 if known.record.phase in HELD and job.state in WAITING:
                     release = partial(self._slurm.update_job, name, SOON)
-                    self._holds.attempt(f"letting go {PREFIX}{name}", release)
+                    self._holds.attempt(f"releasing {PREFIX}{name}", release)
                 self._store.forget_job(name)
         past = [name for name in self._store.read().jobs if PAST in name]
         past.sort(key=lambda name: self._store.read().jobs[name].record.phase_since)
-        for name in past[:-_KEPT]:
+        for name in past[:-_ARCHIVED_JOBS]:
             self._store.forget_job(name)
 
-    def _report(self, found: Mapping[str, BatchJob], wanted: Collection[str]) -> None:
+    def _report(self, found: Mapping[str, BatchJob], resumable: Collection[str]) -> None:
         """Report invalid values, once for as long as each exists."""
         reported = {
             _event(name, one)
             for name, job in found.items()
-            if not job.is_over or name in wanted
+            if not job.is_over or name in resumable
             for one in parse(job.comment).rejected
         }
         for event in sorted(reported - self._reported, key=lambda one: (one.job, one.key)):

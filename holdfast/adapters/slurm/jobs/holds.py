@@ -55,13 +55,15 @@ class JobHolds:
         """Hold a job that Holdfast has stopped, even if slurmctld has lost the hold."""
         job = case.job
         if job.is_over and case.run.record.phase is JobPhase.WAITING:
-            if self.is_due(f"reviving {PREFIX}{job.id}"):
+            if self.is_due(f"requeueing {PREFIX}{job.id}"):
                 self._slurm.revive_job(job.id)
                 self._delay(case)
         elif job.state in WAITING or (job.state == COMPLETING and job.restarts > case.run.restarts):
             self._delay(case)
             # While a job is completing, Slurm reports ever fewer nodes as those that it requests.
-            if job.state in WAITING and self.is_due(f"keeping nodes for {PREFIX}{job.id}"):
+            if job.state in WAITING and self.is_due(
+                f"renewing the nodes reserved for {PREFIX}{job.id}"
+            ):
                 self._reserve(case)
         elif job.has_nodes and self.is_due(f"stopping {PREFIX}{job.id}"):
             self.stop(case)

@@ -28,7 +28,7 @@ reply of its database and refuses every later change, so that the job could not 
 
 _NO_DATABASE: Final = ("", "(null)", "accounting_storage/none")
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)")
-_KEPT: Final = ("SLURM_CONF",)
+_PASSED_ON: Final = ("SLURM_CONF",)
 
 
 def refusal(job: BatchJob, described: str, settings: Mapping[str, str]) -> str:
@@ -71,7 +71,7 @@ class Resizing(JobCommands):
         self._environment = {
             key: value
             for key, value in self._environment.items()
-            if key in _KEPT or not key.startswith(("SLURM_", "SALLOC_"))
+            if key in _PASSED_ON or not key.startswith(("SLURM_", "SALLOC_"))
         }
 
     def refusal(self, job: BatchJob) -> str:

@@ -71,5 +71,5 @@ def _fault(node: NodeFacts | None, before: str) -> str:
 def _is_lost(node: NodeFacts) -> bool:
     """Whether the controller ordered an immediate repair, which ends what runs on the node."""
     reason = node.reason
-    is_ours = reason.author is Author.HOLDFAST and reason.text.startswith("Action:")
-    return "FAIL" in node.state and is_ours and DEFERRED not in reason.text
+    is_by_holdfast = reason.author is Author.HOLDFAST and reason.text.startswith("Action:")
+    return "FAIL" in node.state and is_by_holdfast and DEFERRED not in reason.text

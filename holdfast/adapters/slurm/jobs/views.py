@@ -40,7 +40,7 @@ TIMEOUT: Final = timedelta(seconds=30)
 GIVEN_UP: Final = timedelta(seconds=5)
 """The same for processes on a node that Slurm no longer waits for, as it does not respond."""
 
-_AWAY: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
+_IN_REPAIR: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
 _REVIVABLE: Final = frozenset((FAILED, NODE_FAIL, "BOOT_FAIL", "REQUEUED"))
 _OUTCOMES: Final = {"COMPLETED": JobPhase.SUCCEEDED, "CANCELLED": JobPhase.CANCELLED}
 _BEGIN_TIME: Final = "BeginTime"
@@ -113,16 +113,16 @@ def run_of(
     request: CommentRequest,
     remembered: RememberedJob | None,
     now: datetime,
-    unasked: JobRecord | None = None,
+    unmanaged: JobRecord | None = None,
 ) -> Run | None:
     """Return the run of a job in its current state; None if the job is not managed.
 
     A job without a record, and one that others have restarted since, is in an attempt that they
     began. One with a supervisor is left to it, until the supervisor requests a requeue, or Slurm
-    has ended the job. ``unasked`` is the record of its runs before it requested auto-resume.
+    has ended the job. ``unmanaged`` is the record of its runs before it requested auto-resume.
     """
     if remembered is None or is_reused(job, remembered):
-        return _first_run(job, request, unasked, now)
+        return _first_run(job, request, unmanaged, now)
     before, is_anew = remembered.record, job.restarts > remembered.restarts
     if before.phase.is_final:
         fresh = JobRecord(
@@ -142,7 +142,7 @@ def run_of(
 def job_view(
     case: Case,
     defaults: JobDefaults,
-    rooms: Mapping[str, bool] | None,
+    capacity: Mapping[str, bool] | None,
     step: int | None,
     now: datetime,
 ) -> JobView:
@@ -151,20 +151,22 @@ def job_view(
     Args:
         case: state of the job.
         defaults: default values for all jobs of the cluster.
-        rooms: nodes that it could get, and whether Slurm places jobs there now; None unless it
+        capacity: nodes that it could get, and whether Slurm places jobs there now; None unless it
             waits.
         step: see ``JobView``.
         now: the present time.
 
     """
     job, request, record = case.job, case.request, case.run.record
+    grace = defaults.kill_wait + TIMEOUT if job.has_nodes else GIVEN_UP
     spec = JobSpec(
         name=f"{PREFIX}{job.id}",
         nodes=len(job.nodes) if job.is_at_work else job.wants,
         max_retries=defaults.max_retries if request.max_retry is None else request.max_retry,
         max_app_retries=0,  # application failures are final, as always on Slurm
         needs_progress=True,
-        grace=defaults.kill_wait + TIMEOUT if job.has_nodes else GIVEN_UP,
+        grace=grace,
+        fault_grace=grace,  # only Slurm kills, after its KillWait
         placing=Placing.SCHEDULER,
     )
     if case.is_held:
@@ -174,8 +176,10 @@ def job_view(
             record=record,
             ranks=held_ranks(case, defaults, now),
             ending=_ending(job),
-            rooms=None if rooms is None else dict.fromkeys(rooms, 1),
-            away=frozenset(name for name, is_good in (rooms or {}).items() if not is_good),
+            capacity=None if capacity is None else dict.fromkeys(capacity, 1),
+            blocked_nodes=frozenset(
+                name for name, is_good in (capacity or {}).items() if not is_good
+            ),
             is_stop_seen=job.state in WAITING or (job.is_over and not is_revived),
             step=step,
         )
@@ -190,7 +194,7 @@ def job_view(
     )
 
 
-def gone_view(job: str, record: JobRecord) -> JobView:
+def deleted_view(job: str, record: JobRecord) -> JobView:
     """Return the view of a job that slurmctld no longer knows."""
     return JobView(
         spec=JobSpec(name=f"{PREFIX}{job}", nodes=1, placing=Placing.SCHEDULER),
@@ -240,7 +244,7 @@ def is_off(node: NodeState, machine: str, off_after: timedelta, now: datetime) -
     if (
         facts.has_heartbeat
         or record is None
-        or record.phase not in _AWAY
+        or record.phase not in _IN_REPAIR
         or record.remediation is None
     ):
         return False
@@ -261,12 +265,12 @@ def may_run(node: NodeState, machine: str) -> bool:
 
 
 def _first_run(
-    job: BatchJob, request: CommentRequest, unasked: JobRecord | None, now: datetime
+    job: BatchJob, request: CommentRequest, unmanaged: JobRecord | None, now: datetime
 ) -> Run | None:
-    before = unasked or JobRecord(phase=JobPhase.WAITING, phase_since=now)
+    before = unmanaged or JobRecord(phase=JobPhase.WAITING, phase_since=now)
     if job.state in WAITING and job.restarts > 0 and job.why == _BEGIN_TIME:
-        if unasked is not None:
-            return Run(record=unasked, restarts=job.restarts)
+        if unmanaged is not None:
+            return Run(record=unmanaged, restarts=job.restarts)
         return Run(record=_begun(before, job, now), restarts=job.restarts - 1)  # Slurm requeued it
     return _begun_run(job, request, before, now)
 
@@ -308,8 +312,8 @@ def _ranks(case: Case) -> Iterable[RankView]:
         else:
             yield from (RankView(rank=rank, node=name) for rank, name in enumerate(job.nodes))
     elif job.state in WAITING or job.state == COMPLETING:
-        is_put_back = job.state in WAITING and run.record.phase is JobPhase.RUNNING
-        if job.restarts > run.restarts or is_put_back:
+        is_requeued = job.state in WAITING and run.record.phase is JobPhase.RUNNING
+        if job.restarts > run.restarts or is_requeued:
             yield _lost(case, "Slurm has requeued it")
     elif job.state == FAILED and job.why != _NOT_LAUNCHED:
         where = job.nodes[0] if job.nodes else ""
@@ -333,16 +337,16 @@ def _lost(case: Case, why: str) -> RankView:
     names, machines = case.names, case.machines
     lost = next((name for name in names if is_lost(case.nodes[name], machines.get(name, ""))), None)
     bad = lost or next((name for name in names if case.nodes[name].is_closed), None)
-    ask = case.request.requeue if case.request.requests_requeue(case.run.restarts) else None
-    is_put_back = case.job.state in (*WAITING, COMPLETING)
+    requeue = case.request.requeue if case.request.requests_requeue(case.run.restarts) else None
+    is_requeued = case.job.state in (*WAITING, COMPLETING)
     is_requested = bad is not None and lost is None and case.nodes[bad].is_requested
-    has_lost = not is_requested and (lost is not None or ask is not None or not is_put_back)
+    has_lost = not is_requested and (lost is not None or requeue is not None or not is_requeued)
     facts = case.nodes[bad].facts if is_requested and bad is not None else None
     return RankView(
         rank=0,
         node=bad or next(iter(names), ""),
         exit_code=_LOST_EXIT,
-        ended_at=None if ask is None else ask.since,
+        ended_at=None if requeue is None else requeue.since,
         reason=why if facts is None else f"{why}; {facts.closed_by}",
         is_lost=has_lost,
         is_evicted=not has_lost,

@@ -35,10 +35,10 @@ class JobWatch:
         self._lock = threading.Lock()
         self._found: Mapping[str, BatchJob] = {}
         self._read_at = float("-inf")
-        self._pace_s: float | None = None
+        self._interval_s: float | None = None
         self._steps: dict[str, int | None] = {}
-        self._looked_at = float("-inf")
-        self._news = threading.Event()
+        self._steps_read_at = float("-inf")
+        self._wakeup = threading.Event()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
 
@@ -49,16 +49,16 @@ class JobWatch:
     def stop(self) -> None:
         """Stop the thread, after the command in progress has ended."""
         self._is_stopped = True
-        self._news.set()
+        self._wakeup.set()
         if self._thread.is_alive():
             self._thread.join()
 
-    def pace(self, pace: timedelta | None) -> None:
+    def set_interval(self, interval: timedelta | None) -> None:
         """Set the poll interval; None to read on request only."""
-        pace_s = None if pace is None else pace.total_seconds()
-        if pace_s != self._pace_s:
-            self._pace_s = pace_s
-            self._news.set()
+        interval_s = None if interval is None else interval.total_seconds()
+        if interval_s != self._interval_s:
+            self._interval_s = interval_s
+            self._wakeup.set()
 
     def follow(self, folders: Iterable[str]) -> None:
         """Set the checkpoint directories to search."""
@@ -87,9 +87,9 @@ class JobWatch:
 
     def _run(self) -> None:
         while not self._is_stopped:
-            pace_s = self._pace_s
-            if self._news.wait(pace_s):
-                self._news.clear()
+            interval_s = self._interval_s
+            if self._wakeup.wait(interval_s):
+                self._wakeup.clear()
                 continue
             before = self._found
             try:
@@ -97,11 +97,11 @@ class JobWatch:
             except BackendError:
                 continue  # the round reports it
             self._refresh()
-            if is_new or pace_s == BUSY.total_seconds():
+            if is_new or interval_s == BUSY.total_seconds():
                 self._changed()
 
     def _refresh(self) -> None:
         """Search the checkpoint directories. A hung file system blocks only this thread."""
-        if time.monotonic() > self._looked_at + _STEPS_S:
-            self._looked_at = time.monotonic()
+        if time.monotonic() > self._steps_read_at + _STEPS_S:
+            self._steps_read_at = time.monotonic()
             self._steps = {one: self._step_of(Path(one)) for one in tuple(self._steps)}

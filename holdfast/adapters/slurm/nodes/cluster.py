@@ -12,7 +12,7 @@ from typing import Final
 from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.adapters.slurm.commands.node_text import JobFacts, NodeFacts
 from holdfast.adapters.slurm.commands.reasons import our_reason
-from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, wanted_of
+from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, requested_of
 from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, Damage, DriftCorrection
 from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.preparation import Preparation
@@ -89,32 +89,34 @@ class SlurmCluster:
         self._store = store
         self._slurm = Slurm(settings.conf, settings.timeout)
         self._reports = Reports(settings.report_dir, around.trust)
-        self._looking = threading.Lock()
+        self._refresh_lock = threading.Lock()
         self._report_error = ""
         self._nodes = NodeWatch(self._slurm, settings, around.clock, around.changed)
-        self._news = FolderWatch(settings.report_dir, store.log, self._refresh, around.changed)
+        self._report_watch = FolderWatch(
+            settings.report_dir, store.log, self._refresh, around.changed
+        )
         self._drift = DriftCorrection(
             partial(self._mark, was_closed=False), self._clear, store, around.clock, around.events
         )
         self._checks = DeepChecks(settings, around.clock, around.events)
         self._preparation = Preparation(settings, around.changed)
-        self._troubles: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
         self._began = around.clock.now()
         self._first_seen: dict[str, NodeRecord] = {}
         self._known: dict[str, Known] = {}
         self._views: dict[str, NodeView] = {}
         self._jobs: dict[str, list[JobFacts]] = {}
-        self._unmoved: set[str] = set()
+        self._not_requeueable: set[str] = set()
         self._peer_pools: Collection[Pool] = ()
 
     def start(self) -> None:
         """Start to read nodes and reports; returns at once."""
         self._nodes.start()
-        self._news.start()
+        self._report_watch.start()
 
     def stop(self) -> None:
         """Stop the threads, after the command in progress has ended."""
-        self._news.stop()
+        self._report_watch.stop()
         self._nodes.stop()
 
     @property
@@ -192,7 +194,9 @@ class SlurmCluster:
         if view.heartbeat_at is not None and is_renewed(record) and not self._is_prepared(known):
             # Restart its join timeout: the site's preparation may take any time.
             joins = replace(record, phase_since=now)
-            return replace(view, heartbeat_at=None, record=joins, held=view.held or _UNREADY)
+            return replace(
+                view, heartbeat_at=None, record=joins, pause_reason=view.pause_reason or _UNREADY
+            )
         # Nodes are read before jobs: one may have begun on a node that was still idle.
         if facts is not None and facts.is_idle and not view.running_jobs:
             is_lendable = record.phase is Phase.SCHEDULABLE and self._pool(name) in self._peer_pools
@@ -216,18 +220,18 @@ class SlurmCluster:
             return True
         if self._around.may_act():
             self._preparation.begin(node, machine)
-            trouble = self._preparation.error(node, machine)
-            if trouble and self._troubles.get(node) != trouble:
+            problem = self._preparation.error(node, machine)
+            if problem and self._problems.get(node) != problem:
                 what = f"the command after the replacement of {node}"
-                self._around.events.emit(CallFailed(what=what, error=trouble))
-            self._troubles[node] = trouble
+                self._around.events.emit(CallFailed(what=what, error=problem))
+            self._problems[node] = problem
         return False
 
     def _check_up(self, facts: Mapping[str, NodeFacts], memory: Memory) -> None:
         """Track deep health checks, and correct marks."""
         if not self._around.may_act():
             return
-        found = (wanted_of(name, one.record) for name, one in memory.nodes.items())
+        found = (requested_of(name, one.record) for name, one in memory.nodes.items())
         expected = [one for one in found if one is not None]
         self._checks.refresh(expected)
         opened = self._checks.opened(expected)
@@ -274,12 +278,12 @@ class SlurmCluster:
         for job in self._jobs.get(node, ()):
             if self._around.stops_itself(job.id):
                 continue
-            if job.state != "RUNNING" or job.id in self._unmoved:
+            if job.state != "RUNNING" or job.id in self._not_requeueable:
                 continue
             view = replace(self._views[node], record=self._record(known))
             self._around.displaces(job.id, view)
             if not self._slurm.requeue(job.id):
-                self._unmoved.add(job.id)
+                self._not_requeueable.add(job.id)
 
     def start_check(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...]) -> None:  # noqa: ARG002 - the record has both
         """See ``ClusterBackend.start_check``."""
@@ -291,7 +295,7 @@ class SlurmCluster:
 
     def _begin(self, node: str) -> None:
         """Begin the check that the record of a node names."""
-        wanted = wanted_of(node, self._record(self._of(node)))
+        wanted = requested_of(node, self._record(self._of(node)))
         if wanted is not None:
             self._checks.begin(wanted, [self._nodes.read_one(one) for one in wanted.nodes])
             self._nodes.invalidate()
@@ -355,11 +359,11 @@ class SlurmCluster:
                 if not self._around.has_left(job.id, node):
                     found[node].append(job)
         self._jobs = found
-        self._unmoved &= {job.id for jobs in found.values() for job in jobs}
+        self._not_requeueable &= {job.id for jobs in found.values() for job in jobs}
 
     def _refresh(self) -> None:
         """Look for new reports, and trigger a round if there are any."""
-        with self._looking:
+        with self._refresh_lock:
             try:
                 is_new = self._reports.refresh(self._around.clock.now())
             except BackendError as error:
@@ -370,13 +374,13 @@ class SlurmCluster:
             self._around.changed()
 
     def _received(self) -> Mapping[str, ReceivedReport]:
-        with self._looking:
+        with self._refresh_lock:
             with suppress(BackendError):  # the thread reports it; earlier reports still hold
                 self._reports.refresh(self._around.clock.now())
             return self._reports.received()
 
     def _damaged(self, memory: Memory) -> Iterator[Damage]:
-        with self._looking:
+        with self._refresh_lock:
             skipped = self._reports.skipped()
         for name, why in skipped.items():
             yield Damage(node=name, what=REPORT, why=why)

@@ -50,7 +50,7 @@ _PAUSE_S: Final = 60.0
 """Seconds before a check without a verdict is repeated, and before one that does not begin is
 reported."""
 
-_STRANGERS: Final = (Author.OTHER, Author.REQUEST)
+_FOREIGN: Final = (Author.OTHER, Author.REQUEST)
 _BEGINS: Final = timedelta(minutes=5)
 """How long a test between nodes may take to begin. After that it has no verdict: Slurm does not
 allocate its nodes, or somebody else has closed one."""
@@ -64,7 +64,7 @@ _TAIL: Final = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedCheck:
+class RequestedCheck:
     """A pending or running check: of one node, or of a pair of nodes."""
 
     nodes: tuple[str, ...]
@@ -91,16 +91,16 @@ class WantedCheck:
         return f"the test between {' and '.join(self.nodes)}"
 
 
-def wanted_of(node: str, record: NodeRecord) -> WantedCheck | None:
+def requested_of(node: str, record: NodeRecord) -> RequestedCheck | None:
     """Return the check that the record of a node waits for; None if it waits for none."""
     if record.phase is not Phase.CHECKING:
         return None
     pairing = record.pairing
     if pairing is None:
-        return WantedCheck(nodes=(node,), began_at=record.phase_since, kinds=record.kinds)
+        return RequestedCheck(nodes=(node,), began_at=record.phase_since, kinds=record.kinds)
     if pairing.began_at is None:
         return None
-    return WantedCheck(nodes=(node, pairing.partner), began_at=pairing.began_at)
+    return RequestedCheck(nodes=(node, pairing.partner), began_at=pairing.began_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,33 +130,33 @@ class DeepChecks:
         self._reported: set[CallFailed] = set()
         self._may_be_left = True
 
-    def refresh(self, expected: Iterable[WantedCheck]) -> None:
+    def refresh(self, expected: Iterable[RequestedCheck]) -> None:
         """Update the state of the expected checks, and end all others."""
-        wanted = {one.name: one for one in expected}
-        if not wanted and not self._may_be_left:
+        requested = {one.name: one for one in expected}
+        if not requested and not self._may_be_left:
             return
         self._jobs, self._reserved = self._slurm.check_jobs(), self._slurm.check_reservations()
-        self._may_be_left = bool(wanted) or bool(self._jobs) or bool(self._reserved)
-        for name in self._jobs.keys() - wanted.keys():
+        self._may_be_left = bool(requested) or bool(self._jobs) or bool(self._reserved)
+        for name in self._jobs.keys() - requested.keys():
             self._slurm.end_check_job(self._jobs[name].id)
-        for name in self._reserved - wanted.keys() - self._jobs.keys():
+        for name in self._reserved - requested.keys() - self._jobs.keys():
             self._slurm.end_check_reservation(name)
-        self._ended = {name: one for name, one in self._ended.items() if name in wanted}
-        self._tried_at = {name: at for name, at in self._tried_at.items() if name in wanted}
-        for name in wanted.keys() - self._ended.keys() - self._jobs.keys():
+        self._ended = {name: one for name, one in self._ended.items() if name in requested}
+        self._tried_at = {name: at for name, at in self._tried_at.items() if name in requested}
+        for name in requested.keys() - self._ended.keys() - self._jobs.keys():
             try:
-                ended = self._read(wanted[name])
+                ended = self._read(requested[name])
             except BackendError as error:  # affects one node only
-                self._report(wanted[name], str(error))
+                self._report(requested[name], str(error))
                 continue
             if ended is not None:
                 self._ended[name] = ended
 
     def result(self, node: str, record: NodeRecord) -> CheckResult | None:
         """Return the result of the current check of a single node; None until it ends."""
-        wanted = wanted_of(node, record)
-        ended = self._ended.get(wanted.name) if wanted is not None else None
-        if wanted is None or ended is None or len(wanted.nodes) > 1:
+        requested = requested_of(node, record)
+        ended = self._ended.get(requested.name) if requested is not None else None
+        if requested is None or ended is None or len(requested.nodes) > 1:
             return None
         return CheckResult(
             passed=ended.status == 0,
@@ -169,15 +169,15 @@ class DeepChecks:
 
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
         """Return the result of the pair test in the record of a node; None until it ends."""
-        wanted = wanted_of(node, record)
-        if wanted is None or len(wanted.nodes) == 1:
+        requested = requested_of(node, record)
+        if requested is None or len(requested.nodes) == 1:
             return None
-        ended = self._ended.get(wanted.name)
+        ended = self._ended.get(requested.name)
         if ended is None:
-            return self._never_begun(wanted)
+            return self._never_begun(requested)
         passed = None if ended.is_lost else ended.status == 0
         return PairOutcome(
-            partner=wanted.nodes[1],
+            partner=requested.nodes[1],
             passed=passed,
             ended_at=ended.at,
             detail="" if passed else ended.result.summary,
@@ -185,16 +185,16 @@ class DeepChecks:
             bounds=ended.result.bounds,
         )
 
-    def _never_begun(self, wanted: WantedCheck) -> PairOutcome | None:
-        now, job = self._clock.now(), self._jobs.get(wanted.name)
-        if now - wanted.began_at < _BEGINS or (job is not None and not job.is_waiting):
+    def _never_begun(self, requested: RequestedCheck) -> PairOutcome | None:
+        now, job = self._clock.now(), self._jobs.get(requested.name)
+        if now - requested.began_at < _BEGINS or (job is not None and not job.is_waiting):
             return None
         why = f"its job waits ({job.waits_for})" if job is not None else "there is no job of it"
         return PairOutcome(
-            partner=wanted.nodes[1], passed=None, ended_at=now, detail=f"it did not begin: {why}"
+            partner=requested.nodes[1], passed=None, ended_at=now, detail=f"it did not begin: {why}"
         )
 
-    def opened(self, expected: Iterable[WantedCheck]) -> frozenset[str]:
+    def opened(self, expected: Iterable[RequestedCheck]) -> frozenset[str]:
         """Return the nodes that must not be set to FAIL, as their check is about to begin."""
         return frozenset(
             node
@@ -203,22 +203,22 @@ class DeepChecks:
             for node in one.nodes
         )
 
-    def begin(self, wanted: WantedCheck, facts: Sequence[NodeFacts]) -> None:
+    def begin(self, requested: RequestedCheck, facts: Sequence[NodeFacts]) -> None:
         """Advance the start of a check, as the module docstring describes; called in every round.
 
         A node that somebody else has closed meanwhile is left alone; its check waits.
         """
-        if any(one.is_closed and one.reason.author in _STRANGERS for one in facts):
+        if any(one.is_closed and one.reason.author in _FOREIGN for one in facts):
             return
-        name = wanted.name
+        name = requested.name
         job = self._jobs.get(name)
         if job is not None:
-            self._follow(wanted, facts, job)
+            self._follow(requested, facts, job)
         elif name not in self._ended and self._is_due(name):
-            self._submit(wanted, facts)
+            self._submit(requested, facts)
 
-    def _follow(self, wanted: WantedCheck, facts: Sequence[NodeFacts], job: CheckJob) -> None:
-        name = wanted.name
+    def _follow(self, requested: RequestedCheck, facts: Sequence[NodeFacts], job: CheckJob) -> None:
+        name = requested.name
         if not job.is_waiting:
             if name in self._reserved and all("FAIL" in one.state for one in facts):
                 self._slurm.leave_reservation(job.id)
@@ -226,26 +226,26 @@ class DeepChecks:
             return
         self._open(facts)
         if self._is_due(name):
-            self._report(wanted, f"its job {job.id} has not begun ({job.waits_for})")
+            self._report(requested, f"its job {job.id} has not begun ({job.waits_for})")
 
-    def _submit(self, wanted: WantedCheck, facts: Sequence[NodeFacts]) -> None:
-        name = wanted.name
+    def _submit(self, requested: RequestedCheck, facts: Sequence[NodeFacts]) -> None:
+        name = requested.name
         if name not in self._reserved:
-            self._slurm.reserve_for_check(name, wanted.nodes)
-        result = self._file(wanted, "json")
+            self._slurm.reserve_for_check(name, requested.nodes)
+        result = self._file(requested, "json")
         try:
             self._folder.mkdir(exist_ok=True)
             result.unlink(missing_ok=True)
         except OSError as error:
             raise BackendError(f"cannot clear {self._folder}: {error.strerror}") from error
-        is_pair = len(wanted.nodes) > 1
+        is_pair = len(requested.nodes) > 1
         command = self._settings.pair_command if is_pair else self._settings.command
         self._slurm.submit_check(
             name,
-            wanted.nodes,
+            requested.nodes,
             (*self._settings.options, str(_RUNNER), name, *command),
-            log=self._file(wanted, "log"),
-            variables={RESULT_VARIABLE: str(result), **_variables(wanted)},
+            log=self._file(requested, "log"),
+            variables={RESULT_VARIABLE: str(result), **_variables(requested)},
         )
         self._tried_at[name] = time.monotonic()
         self._open(facts)
@@ -260,27 +260,27 @@ class DeepChecks:
         at = self._tried_at.get(name)
         return at is None or time.monotonic() - at >= _PAUSE_S
 
-    def _read(self, wanted: WantedCheck) -> _Ended | None:
+    def _read(self, requested: RequestedCheck) -> _Ended | None:
         """Return how a check ended, by the files that it wrote; None if there is no verdict."""
-        text = self._text(self._file(wanted, "log"))
+        text = self._text(self._file(requested, "log"))
         end = _END.search(text)
-        if end is None or end[1] != wanted.name:
+        if end is None or end[1] != requested.name:
             return None
         status, output = int(end[2]), text[: end.start()]
         last = output.strip().splitlines()[-1:]
-        written = self._text(self._file(wanted, "json"))
+        written = self._text(self._file(requested, "json"))
         result = read_summary(written or output)
         is_lost = status in _SAYS_NOTHING or status >= _SIGNAL
-        if len(wanted.nodes) > 1:
+        if len(requested.nodes) > 1:
             is_lost = status not in (0, 1) or result.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED)
             is_lost = is_lost or (not written and _ran_nothing(output))
         elif is_lost:
-            self._report(wanted, " ".join((f"exited with {status}:", *last)))
+            self._report(requested, " ".join((f"exited with {status}:", *last)))
             return None
         return _Ended(status=status, at=self._clock.now(), result=result, is_lost=is_lost)
 
-    def _file(self, wanted: WantedCheck, kind: str) -> Path:
-        return self._folder / f"{wanted.files}.{kind}"
+    def _file(self, requested: RequestedCheck, kind: str) -> Path:
+        return self._folder / f"{requested.files}.{kind}"
 
     def _text(self, path: Path) -> str:
         """Return the end of a file; empty if there is none."""
@@ -291,20 +291,20 @@ class DeepChecks:
         except OSError as error:
             raise BackendError(f"cannot read {path}: {error.strerror}") from error
 
-    def _report(self, wanted: WantedCheck, trouble: str) -> None:
+    def _report(self, requested: RequestedCheck, problem: str) -> None:
         """Report once why there is no verdict."""
-        event = CallFailed(what=str(wanted), error=trouble)
+        event = CallFailed(what=str(requested), error=problem)
         if event not in self._reported:
             self._events.emit(event)
         self._reported.add(event)
 
 
-def _variables(wanted: WantedCheck) -> dict[str, str]:
+def _variables(requested: RequestedCheck) -> dict[str, str]:
     """Return the environment variables of a check; of a pair test, for both nodes."""
-    if len(wanted.nodes) > 1:
+    if len(requested.nodes) > 1:
         return {TOKEN_VARIABLE: secrets.token_hex(_TOKEN_BYTES)}
-    kinds = {KINDS_VARIABLE: " ".join(wanted.kinds)} if wanted.kinds else {}
-    return {"NODE_NAME": wanted.nodes[0], **kinds}
+    kinds = {KINDS_VARIABLE: " ".join(requested.kinds)} if requested.kinds else {}
+    return {"NODE_NAME": requested.nodes[0], **kinds}
 
 
 def _ran_nothing(output: str) -> bool:

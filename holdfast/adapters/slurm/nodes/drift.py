@@ -28,7 +28,7 @@ from holdfast.ports.events import EventSink
 Mark = Callable[[str, NodeRecord], None]
 """Changes a node to match its record."""
 
-Trouble = InputRejected | CallFailed
+DriftError = InputRejected | CallFailed
 
 _AGAIN_S: Final = 5.0
 """Minimum seconds between two corrections of the same drift, to avoid a fight with whoever causes
@@ -95,7 +95,7 @@ class DriftCorrection:
         self._events = events
         self._repeats = RepeatLimiter(events)
         self._done_at: dict[str, float] = {}
-        self._reported: set[Trouble] = set()
+        self._reported: set[DriftError] = set()
         self._reported_at: dict[tuple[str, ...], float] = {}
 
     def run(
@@ -117,31 +117,31 @@ class DriftCorrection:
         limit = time.monotonic() - _AGAIN_S
         self._done_at = {what: at for what, at in self._done_at.items() if at > limit}
         lost = (one for one in known.values() if is_lost(one, self._clock.now()))
-        self._report({*_mistakes(facts, known, damaged), *map(_unreached, lost)})
+        self._report({*_invalid_requests(facts, known, damaged), *map(_unreached, lost)})
         memory = self._store.read()
         for name in memory.nodes.keys() - known.keys() - memory.unreadable:
-            self._try(f"forgetting {name}", partial(self._store.forget_node, name))
+            self._try(f"deleting the record of {name}", partial(self._store.forget_node, name))
         marked = [one for name, one in known.items() if name not in opened]
-        mends = [mend for one in marked for mend in self._mends(one)]
-        for what, act in mends[:_AT_ONCE]:
+        corrections = [correction for one in marked for correction in self._corrections(one)]
+        for what, act in corrections[:_AT_ONCE]:
             self._try(what, act)
-        return bool(mends)
+        return bool(corrections)
 
-    def _mends(self, known: Known) -> Iterator[tuple[str, Callable[[], None]]]:
+    def _corrections(self, known: Known) -> Iterator[tuple[str, Callable[[], None]]]:
         facts, before = known.facts, known.remembered
         if facts is None or before is None or request_of(facts, self._clock.now()) is not None:
             return
         record = before.record
         if has_leftovers(known):
-            what = f"clearing what was to end on {known.name}"
+            what = f"ending leftover jobs on {known.name}"
             yield what, partial(self._clear, known.name, record)
         elif closing_reason(facts, record) is not None or is_to_open(
             facts, record, self._clock.now(), was_closed=False
         ):
-            what = f"putting right the mark of {known.name}"
+            what = f"correcting the state of {known.name}"
             yield what, partial(self._mark, known.name, record)
 
-    def _report(self, found: set[Trouble]) -> None:
+    def _report(self, found: set[DriftError]) -> None:
         """Report invalid values, once for as long as each exists."""
         now, waiting = time.monotonic(), set()
         self._reported_at = {
@@ -170,7 +170,7 @@ def _unreached(known: Known) -> CallFailed:
     address, problem = "", ""
     if known.facts is not None:
         address, problem = known.facts.address, known.facts.start_error
-    what = f"slurmctld's search for slurmd of {known.name} at {address}"
+    what = f"slurmctld: contacting slurmd of {known.name} at {address}"
     if problem:
         return CallFailed(what=what, error=f"{problem}. {_MISSED}")
     return CallFailed(
@@ -181,7 +181,7 @@ def _unreached(known: Known) -> CallFailed:
     )
 
 
-def _mistakes(
+def _invalid_requests(
     facts: Mapping[str, NodeFacts], known: Mapping[str, Known], damaged: Iterable[Damage]
 ) -> Iterator[InputRejected]:
     words = f"{SlurmReason.REPLACE} or {SlurmReason.REBOOT}, spelled exactly"
@@ -189,7 +189,7 @@ def _mistakes(
         is_request = bool(node.reason.suggestion) or node.reason.resembles_request
         if node.reason.author is Author.OTHER and is_request and node.is_closed:
             meant = (
-                f"; if {node.reason.suggestion} is meant, set it again"
+                f"; to request {node.reason.suggestion}, set exactly that"
                 if node.reason.suggestion
                 else ""
             )

@@ -70,20 +70,20 @@ class SharedReport:
         self._lock = threading.Condition()
         self._stopped = False
         self._report: NodeReport | None = None
-        self._beat_at = time.monotonic()
-        self._trouble = ""
+        self._heartbeat_at = time.monotonic()
+        self._problem = ""
         self._thread = threading.Thread(target=self._run, name="slurm", daemon=True)
         self._thread.start()
 
     def changed(self, before: NodeReport | None, report: NodeReport) -> None:  # noqa: ARG002
         """See ``ReportObserver.changed``."""
-        self.beat()
+        self.heartbeat_sent()
         with self._lock:
             self._report = report
             self._lock.notify()
 
-    def beat(self) -> None:
-        """See ``ReportObserver.beat``.
+    def heartbeat_sent(self) -> None:
+        """See ``ReportObserver.heartbeat_sent``.
 
         Raises:
             HoldfastError: a bug has ended the thread; an agent that cannot report must end, too.
@@ -93,7 +93,7 @@ class SharedReport:
             raise HoldfastError(
                 "the thread that writes the report for Slurm ended; see the log lines above"
             )
-        self._beat_at = time.monotonic()
+        self._heartbeat_at = time.monotonic()
 
     def close(self) -> None:
         """Stop writing. Waits only a moment for a file system that hangs."""
@@ -115,7 +115,7 @@ class SharedReport:
     def _wait(self, written: NodeReport | None) -> bool:
         """Sleep until there is something to write. Returns whether to continue."""
         with self._lock:
-            if not self._stopped and self._trouble:
+            if not self._stopped and self._problem:
                 self._lock.wait(_RETRY_S)
             elif not self._stopped and self._report is written:
                 self._lock.wait(self._heartbeat_s)
@@ -123,7 +123,7 @@ class SharedReport:
 
     def _lives(self) -> bool:
         """Whether the agent's loop runs, and not only this thread."""
-        return time.monotonic() - self._beat_at < self._timeout_s
+        return time.monotonic() - self._heartbeat_at < self._timeout_s
 
     def _touch(self) -> None:
         os.utime(self._path, follow_symlinks=False)
@@ -157,14 +157,14 @@ class SharedReport:
             act()
         except (OSError, CredentialsUnavailable) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            trouble = f"cannot report to {self._path}: {why}; trying again"
-            if trouble != self._trouble:
-                self._report_problem(trouble)
-            self._trouble = trouble
+            problem = f"cannot report to {self._path}: {why}; retrying"
+            if problem != self._problem:
+                self._report_problem(problem)
+            self._problem = problem
             return False
-        if self._trouble:
-            self._report_problem(f"reports to {self._path} again")
-        self._trouble = ""
+        if self._problem:
+            self._report_problem(f"reporting to {self._path} again")
+        self._problem = ""
         return True
 
 

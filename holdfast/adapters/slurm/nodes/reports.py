@@ -95,7 +95,7 @@ class Reports:
                 for entry in entries:
                     name = entry.name[: -len(_SUFFIX)]
                     if entry.name.endswith(_SUFFIX) and not name.startswith("."):
-                        file = self._look_at(name, entry, before.get(name), now)
+                        file = self._read_file(name, entry, before.get(name), now)
                         if file is not None:
                             found[name] = file
         except OSError as error:
@@ -129,7 +129,7 @@ class Reports:
         except OSError as error:
             raise BackendError(f"cannot remove the report of {node}: {error.strerror}") from error
 
-    def _look_at(
+    def _read_file(
         self, name: str, entry: os.DirEntry[str], before: _File | None, now: datetime
     ) -> _File | None:
         """Return the state of a file; one that is not a valid report changes no earlier one."""

@@ -62,8 +62,8 @@ class Reservations:
 
     def of(self, job: str) -> tuple[str, ...]:
         """Return the nodes that are reserved for a job."""
-        kept = self._all.get(JOB + job)
-        return () if kept is None else kept.nodes
+        existing = self._all.get(JOB + job)
+        return () if existing is None else existing.nodes
 
     def free(self, partition: str) -> tuple[str, ...]:
         """Return nodes that a job of a partition could use: spare, future spare and idle nodes."""
@@ -91,9 +91,9 @@ class Reservations:
             more = (node for node in self.free(job.partition) if node not in chosen)
             chosen += [node for node, _ in zip(more, range(needed - len(chosen)), strict=False)]
         if len(chosen) < needed and not job.pinned:
-            mine = (name, NEXT + job.partition)
+            own = (name, NEXT + job.partition)
             back = (node for node in self.of(job.id) if self._is_open(node))  # no report yet
-            chosen += sorted(self._returning(job.partition, *mine).union(back).difference(chosen))
+            chosen += sorted(self._returning(job.partition, *own).union(back).difference(chosen))
         if not chosen:
             return ""
         if name not in self._all:
@@ -108,10 +108,10 @@ class Reservations:
         """Extend the reservation of a job, if that is due."""
         self._renew(self._all[JOB + job], now)
 
-    def _renew(self, kept: Reservation, now: datetime) -> None:
-        if kept.ends_at is not None and kept.ends_at < now + _DURATION / 2:
+    def _renew(self, existing: Reservation, now: datetime) -> None:
+        if existing.ends_at is not None and existing.ends_at < now + _DURATION / 2:
             minutes = _DURATION.total_seconds() / 60
-            self._slurm.update_reservation(kept.name, f"endtime=now+{minutes:.0f}minutes")
+            self._slurm.update_reservation(existing.name, f"endtime=now+{minutes:.0f}minutes")
 
     def end(self, job: str, holder: BatchJob | None) -> None:
         """Delete the reservation of a job. A job that runs in it keeps running."""
@@ -170,33 +170,33 @@ class Reservations:
 
     def _keep_next(self, partition: str, now: datetime, *, is_short: bool) -> None:
         name = NEXT + partition
-        kept = self._all.get(name)
-        had = frozenset() if kept is None else frozenset(kept.nodes)
+        existing = self._all.get(name)
+        had = frozenset() if existing is None else frozenset(existing.nodes)
         unused = self._unused(had)
         there = {node for node in unused if self._nodes.node_state(node).facts is not None}
         wanted = there | self._returning(partition) if is_short else set()
-        if kept is None and wanted:
+        if existing is None and wanted:
             self._slurm.reserve(name, sorted(wanted), _OWNER, _DURATION)
-        elif kept is not None and not wanted:
+        elif existing is not None and not wanted:
             self._slurm.end_reservation(name)
-        elif kept is not None and had != wanted:
+        elif existing is not None and had != wanted:
             self._slurm.update_reservation(name, f"nodes={joined(sorted(wanted))}")
-        elif kept is not None:
-            self._renew(kept, now)
+        elif existing is not None:
+            self._renew(existing, now)
         if had != wanted:
             self.refresh()
 
     def _back(self, partition: str) -> list[str]:
         """Return nodes that were reserved while away and can now be taken into the spare pool."""
-        kept = self._all.get(NEXT + partition)
-        nodes = () if kept is None else kept.nodes
+        existing = self._all.get(NEXT + partition)
+        nodes = () if existing is None else existing.nodes
         free = self._nodes.idle_nodes()
         return [node for node in self._unused(nodes) if node in free and not self._sleeps(node)]
 
     def _unused(self, nodes: Iterable[str]) -> list[str]:
         """Return those of the nodes that are not reserved for jobs, which have priority."""
         given = [one.nodes for name, one in self._all.items() if name.startswith(JOB)]
-        return [node for node in nodes if not any(node in kept for kept in given)]
+        return [node for node in nodes if not any(node in existing for existing in given)]
 
     def _give(self, partition: str, used: Iterable[str]) -> None:
         """Release spare nodes that jobs were given; unused ones are taken back at once."""
@@ -216,19 +216,19 @@ class Reservations:
 
     def _idle(self, partition: str) -> list[str]:
         """Return idle nodes that are in no reservation; nodes asleep come last."""
-        idle = self._nodes.idle_nodes().difference(*self._kept())
+        idle = self._nodes.idle_nodes().difference(*self._reserved_nodes())
         nodes = idle & self._slurm.partition_nodes(partition) if idle else idle
         return sorted(nodes, key=lambda node: (self._sleeps(node), node))
 
-    def _kept(self, *besides: str) -> Iterator[tuple[str, ...]]:
+    def _reserved_nodes(self, *besides: str) -> Iterator[tuple[str, ...]]:
         """Yield the nodes of each active reservation except ``besides``."""
         for one in self._all.values():
             if one.is_active and one.name not in besides:
                 yield one.nodes
 
-    def _returning(self, partition: str, *mine: str) -> frozenset[str]:
+    def _returning(self, partition: str, *own: str) -> frozenset[str]:
         """Return nodes of a partition that come back, and are in no reservations but ``mine``."""
-        names = self._nodes.returning_nodes().difference(*self._kept(*mine))
+        names = self._nodes.returning_nodes().difference(*self._reserved_nodes(*own))
         return names & self._slurm.partition_nodes(partition) if names else names
 
     def _sleeps(self, node: str) -> bool:

@@ -27,9 +27,9 @@ _REBOOTED: Final = "Node unexpectedly rebooted"
 _SETTLES: Final = timedelta(minutes=1)
 """How long after its release Slurm may still set a node DOWN for the reboot of its repair."""
 
-_NEVER_CAME: Final = frozenset((Reason.NODE_NEVER_JOINED, Reason.NODE_START_FAILED))
+_NEVER_JOINED: Final = frozenset((Reason.NODE_NEVER_JOINED, Reason.NODE_START_FAILED))
 _MAINTENANCE: Final = frozenset(("MAINT", "MAINTENANCE"))
-_AWAY: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
+_IN_REPAIR: Final = frozenset((Phase.REBOOTING, Phase.REPLACING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +91,8 @@ def held_by(facts: NodeFacts | None, hold: str) -> str:
 
 def closed_by(facts: NodeFacts | None, record: NodeRecord) -> str:
     """Return who else keeps a node closed to jobs, and why; empty if nobody does."""
-    is_ours = record.phase is not Phase.SCHEDULABLE
-    return "" if facts is None or is_ours else facts.closed_by
+    is_closed_by_holdfast = record.phase is not Phase.SCHEDULABLE
+    return "" if facts is None or is_closed_by_holdfast else facts.closed_by
 
 
 def last_response_at(
@@ -109,7 +109,7 @@ def last_response_at(
     """
     facts, received = known.facts, known.received
     at = None if received is None else received.at
-    if record.phase in _COMING or _never_came(record):
+    if record.phase in _COMING or _never_joined(record):
         return now if at is not None and _is_back(known) else None
     if facts is not None and (
         facts.has_heartbeat or (facts.is_asleep and record.remediation is None)
@@ -118,11 +118,11 @@ def last_response_at(
     return max((one for one in (at, answered_at) if one is not None), default=None)
 
 
-def _never_came(record: NodeRecord) -> bool:
+def _never_joined(record: NodeRecord) -> bool:
     """Whether a node was given up before its slurmd responded; its agent alone changes nothing."""
     remediation = record.remediation
     is_closed = record.phase in (Phase.QUARANTINED, Phase.DRAINING)
-    return is_closed and remediation is not None and remediation.reason in _NEVER_CAME
+    return is_closed and remediation is not None and remediation.reason in _NEVER_JOINED
 
 
 def node_view(
@@ -153,7 +153,7 @@ def node_view(
         reported_at=None if known.received is None else known.received.written_at,
         join_error="" if known.facts is None else known.facts.start_error,
         request=memory.requests.get(known.name) or request_of(known.facts, now),
-        held=held_by(known.facts, memory.holds.get(known.name, "")),
+        pause_reason=held_by(known.facts, memory.holds.get(known.name, "")),
         closed=closed_by(known.facts, record),
         running_jobs=jobs,
         group="" if known.facts is None else known.facts.partition,
@@ -175,7 +175,9 @@ def remembered(known: Known, record: NodeRecord) -> RememberedNode:
     """Return the state to store for a node with a new record."""
     before = known.remembered
     slurmd = "" if before is None else before.slurmd
-    is_leaving = record.phase in _AWAY and (before is None or before.record.phase not in _AWAY)
+    is_leaving = record.phase in _IN_REPAIR and (
+        before is None or before.record.phase not in _IN_REPAIR
+    )
     if is_leaving and known.facts is not None:
         slurmd = known.facts.slurmd
     if record.remediation is None:
@@ -194,9 +196,9 @@ def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:
         return None
     if "FAIL" in facts.state and facts.start_error:
         return None  # sinfo -R shows Slurm's own reason
-    wanted = our_reason(record)
-    is_written = facts.reason.text == wanted or facts.reason.text.startswith(f"{wanted} :")
-    return None if "FAIL" in facts.state and is_written else wanted
+    expected = our_reason(record)
+    is_written = facts.reason.text == expected or facts.reason.text.startswith(f"{expected} :")
+    return None if "FAIL" in facts.state and is_written else expected
 
 
 def is_to_open(facts: NodeFacts, record: NodeRecord, now: datetime, *, was_closed: bool) -> bool:
@@ -216,8 +218,8 @@ def is_to_open(facts: NodeFacts, record: NodeRecord, now: datetime, *, was_close
         return False
     if _is_down_for_boot(facts) and now - record.phase_since < _SETTLES:
         return True
-    ours = (Author.HOLDFAST, *((Author.NOBODY, Author.SLURM) if was_closed else ()))
-    return facts.reason.author in ours
+    authors = (Author.HOLDFAST, *((Author.NONE, Author.SLURM) if was_closed else ()))
+    return facts.reason.author in authors
 
 
 def _is_down_for_boot(facts: NodeFacts) -> bool:
@@ -279,8 +281,8 @@ def known_nodes(
     A node that Slurm no longer knows is included while its repair keeps it away.
     """
     alive = {name for name, one in received.items() if one.at is not None}
-    away = {name for name, one in memory.nodes.items() if one.record.phase in _AWAY}
-    names = (facts.keys() & (alive | memory.nodes.keys())) | away
+    in_repair = {name for name, one in memory.nodes.items() if one.record.phase in _IN_REPAIR}
+    names = (facts.keys() & (alive | memory.nodes.keys())) | in_repair
     return {
         name: Known(
             name=name,

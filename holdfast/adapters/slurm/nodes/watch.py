@@ -17,7 +17,7 @@ from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
-_LOOK_S: Final = 1.0
+_POLL_S: Final = 1.0
 """Seconds between two polls of the reports where the kernel reports no changes, as over NFS."""
 
 
@@ -171,9 +171,9 @@ class FolderWatch:
     def _run(self) -> None:
         seen = self._written()
         while True:
-            news = self._watch.fileno()
-            sources = [self._end, *([] if news is None else [news])]
-            if self._end in select.select(sources, [], [], _LOOK_S)[0]:
+            descriptor = self._watch.fileno()
+            sources = [self._end, *([] if descriptor is None else [descriptor])]
+            if self._end in select.select(sources, [], [], _POLL_S)[0]:
                 return
             self._watch.refresh()
             self._poll()

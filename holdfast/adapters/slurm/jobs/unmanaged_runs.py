@@ -40,7 +40,7 @@ class _Run:
     """Whether the run has ended, and is in ``record`` if its cause is known."""
 
 
-class UnaskedRuns:
+class UnmanagedRuns:
     """Tracks such runs; for one thread."""
 
     def __init__(self, node_state: NodeStateOf) -> None:

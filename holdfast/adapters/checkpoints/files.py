@@ -1,0 +1,113 @@
+"""``CheckpointFiles`` of a directory."""
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.directory import is_inside
+from holdfast.adapters.checkpoints.plain_files import CHUNK, opened
+from holdfast.kit.files import storage_error, sync_directory
+from holdfast.model.errors import BackendError
+from holdfast.ports.checkpoint_files import SourceFile
+
+_PARTIAL: Final = ".holdfast-restore-"
+"""Prefix of a checkpoint that is being restored; no format takes hidden names for checkpoints."""
+
+
+class DirectoryFiles:
+    """Files of the checkpoints in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        """Use ``folder``; it need not exist."""
+        self._folder = folder
+
+    def files(self, name: str) -> tuple[SourceFile, ...]:
+        """See ``CheckpointFiles.files``."""
+        top = self._inside(self._folder, name)
+        found: list[SourceFile] = []
+        pending = [top]
+        try:
+            while pending:
+                path = pending.pop()
+                status = os.stat(path)  # model hubs store files as links into a cache
+                if stat.S_ISDIR(status.st_mode):
+                    if path.is_symlink() and path != top:
+                        raise BackendError(f"{path}: a link to a directory cannot be copied")
+                    pending += [path / each for each in os.listdir(path)]
+                elif stat.S_ISREG(status.st_mode):
+                    relative = "" if path == top else path.relative_to(top).as_posix()
+                    found.append(
+                        SourceFile(
+                            path=relative, size=status.st_size, changed_ns=status.st_mtime_ns
+                        )
+                    )
+                else:
+                    raise BackendError(f"{path}: not a regular file, cannot be copied")
+        except OSError as error:
+            raise BackendError(f"cannot read {error.filename}: {error.strerror}") from error
+        return tuple(sorted(found, key=lambda file: file.path))
+
+    def read(self, name: str, path: str) -> Iterator[bytes]:
+        """See ``CheckpointFiles.read``."""
+        source = self._inside(self._folder, name)
+        source = self._inside(source, path) if path else source
+        try:
+            with opened(source) as window:
+                for offset in range(0, window.size, CHUNK):
+                    yield window.read(offset, CHUNK)
+        except OSError as error:
+            raise BackendError(f"cannot read {source}: {error.strerror or error}") from error
+
+    def place(
+        self, name: str, files: Iterable[tuple[str, Iterable[bytes]]], saved_at: datetime
+    ) -> None:
+        """See ``CheckpointFiles.place``."""
+        target = self._inside(self._folder, name)
+        if os.path.lexists(target):
+            raise BackendError(f"{target}: exists; move it away before the restore")
+        partial = self._folder / (_PARTIAL + secrets.token_hex(8))
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            try:
+                for path, chunks in files:
+                    _write(self._inside(partial, path) if path else partial, chunks, saved_at)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(partial, target)
+                sync_directory(target.parent)
+            finally:
+                _remove(partial)
+        except OSError as error:
+            raise storage_error(error, target) from error
+
+    def _inside(self, folder: Path, name: str) -> Path:
+        if not is_inside(name):
+            raise BackendError(f"{name!r}: expected a path inside of {folder}")
+        return folder / name
+
+
+def _write(path: Path, chunks: Iterable[bytes], saved_at: datetime) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as file:
+        for chunk in chunks:
+            file.write(chunk)
+        file.flush()
+        os.utime(file.fileno(), ns=(_nanoseconds(saved_at),) * 2)
+        os.fsync(file.fileno())
+    sync_directory(path.parent)
+
+
+def _nanoseconds(at: datetime) -> int:
+    return (at - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1) * 1000
+
+
+def _remove(path: Path) -> None:
+    """Remove what a failed restore has left."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""Second locations of checkpoints, each an implementation of ``ports.checkpoint_copies``."""

@@ -1,0 +1,207 @@
+"""Reads dumps of PyTorch's flight recorder (torch 2.4 to 2.15), and requests them.
+
+A dump is a pickle of plain values that the job has written: only the opcodes of such values are
+accepted, so that nothing in it is executed.
+"""
+
+import os
+import pickle
+import re
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from holdfast.decisions.flight_recorder import Collective, RankTrace
+from holdfast.decisions.hang_verdict import Frame
+from holdfast.decisions.recorder_variables import recorder_defaults
+from holdfast.kit.bounded_files import read_bounded
+
+DUMP_PREFIX: Final = "rank_"
+PIPE_PREFIX: Final = "request_"
+
+_DUMP_BYTES: Final = 1 << 25
+"""Maximum size of a dump. 20,000 entries with stacks, torchtitan's ring, take 20 MiB."""
+
+_ENTRIES_LIMIT: Final = 20_000
+_FRAMES_LIMIT: Final = 50
+_WAIT_S: Final = 2.0
+"""Maximum time until requested dumps are there; a snapshot of all ranks takes up to 8 s."""
+
+_POLL_S: Final = 0.05
+
+_OPCODES: Final = (
+    pickle.PROTO, pickle.STOP, pickle.MARK, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE,
+    pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.BINFLOAT,
+    pickle.BINUNICODE, pickle.SHORT_BINUNICODE, pickle.EMPTY_DICT, pickle.EMPTY_LIST,
+    pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3,
+    pickle.APPEND, pickle.APPENDS, pickle.BINPUT,
+    pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.MEMOIZE, pickle.FRAME,
+)  # fmt: skip
+
+
+_PURE: Final[Any] = pickle._Unpickler
+
+
+def _set_item(unpickler: Any) -> None:
+    _check_keys(unpickler.stack[-2:-1])
+    _PURE.load_setitem(unpickler)
+
+
+def _set_items(unpickler: Any) -> None:
+    _check_keys(unpickler.stack[::2])
+    _PURE.load_setitems(unpickler)
+
+
+def _check_keys(keys: Sequence[Any]) -> None:
+    """Raise an error unless all keys are strings: the hash of a deep tuple overflows the stack."""
+    if not all(isinstance(key, str) for key in keys):
+        raise pickle.UnpicklingError("a key is not a string")
+
+
+class _PlainUnpickler(pickle._Unpickler):
+    """Python's own unpickler, with the opcodes of plain values alone."""
+
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = {
+        **{code[0]: _PURE.dispatch[code[0]] for code in _OPCODES},
+        pickle.SETITEM[0]: _set_item,
+        pickle.SETITEMS[0]: _set_items,
+    }
+
+
+def dump_environment(given: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return variables with which ranks dump their recorders into a folder, also on request.
+
+    Args:
+        given: environment of the ranks; what the user has set stays.
+        folder: directory for the dumps; it is created.
+
+    """
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    own = {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(folder / PIPE_PREFIX)}
+    names = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+    if not any(name in given for name in names):
+        own |= dict.fromkeys(names, str(folder / DUMP_PREFIX))
+    kept = {name: value for name, value in own.items() if name not in given}
+    return {**recorder_defaults(given), **kept}
+
+
+def request_dumps(folder: Path) -> frozenset[int]:
+    """Request a dump of each rank that listens; return these ranks. Earlier dumps are removed."""
+    dumps = _numbered(folder, DUMP_PREFIX, "")
+    requested = set()
+    for rank, pipe in _numbered(folder, PIPE_PREFIX, ".pipe").items():
+        if rank in dumps:
+            dumps[rank].unlink(missing_ok=True)
+        if _asks(pipe):
+            requested.add(rank)
+    return frozenset(requested)
+
+
+def read_traces(folder: Path, requested: frozenset[int] = frozenset()) -> tuple[RankTrace, ...]:
+    """Return the traces of all ranks with a dump; one that cannot be read counts as missing.
+
+    Args:
+        folder: directory of the dumps.
+        requested: ranks whose dumps are awaited, at most 2 s.
+
+    """
+    deadline = time.monotonic() + _WAIT_S
+    found: dict[int, RankTrace] = {}
+    while True:
+        for rank, path in sorted(_numbered(folder, DUMP_PREFIX, "").items()):
+            trace = _read(rank, path) if rank not in found else None
+            if trace is not None:
+                found[rank] = trace
+        if requested <= found.keys() or time.monotonic() > deadline:
+            return tuple(found.values())
+        time.sleep(_POLL_S)
+
+
+def _read(rank: int, path: Path) -> RankTrace | None:
+    """Return the trace of a rank; None if its dump is not complete yet, or not valid."""
+    try:
+        return _trace(rank, _PlainUnpickler(BytesIO(read_bounded(path, _DUMP_BYTES))).load())
+    except (OSError, pickle.UnpicklingError, *_INVALID):
+        return None
+
+
+_INVALID: Final = (
+    KeyError, ValueError, TypeError, IndexError, EOFError, AttributeError, OverflowError,
+    struct.error,
+)  # fmt: skip
+"""What a damaged pickle raises, or one with other values than a recorder writes."""
+
+
+def _numbered(folder: Path, prefix: str, suffix: str) -> dict[int, Path]:
+    name = re.compile(rf"{prefix}(\d{{1,6}}){re.escape(suffix)}")
+    with suppress(OSError):
+        entries = [(name.fullmatch(entry), entry) for entry in os.listdir(folder)]
+        return {int(found[1]): folder / entry for found, entry in entries if found is not None}
+    return {}
+
+
+def _asks(pipe: Path) -> bool:
+    """Write to the pipe of a rank; return whether somebody reads it."""
+    try:
+        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return os.write(handle, b"1\n") > 0
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+
+
+def _trace(rank: int, plain: Mapping[str, Any]) -> RankTrace:
+    entries = [one for one in plain.get("entries", ()) if not one.get("is_p2p")]
+    members = {
+        _group(str(one["name"]), str(one["desc"])): frozenset(
+            map(int, re.findall(r"\d{1,9}", str(one["ranks"])))
+        )
+        for one in plain.get("pg_config", {}).values()
+        if one["name"]
+    }
+    return RankTrace(
+        rank=rank,
+        collectives=tuple(map(_collective, entries[-_ENTRIES_LIMIT:])),
+        members=members,
+    )
+
+
+def _collective(entry: Mapping[str, Any]) -> Collective:
+    name, description = entry["process_group"]
+    return Collective(
+        group=_group(str(name), str(description)),
+        sequence=int(entry["collective_seq_id"]),
+        operation=str(entry["profiling_name"])[:100],
+        sizes=tuple(tuple(map(int, size)) for size in entry["input_sizes"]),
+        dtypes=tuple(map(str, entry.get("input_dtypes", ()))),
+        is_over=_is_over(entry),
+        frames=_frames(entry.get("frames", ())),
+    )
+
+
+def _is_over(entry: Mapping[str, Any]) -> bool:
+    """Gloo retires what is over; NCCL retires also what timed out."""
+    is_gloo = str(entry["profiling_name"]).startswith("gloo:")
+    return entry["state"] == "completed" or (is_gloo and bool(entry.get("retired")))
+
+
+def _group(name: str, description: str) -> str:
+    return description if description == "default_pg" else f"{description or 'group'} {name}"
+
+
+def _frames(frames: Sequence[Mapping[str, Any]]) -> tuple[Frame, ...]:
+    return tuple(
+        Frame(
+            function=str(one["name"])[:200], file=str(one["filename"])[:500], line=int(one["line"])
+        )
+        for one in frames[:_FRAMES_LIMIT]
+    )

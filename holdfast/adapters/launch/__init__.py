@@ -1,0 +1,1 @@
+"""Connections between the launchers of a job and its coordinator."""

@@ -1,0 +1,45 @@
+"""Messages between launchers and their coordinator, as JSON objects."""
+
+from typing import Any, Final
+
+from holdfast.decisions.launch_events import Failed, Joined, Reported, Stopped, Succeeded
+from holdfast.decisions.launch_rounds import Order
+from holdfast.kit.serial import checked_value, to_plain
+
+_EVENTS: Final[dict[str, type[Reported]]] = {
+    "joined": Joined,
+    "failed": Failed,
+    "succeeded": Succeeded,
+    "stopped": Stopped,
+}
+
+
+def event_message(event: Reported) -> dict[str, Any]:
+    """Return the message for an event."""
+    return {"event": type(event).__name__.lower(), "value": to_plain(event)}
+
+
+def read_event(message: dict[str, Any]) -> Reported | None:
+    """Return the event in a message; None if it has none.
+
+    Raises:
+        ValueError: the event is not valid.
+
+    """
+    kind = _EVENTS.get(str(message.get("event")))
+    return None if kind is None else checked_value(kind, message.get("value"))
+
+
+def order_message(order: Order) -> dict[str, Any]:
+    """Return the message for an order."""
+    return {"order": to_plain(order)}
+
+
+def read_order(message: dict[str, Any]) -> Order | None:
+    """Return the order in a message; None if it has none.
+
+    Raises:
+        ValueError: the order is not valid.
+
+    """
+    return checked_value(Order, message["order"]) if "order" in message else None

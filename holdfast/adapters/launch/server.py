@@ -1,0 +1,141 @@
+"""The coordinator's side of the connections to launchers."""
+
+import socket
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.adapters.launch.channel import Channel, ChannelClosed
+from holdfast.adapters.launch.messages import order_message, read_event
+from holdfast.decisions.launch_events import Event, Joined, Lost
+from holdfast.decisions.launch_rounds import Order
+
+_MAX_CONNECTIONS: Final = 4096
+_BACKLOG: Final = 1024
+
+
+@dataclass(slots=True)
+class _Launcher:
+    channel: Channel
+    silent_from: float
+    """Monotonic time at which its lease ends."""
+
+    name: str = ""
+    sent: Order | None = None
+
+
+class LauncherServer:
+    """Accepts launchers, passes on their events, and sends them orders that changed.
+
+    A launcher is lost when its connection ends, or when its last heartbeat is older than the lease.
+    It ends its ranks itself when it has no response to a heartbeat for as long as that.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        key: bytes,
+        lease_s: float,
+        handle: Callable[[Event], object],
+    ) -> None:
+        listener.listen(_BACKLOG)
+        listener.settimeout(0)
+        self._listener = listener
+        self._key = key
+        self._lease_s = lease_s
+        self._handle = handle
+        self._launchers: dict[int, _Launcher] = {}
+        """By descriptor."""
+
+    def readers(self) -> list[int]:
+        """Return the descriptors to watch for input."""
+        return [self._listener.fileno(), *self._launchers]
+
+    def writers(self) -> list[int]:
+        """Return the descriptors to watch until they are writable."""
+        return [key for key, one in self._launchers.items() if one.channel.has_unsent()]
+
+    def next_call(self) -> float | None:
+        """Return the monotonic time of the next lease that ends."""
+        return min((one.silent_from for one in self._launchers.values()), default=None)
+
+    def advance(self, ready: Collection[int]) -> None:
+        """Read what has arrived, and drop launchers that are lost.
+
+        Args:
+            ready: descriptors with input, or that are writable.
+
+        """
+        if self._listener.fileno() in ready:
+            self._accept()
+        for launcher in [self._launchers[key] for key in ready if key in self._launchers]:
+            try:
+                launcher.channel.flush()
+                self._read(launcher)
+            except (ChannelClosed, ValueError):
+                self._drop(launcher)
+        now = time.monotonic()
+        for launcher in [one for one in self._launchers.values() if now >= one.silent_from]:
+            self._drop(launcher)
+
+    def send_orders(self, orders_for: Callable[[Collection[str]], Mapping[str, Order]]) -> None:
+        """Send each launcher its order if it has changed."""
+        joined = [one for one in self._launchers.values() if one.name]
+        orders = orders_for([one.name for one in joined])
+        for launcher in joined:
+            order = orders[launcher.name]
+            if order != launcher.sent:
+                launcher.sent = order
+                with suppress(ChannelClosed):  # seen by the next ``advance``
+                    launcher.channel.send(order_message(order))
+
+    def has_launchers(self) -> bool:
+        """Return whether a launcher is connected."""
+        return bool(self._launchers)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for launcher in self._launchers.values():
+            launcher.channel.close()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            if len(self._launchers) >= _MAX_CONNECTIONS:
+                connection.close()
+                continue
+            channel = Channel(connection, self._key, is_server=True)
+            launcher = _Launcher(channel, time.monotonic() + self._lease_s)
+            self._launchers[connection.fileno()] = launcher
+
+    def _read(self, launcher: _Launcher) -> None:
+        for message in launcher.channel.receive():
+            launcher.silent_from = time.monotonic() + self._lease_s
+            if "heartbeat" in message:
+                launcher.channel.send({"heartbeat": message["heartbeat"]})
+            event = read_event(message)
+            if isinstance(event, Joined):
+                self._replace(launcher, event.member.name)
+                self._handle(event)
+            elif event is not None and event.launcher == launcher.name:
+                self._handle(event)
+
+    def _replace(self, launcher: _Launcher, name: str) -> None:
+        """Close an older connection of the same launcher."""
+        for key, other in list(self._launchers.items()):
+            if other.name == name and other is not launcher:
+                del self._launchers[key]
+                other.channel.close()
+        launcher.name, launcher.sent = name, None
+
+    def _drop(self, launcher: _Launcher) -> None:
+        if self._launchers.pop(launcher.channel.fileno(), None) is not None:
+            launcher.channel.close()
+            if launcher.name:
+                self._handle(Lost(launcher=launcher.name))

@@ -1,0 +1,65 @@
+"""Looks at the ranks of a running job, by a step of its own beside theirs."""
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from holdfast.adapters.slurm.commands.execution import Slurm
+from holdfast.decisions.hang_verdict import RankSnapshot
+from holdfast.decisions.stack_dumps import COMMAND, snapshots_of
+from holdfast.model.errors import BackendError
+
+_LABELLED: Final = re.compile(r"^ *(\d{1,6}): (.*)$")
+_NODE: Final = "node "
+
+
+class RankStacks(Slurm):
+    """Commands on one cluster; methods raise ``BackendError`` if Slurm refuses the step."""
+
+    def take_snapshots(self, job: str, nodes: int) -> tuple[RankSnapshot, ...]:
+        """Return a snapshot of each rank of a job, in rank order.
+
+        The step shares the resources of the others, and may be refused to people who do not own the
+        job.
+
+        Args:
+            job: ID of the job.
+            nodes: number of its nodes.
+
+        """
+        script = f'echo "{_NODE}$SLURMD_NODENAME"; {COMMAND[2]}; exit 0'
+        step = (f"--jobid={job}", "--overlap", f"--nodes={nodes}", "--ntasks-per-node=1")
+        text = self._call("srun", *step, "--label", "--mem=0", *COMMAND[:2], script)
+        found = [one for lines in _by_task(text) for one in _snapshots(lines, job)]
+        return tuple(sorted(found, key=lambda one: one.rank))
+
+
+def nodes_of(slurm: Slurm, job: str) -> int:
+    """Return the number of nodes of a running job.
+
+    Raises:
+        BackendError: there is none with this ID, or slurmctld does not respond.
+
+    """
+    for one in slurm.jobs():
+        if one.id == job:
+            return len(one.nodes)
+    raise BackendError(f"job {job} is not running; see: squeue --states=running")
+
+
+def _by_task(text: str) -> list[list[str]]:
+    tasks: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        found = _LABELLED.match(line)
+        if found is not None:
+            tasks.setdefault(found[1], []).append(found[2])
+    return list(tasks.values())
+
+
+def _snapshots(lines: list[str], job: str) -> tuple[RankSnapshot, ...]:
+    node = next((one.removeprefix(_NODE) for one in lines if one.startswith(_NODE)), "")
+    return snapshots_of("\n".join(lines), node, job)
+
+
+TIMEOUT: Final = timedelta(seconds=30)
+"""Timeout of the step, which starts within seconds."""
