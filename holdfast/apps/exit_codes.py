@@ -1,7 +1,7 @@
 """How every ``holdfast`` process ends, for scripts to act on.
 
 ``holdfast nodes shell``, ``slurm supervise`` and ``checkpoint guard`` end with the exit code of the
-command that they run.
+command that they run; ``holdfast launch`` with that of a rank that requests no restart, such as 93.
 """
 
 from enum import IntEnum
@@ -27,6 +27,13 @@ class ExitCode(IntEnum):
     """``holdfast checkpoint verify``: only a first save is there, which was cut off, so the job
     starts from the beginning. A complete checkpoint, or none at all yet, is 0; 1 asks for a person.
     """
+
+    NEEDS_ATTENTION = 5
+    """``holdfast status``: something needs attention; its output says what."""
+
+    RESTART_JOB = 75
+    """``holdfast launch``: restarts in place are exhausted; the platform should restart the job.
+    ``EX_TEMPFAIL`` in ``sysexits.h``; Slurm requeues with ``RequeueExit=75``."""
 
     INTERNAL_ERROR = 70
     """A bug in Holdfast. ``EX_SOFTWARE`` in ``sysexits.h``."""

@@ -9,12 +9,14 @@ from importlib import import_module
 from io import TextIOWrapper
 from typing import Final
 
+from holdfast import __version__
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import ConfigError, HoldfastError, StorageFull
 
 LIGHT: Final = {
     "agent": "holdfast.apps.agent.main",
     "_node": "holdfast.adapters.local.node_process",
+    "launch": "holdfast.apps.launch.main",
     "slurm supervise": "holdfast.apps.slurm.supervisor",
 }
 """Processes that run on every node: they start without click and rich."""
@@ -48,6 +50,10 @@ def run(argv: Sequence[str]) -> int:
     words = next((name.split() for name in LIGHT if _begins_with(argv, name.split())), [])
     module, rest = LIGHT.get(" ".join(words), _COMMANDS), argv[len(words) :]
     try:
+        if list(argv) == ["--version"]:  # as click prints it, without the time of importing it
+            sys.stdout.write(f"holdfast {__version__}\n")
+            sys.stdout.flush()
+            return ExitCode.OK
         code = import_module(module).main(rest)
         sys.stdout.flush()  # while its failure can still be told
     except Exception as error:  # noqa: BLE001 - the outermost handler: nothing else would answer

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 
 from holdfast.apps.agent.config import AgentConfig, DetectorSettings
@@ -20,13 +20,15 @@ def chosen_detectors(
     config: AgentConfig,
     equipment: Equipment = UNKNOWN_EQUIPMENT,
     added: tuple[Detector, ...] = (),
+    lines_since: datetime | None = None,
 ) -> tuple[Detector, ...]:
     """The enabled detectors of a node with ``equipment``, with those of ``added_detectors``.
 
-    In shadow mode a detector requests no remedy. With ``needs_corroboration``, and for log lines
-    that may be forged, it only warns until another reading supports its finding.
+    In shadow mode a detector requests no remedy. With ``needs_corroboration``, for log lines that
+    may be forged, and for lines before ``lines_since``, it only warns until another reading
+    supports its finding.
     """
-    trust = _line_trust(config, equipment)
+    trust = replace(_line_trust(config, equipment), trusted_since=lines_since)
     return tuple(
         _changed(config, trust.applied(detector))
         for detector in (_timed(config, one) for one in (*_all(config, equipment), *added))
@@ -35,7 +37,7 @@ def chosen_detectors(
     )
 
 
-def is_void(config: AgentConfig, added: tuple[Detector, ...], fault: Fault) -> bool:
+def is_discarded(config: AgentConfig, added: tuple[Detector, ...], fault: Fault) -> bool:
     """Whether ``fault`` is from a detector that is disabled or in shadow mode by now.
 
     Also if it is from a custom rule that was removed or no longer matches its evidence.

@@ -26,6 +26,7 @@ from holdfast.detectors.line_trust import LONGEST_DRILL
 from holdfast.kit.config import load_config
 from holdfast.kit.processes import die_with_parent
 from holdfast.kit.serial import to_plain
+from holdfast.kit.systemd import notify_alive
 from holdfast.kit.units import parse_duration
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.names import Reason
@@ -56,7 +57,7 @@ def main(argv: list[str]) -> int:
             added_detectors(load(options))
             _report("the configuration is valid")
         elif options.once:
-            return _look(options)
+            return _run_once(options)
         else:
             _watch(options)
     except ConfigError as error:
@@ -102,7 +103,7 @@ def _check_drill(until: datetime | None, now: datetime) -> None:
         )
 
 
-def _look(options: argparse.Namespace) -> int:
+def _run_once(options: argparse.Namespace) -> int:
     config = load(options)
     if config.source is KernelSource.FILES or "log_file" in options:
         _report(
@@ -184,6 +185,7 @@ def _run(session: AgentSession, signals: int) -> set[int]:
             if str(error) != reported:
                 reported = str(error)
                 _report(f"{reported}; retrying every {heartbeat.total_seconds():g} s")
+        notify_alive()
         ready, _, _ = select.select(watched, [], [], _pause_s(wake_at - clock.now(), session))
     caught = set(os.read(signals, select.PIPE_BUF))
     return caught - {signal.SIGHUP} or caught

@@ -29,7 +29,7 @@ def probe(config: AgentConfig) -> NodeReport:
         BackendError: a log cannot be read.
 
     """
-    kept = _Kept()
+    sink = _LastReport()
     equipment = node_equipment(config, at_once=True)
     watchers = chosen_detectors(config, equipment, added_detectors(config))
     boot_id = read_boot_id(config)
@@ -39,7 +39,7 @@ def probe(config: AgentConfig) -> NodeReport:
     ) as host:
         loop = AgentLoop(
             host=_Untouched(host),
-            sink=FanOut(kept, ()),
+            sink=FanOut(sink, ()),
             detectors=watchers,
             node=node_name(config),
             clock=SystemClock(),
@@ -50,10 +50,10 @@ def probe(config: AgentConfig) -> NodeReport:
         while not host.has_all_samples:
             select.select(host.filenos(), [], [], _LOOK_S)
             loop.step()
-    return kept.report
+    return sink.report
 
 
-class _Kept:
+class _LastReport:
     """A ``ReportSink`` that keeps the report in memory."""
 
     report: NodeReport  # the first step publishes one, or raises

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -20,13 +20,15 @@ from holdfast.adapters.telemetry.line_output import LineOutput
 from holdfast.adapters.telemetry.metrics import AgentMetrics, CountedHost
 from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
 from holdfast.apps.agent.config import AgentConfig, KernelSource
-from holdfast.apps.agent.detectors import chosen_detectors, is_void
+from holdfast.apps.agent.detectors import chosen_detectors, is_discarded
 from holdfast.apps.agent.equipment import identity_labels, node_equipment
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Detector
-from holdfast.detectors.table import log_keywords, reasons, samples_wanted
+from holdfast.detectors.line_trust import trusted_since
+from holdfast.detectors.table import log_keywords, reasons, required_samples
 from holdfast.engine.agent_loop import AgentLoop
+from holdfast.kit.files import write_atomically
 from holdfast.model.errors import ConfigError
 
 HEALTHZ_TIMEOUT: Final = timedelta(seconds=10)
@@ -58,7 +60,6 @@ class AgentSession:
         self.config = config
         self.added = added
         equipment = node_equipment(config, at_once=False)
-        watchers = chosen_detectors(config, equipment, added)
         with ExitStack() as opened:
             files = ReportFiles(config.report_dir)
             opened.enter_context(sole_agent(config.report_dir))
@@ -66,6 +67,8 @@ class AgentSession:
             last = files.last()
             is_resumed = last is not None and last.boot_id == boot_id
             cursors = config.report_dir / "state" / "cursors.json"
+            lines_since = trusted_lines(config, boot_id, is_resumed=is_resumed)
+            watchers = chosen_detectors(config, equipment, added, lines_since)
             self.host = open_host(
                 config, watchers, boot_id, cursors, needed=equipment.sources, resume=is_resumed
             )
@@ -78,7 +81,7 @@ class AgentSession:
                 sink=FanOut(
                     files,
                     _observers(config, metrics, opened, report),
-                    is_void=partial(is_void, config, added),
+                    is_discarded=partial(is_discarded, config, added),
                 ),
                 detectors=watchers,
                 node=node_name(config),
@@ -87,6 +90,7 @@ class AgentSession:
                 drill_until=config.drill_until,
             )
             self._opened = opened.pop_all()
+        _report_trust(config, None if is_resumed else lines_since, report)
 
     def step(self) -> datetime:
         """See ``AgentLoop.step``."""
@@ -95,6 +99,20 @@ class AgentSession:
     def close(self) -> None:
         """Close all sources and sinks."""
         self._opened.close()
+
+
+def _report_trust(config: AgentConfig, lines_since: datetime | None, report: Report) -> None:
+    """Report which log lines count from now on, if that is unusual."""
+    if config.drill_until is not None and _is_drill(config):
+        report(
+            f"drill active until {config.drill_until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC: "
+            "log lines that any user can write lead to repairs of this node"
+        )
+    if lines_since is not None:
+        report(
+            f"first start on a running machine: kernel lines before {lines_since:%H:%M:%S} UTC "
+            "lead to a repair only if another reading corroborates them"
+        )
 
 
 def node_name(config: AgentConfig) -> str:
@@ -146,7 +164,7 @@ def open_host(
         resume=resume,
         keywords=log_keywords(watchers),
         clock=SystemClock(),
-        plans=plans(samples_wanted(watchers), machine, needed),
+        plans=plans(required_samples(watchers), machine, needed),
     )
 
 
@@ -165,6 +183,43 @@ def read_boot_id(config: AgentConfig) -> str:
     if not boot_id:
         raise ConfigError(f"cannot read the boot ID from {path}: it is empty")
     return boot_id
+
+
+def trusted_lines(config: AgentConfig, boot_id: str, *, is_resumed: bool) -> datetime | None:
+    """See ``trusted_since``; the time of the first start in this boot is kept beside the cursors.
+
+    Raises:
+        ConfigError: the file cannot be written.
+
+    """
+    path = config.report_dir / "state" / "first-start"
+    try:
+        known_boot, _, text = path.read_text(encoding="utf-8").strip().partition(" ")
+        first_start = datetime.fromisoformat(text) if known_boot == boot_id else None
+    except (OSError, ValueError):
+        first_start = None
+    if first_start is None:
+        if is_resumed:  # by an agent that did not keep it, which has read the older lines
+            return None
+        first_start = SystemClock().now()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(path, f"{boot_id} {first_start.isoformat()}\n")
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}") from error
+    return trusted_since(_booted_at(config), first_start)
+
+
+def _booted_at(config: AgentConfig) -> datetime | None:
+    """Return the time of the boot; that of a node that shares its machine is its boot ID's."""
+    now = SystemClock().now()
+    try:
+        if config.boot_id_file is not None:
+            return datetime.fromtimestamp(config.boot_id_file.stat().st_mtime, now.tzinfo)
+        uptime = (config.root / "proc/uptime").read_text(encoding="utf-8")
+        return now - timedelta(seconds=float(uptime.split()[0]))
+    except (OSError, ValueError, IndexError, OverflowError):
+        return None
 
 
 def _observers(
@@ -212,5 +267,10 @@ def _endpoint(address: ListenAddress, metrics: AgentMetrics, report: Report) -> 
 def _log_files(config: AgentConfig) -> tuple[Path, ...]:
     """Return the files to follow; in a drill the one that public guides write to."""
     usual = config.root / "var/log/messages"
-    is_drill = config.drill_until is not None and SystemClock().now() < config.drill_until
-    return (usual,) if is_drill and not config.log_files and usual.exists() else config.log_files
+    if _is_drill(config) and not config.log_files and usual.exists():
+        return (usual,)
+    return config.log_files
+
+
+def _is_drill(config: AgentConfig) -> bool:
+    return config.drill_until is not None and SystemClock().now() < config.drill_until

@@ -66,8 +66,8 @@ class AdoptedCluster:
         self.is_listed = is_listed
         self._name = name
         self._since = since
-        self._nodes = _Kept(lambda: [_node(one, since) for one in fleet.nodes()])
-        self._incidents = _Kept(fleet.incidents)
+        self._nodes = _Cached(lambda: [_node(one, since) for one in fleet.nodes()])
+        self._incidents = _Cached(fleet.incidents)
 
     @property
     def name(self) -> str:
@@ -92,8 +92,8 @@ class AdoptedCluster:
         """See ``Cluster.incidents``."""
         return self._incidents.get()
 
-    def wanted(self) -> DesiredCluster | None:
-        """See ``Cluster.wanted``: None, not created through the API."""
+    def desired(self) -> DesiredCluster | None:
+        """See ``Cluster.desired``: None, not created through the API."""
         return None
 
     def cluster_events(self) -> Sequence[ClusterEvent]:
@@ -163,7 +163,7 @@ def _always(clusters: Sequence[Cluster]) -> Iterator[Sequence[Cluster]]:
     yield clusters
 
 
-class _Kept(Generic[T]):
+class _Cached(Generic[T]):
     """Cached value, reloaded when it expires; thread-safe."""
 
     def __init__(self, read: Callable[[], T]) -> None:
@@ -208,7 +208,10 @@ def _message(status: NodeStatus) -> str:
             return f"The requested deep health check {waits}."
         remarks = status.checks[-1].remarks if status.checks else ""
         return f"The last deep health check: {remarks}." if remarks else ""
-    what = f"The node is {_PHASE_TEXTS[status.phase]}"
+    text = _PHASE_TEXTS[status.phase]
+    if status.is_planned and status.phase is Phase.QUARANTINED:
+        text = "cordoned for planned work"
+    what = f"The node is {text}"
     if status.remediation is None:
         return f"{what}."
     remedy = status.remediation.remedy

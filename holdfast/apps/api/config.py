@@ -1,19 +1,28 @@
 """Configuration file of ``holdfast api``."""
 
+import os
+import stat
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings
 from holdfast.api.identity import AccessKey
+from holdfast.api.oidc_settings import OidcSettings
+from holdfast.api.script_sources import EXPECTED, source_parts
+from holdfast.apps.api.networks import ProxyNetwork, is_loopback
+from holdfast.apps.api.tls import TlsFiles
 from holdfast.apps.listen_address import ListenAddress
+from holdfast.kit.config import load_config
 from holdfast.kit.connections import ConnectionLimits
+from holdfast.model.errors import ConfigError
 
 DEFAULT_LISTEN: Final = ListenAddress("127.0.0.1", 8470)
 DEFAULT_URL: Final = f"http://{DEFAULT_LISTEN}"
 
 
-class Alarming(StrEnum):
+class AlarmSource(StrEnum):
     """Source of alarms."""
 
     NONE = "none"
@@ -25,12 +34,20 @@ class ApiConfig:
     """Settings of the API: listen address, access keys, region and account."""
 
     keys: tuple[AccessKey, ...]
-    """Access keys of the API. ``holdfast api --new-key operate`` creates one. Make the file
-    readable by its owner only."""
+    """Access keys of the API. ``holdfast api --new-key ROLE --out FILE`` creates one. Only the
+    owner of the file may have access to it (mode 0600)."""
 
     listen: ListenAddress = DEFAULT_LISTEN
-    """Listen address. The default is reachable from this machine only; for any other address,
-    use a reverse proxy that terminates TLS."""
+    """Listen address. The default is reachable from this machine only; any other address
+    requires ``tls`` or ``behind_proxy``."""
+
+    tls: TlsFiles | None = None
+    """Certificate and private key of the server. Renewed files are used for new connections."""
+
+    behind_proxy: tuple[ProxyNetwork, ...] = ()
+    """IP addresses or networks of reverse proxies that terminate TLS. Only their
+    ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are used, and without ``tls`` no other machine is
+    served."""
 
     region: str = "us-east-1"
     """Region that clients must set; part of every ARN."""
@@ -56,10 +73,21 @@ class ApiConfig:
 
     max_connections_per_client: int = 64
     """Maximum number of open connections of one IP address. Loopback addresses are exempt, because
-    all clients of a reverse proxy or an SSH tunnel share one. If the proxy is on another machine,
-    set it to ``max_connections``."""
+    all clients of a reverse proxy or an SSH tunnel share one, and so are those of
+    ``behind_proxy``."""
 
-    alarms: Alarming = Alarming.NONE
+    script_sources: tuple[str, ...] | None = None
+    """Where lifecycle scripts of created clusters may come from: ``s3://BUCKET[/PATH]``,
+    ``file:///PATH`` or ``/PATH``, and everything below. Default: anywhere."""
+
+    oidc: OidcSettings | None = None
+    """Login to the console through an OpenID Connect provider, beside the tokens of keys."""
+
+    audit_log: Path | None = None
+    """File for one JSON line per requested change. At 10 MB it is renamed; ten files are kept.
+    Default: ``audit.jsonl`` beside the runs of this machine."""
+
+    alarms: AlarmSource = AlarmSource.NONE
     """Source of the alarms that roll back a software update: ``cloudwatch``, or none."""
 
     ec2: Ec2GroupSettings | None = None
@@ -75,6 +103,7 @@ class ApiConfig:
                 raise ValueError(f"{name} must be 1 or more, got {getattr(self, name)}")
         if len(self.account) != 12 or not self.account.isdecimal():
             raise ValueError(f"account must be twelve digits, got {self.account!r}")
+        self._refuse_sources()
         ids = [key.access_key_id for key in self.keys]
         if not ids:
             raise ValueError(
@@ -82,9 +111,38 @@ class ApiConfig:
             )
         if twice := {one for one in ids if ids.count(one) > 1}:
             raise ValueError(f"keys must have different ids, got {sorted(twice)} twice")
-        tokens = [key.token for key in self.keys if key.token]
+        tokens = [key.token_sha256 for key in self.keys if key.token_sha256]
         if len(set(tokens)) < len(tokens):
             raise ValueError("keys must have different tokens, got one twice")
+
+    def refuse_readable(self) -> None:
+        """Refuse to serve plain HTTP to other machines.
+
+        Raises:
+            ConfigError: the address would do so.
+
+        """
+        if self.tls is None and not self.behind_proxy and not is_loopback(self.listen.host):
+            raise ConfigError(
+                f"listen: {self.listen} is reachable from other machines, and requests would be "
+                "readable on the network; set [tls] with certificate and key, or behind_proxy "
+                "(--behind-proxy) to the address of a proxy that terminates TLS"
+            )
+
+    def _refuse_sources(self) -> None:
+        if self.script_sources == ():
+            raise ValueError(
+                "script_sources is an empty list, which permits no source; name the permitted "
+                "sources, or remove the line to permit all"
+            )
+        for one in self.script_sources or ():
+            if source_parts(one) is None:
+                raise ValueError(f"script_sources: expected {EXPECTED}, got {one!r}")
+
+    @property
+    def url(self) -> str:
+        """URL of the server on this machine."""
+        return f"{'http' if self.tls is None else 'https'}://{self.listen}"
 
     @property
     def connection_limits(self) -> ConnectionLimits:
@@ -92,3 +150,27 @@ class ApiConfig:
         return ConnectionLimits(
             total=self.max_connections, per_address=self.max_connections_per_client
         )
+
+
+def load_api_config(path: Path) -> ApiConfig:
+    """Read the configuration file, which contains secrets.
+
+    Raises:
+        ConfigError: the file cannot be read or is invalid, or others may read or change it.
+
+    """
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
+        raise ConfigError(
+            f"{path}: contains keys and has mode {stat.S_IMODE(status.st_mode):04o}, expected 0600;"
+            f" run: chmod 600 {path}"
+        )
+    if status.st_uid not in (0, os.geteuid()):
+        raise ConfigError(
+            f"{path}: contains keys and belongs to user {status.st_uid}, expected this user "
+            f"({os.geteuid()}) or root; change its owner"
+        )
+    return load_config(path, ApiConfig)

@@ -11,14 +11,17 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from holdfast.apps.api.networks import ProxyNetwork
+from holdfast.apps.api.tls import TlsContext
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.kit.connections import ConnectionLimits, connection_to_replace
 from holdfast.model.errors import ConfigError
@@ -43,12 +46,14 @@ _HANDLED_BY_ASYNCIO: Final = (BlockingIOError, InterruptedError, ConnectionAbort
 class OpenConnections:
     """Open connections of a server, at most as many as its limits allow.
 
-    Those of one loopback address may be of many clients, behind a reverse proxy or an SSH tunnel:
-    only the total limits them.
+    Those of one loopback address or proxy may be of many clients, behind a reverse proxy or an SSH
+    tunnel: only the total limits them.
     """
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, proxies: Sequence[ProxyNetwork] = ()) -> None:
         """Limit the total to half of the file descriptors of this process, too."""
+        self._proxies = [ipaddress.ip_network(one.text) for one in proxies]
+        self._handshakes: dict[tuple[str, int], tuple[socket.socket, float]] = {}
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._limits = limits if files < 0 else replace(limits, total=min(limits.total, files // 2))
         self._open: set[ApiConnection] = set()
@@ -56,10 +61,38 @@ class OpenConnections:
     def add(self, connection: "ApiConnection") -> None:
         """Add a connection, and close the one that it replaces."""
         limits = self._limits
-        if _is_loopback(connection.address):
+        if self._is_shared(connection.address):
             limits = replace(limits, per_address=limits.total)
         self._close(connection_to_replace(self._open, connection.address, limits))
         self._open.add(connection)
+
+    def begin_handshake(self, accepted: socket.socket, address: tuple[str, int]) -> None:
+        """Add a connection of which TLS is not established yet.
+
+        asyncio waits a minute for each. Those that take longer than ``TIMEOUT_S`` are closed with
+        the next connection, and the oldest beyond the limit of all connections.
+        """
+        now = time.monotonic()
+        self._handshakes[address] = (accepted, now)
+        waiting = [(at, key) for key, (one, at) in self._handshakes.items() if one.fileno() >= 0]
+        excess = len(waiting) - self._limits.total
+        late = {key for at, key in waiting if now - at > TIMEOUT_S}
+        late |= {key for _, key in sorted(waiting)[: max(0, excess)]}
+        for key in late:
+            with suppress(OSError):  # it was closed meanwhile
+                self._handshakes[key][0].shutdown(socket.SHUT_RDWR)
+        self._handshakes = {key: self._handshakes[key] for _, key in waiting if key not in late}
+
+    def end_handshake(self, address: tuple[str, int]) -> None:
+        """Remove a connection of which TLS is established."""
+        self._handshakes.pop(address, None)
+
+    def _is_shared(self, address: str) -> bool:
+        try:
+            peer = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return peer.is_loopback or any(peer in one for one in self._proxies)
 
     def remove(self, connection: "ApiConnection") -> None:
         """Remove a connection that is closed."""
@@ -104,6 +137,8 @@ class ApiConnection(H11Protocol):
         """Start the timeout."""
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
+        if self.client:
+            self._connections.end_handshake(self.client)
         self._opened_at = time.monotonic()
         self._connections.add(self)
         self._start_timeout()
@@ -139,12 +174,17 @@ class ApiListener(socket.socket):
     """
 
     def __init__(
-        self, handle: int, connections: OpenConnections, report: Callable[[str], None]
+        self,
+        handle: int,
+        connections: OpenConnections,
+        report: Callable[[str], None],
+        tls: TlsContext | None,
     ) -> None:
         """Take over the listening socket ``handle``; ``report`` logs a line."""
         super().__init__(fileno=handle)
         self._connections = connections
         self._report = report
+        self._tls = tls
         self._reported_at = -LOG_INTERVAL_S
         self._spare: int | None = _open_spare()
 
@@ -163,7 +203,11 @@ class ApiListener(socket.socket):
 
         """
         try:
-            return super().accept()
+            accepted, address = super().accept()
+            if self._tls is not None:
+                self._tls.refresh()
+                self._connections.begin_handshake(accepted, address[:2])
+            return accepted, address
         except _HANDLED_BY_ASYNCIO:
             raise
         except OSError as error:
@@ -202,9 +246,12 @@ class ApiListener(socket.socket):
 
 
 def listening(
-    address: ListenAddress, connections: OpenConnections, report: Callable[[str], None]
+    address: ListenAddress,
+    connections: OpenConnections,
+    report: Callable[[str], None],
+    tls: TlsContext | None = None,
 ) -> ApiListener:
-    """Listening socket for an address.
+    """Listening socket for an address; ``tls`` looks for renewed files with each connection.
 
     Raises:
         ConfigError: the address is in use, or is not one of this machine.
@@ -220,10 +267,12 @@ def listening(
     # Connections inherit it. asyncio sets it only where a socket names its protocol; without it, an
     # answer in two parts waits 40 ms for the client's acknowledgement of the first.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return ApiListener(listener.detach(), connections, report)
+    return ApiListener(listener.detach(), connections, report, tls)
 
 
-def api_server(application: Starlette, connections: OpenConnections) -> uvicorn.Server:
+def api_server(
+    application: ASGIApp, connections: OpenConnections, tls: TlsContext | None = None
+) -> uvicorn.Server:
     """Server of an application; run it with the socket of ``listening``."""
     settings = uvicorn.Config(
         application,
@@ -233,8 +282,12 @@ def api_server(application: Starlette, connections: OpenConnections) -> uvicorn.
         log_level="error",  # a warning is of a malformed request: any client could fill the log
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # see TrustedProxies
         timeout_graceful_shutdown=5,
     )
+    if tls is not None:
+        settings.load()
+        settings.ssl = tls.context
     return uvicorn.Server(settings)
 
 
@@ -243,10 +296,3 @@ def _open_spare() -> int | None:
         return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

@@ -2,11 +2,11 @@
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import timedelta
 from typing import Final, TypeVar
 
 from holdfast.adapters.local.layout import default_home
@@ -18,31 +18,31 @@ from holdfast.api.console_source import (
     Tables,
     UnknownObject,
 )
-from holdfast.apps.api.console_rows import (
-    fleet_row,
-    goodput_story,
-    incident_row,
-    job_row,
-    node_key,
-    node_row,
-    node_story,
+from holdfast.apps.api.console_jobs import ConsoleJobs
+from holdfast.apps.api.console_rows import node_details, node_row
+from holdfast.apps.api.console_tables import (
+    ConsoleSnapshot,
+    fleet_of,
+    jobs_by_node,
+    tables_of,
 )
+from holdfast.apps.api.metrics import metrics_text
 from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, open_jobs
-from holdfast.apps.views.goodput import goodput
-from holdfast.apps.views.jobs import JobDetails, Jobs, JobStatus
+from holdfast.apps.views.goodput import goodput, goodput_details
+from holdfast.apps.views.jobs import JobDetails, Jobs
 from holdfast.apps.views.nodes import (
     Fleet,
     NodeStatus,
     NotFound,
     check_waits,
-    replacement_count,
 )
+from holdfast.apps.views.overview import snapshot
 from holdfast.apps.views.run_jobs import job_status
 from holdfast.apps.views.runs import open_runs
+from holdfast.apps.views.trends import Range, trends
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Urgency
-from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request, Verb
 from holdfast.ports.clock import Clock
@@ -55,8 +55,8 @@ SHORTEST_PAUSE_S: Final = 0.2
 ENDED_S: Final = 30.0
 """Cache lifetime of ended runs: they change only if a person removes one."""
 
-INCIDENTS: Final = 1000
-"""Maximum number of incidents shown, newest first; all are sent to every page that opens."""
+INTERVALS: Final = 30
+"""Points of each plot of trends: a bar of each is wide enough on a phone."""
 
 _VERBS: Final = {
     ConsoleAction.REBOOT: Verb.REBOOT,
@@ -66,31 +66,11 @@ _VERBS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenFleet:
-    """Snapshot of a fleet."""
-
-    row: Json
-    is_active: bool
-    nodes: Sequence[NodeStatus]
-    incidents: Sequence[Incident]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """Snapshot of all fleets and jobs."""
-
-    fleets: Sequence[SeenFleet] = ()
-    jobs: Sequence[JobStatus] = ()
-    no_jobs: str = ""
-    """Why jobs could not be read, or how to start one."""
-
-
 @dataclass
-class _Kept:
+class _EndedRuns:
     """Ended runs, which no longer change."""
 
-    seen: Seen = field(default_factory=Seen)
+    seen: ConsoleSnapshot = field(default_factory=ConsoleSnapshot)
     active: frozenset[str] = frozenset()
     """Runs that were active when these were read."""
 
@@ -110,14 +90,16 @@ class ConsoleSource:
         self._opened = ExitStack()
         self._fleet: Fleet | None = None
         self._jobs: Jobs | None = None
-        self._kept = _Kept()
-        self._seen = Seen()
+        self._kept = _EndedRuns()
+        self._seen = ConsoleSnapshot()
         self._seen_at = float("-inf")
+        self._job_calls = ConsoleJobs(where)
 
     def close(self) -> None:
         """Close all open resources."""
         self._thread.submit(self._opened.close).result()
         self._thread.shutdown()
+        self._job_calls.close()
 
     @property
     def pause_s(self) -> float:
@@ -125,9 +107,9 @@ class ConsoleSource:
         own = self._fleet.poll_interval_s if self._fleet is not None else 0.0
         return max(SHORTEST_PAUSE_S, own)
 
-    def look(self) -> Tables:
-        """See ``ConsoleBackend.look``."""
-        return self._in_thread(lambda: tables_of(self._read()))
+    def read_tables(self) -> Tables:
+        """See ``ConsoleBackend.read_tables``."""
+        return self._in_thread(lambda: tables_of(self._read(), self._clock.now()))
 
     def node(self, fleet: str, name: str) -> Json:
         """See ``ConsoleBackend.node``."""
@@ -137,41 +119,77 @@ class ConsoleSource:
         """See ``ConsoleBackend.job``."""
         return self._in_thread(lambda: self._job(name))
 
-    def goodput(self) -> Json:
+    def fleet_of_job(self, name: str) -> str:
+        """See ``ConsoleBackend.fleet_of_job``."""
+        seen = self._in_thread(self._fresh)
+        for job in seen.jobs:
+            if job.ref == name:
+                return fleet_of(job, seen)
+        raise UnknownObject(f"there is no job {name}")
+
+    def read_log(self, job: str, rank: int, attempt: int, after: str) -> Json:
+        """See ``ConsoleBackend.read_log``."""
+        return self._job_calls.read_log(job, rank, attempt, after)
+
+    def cancel_job(self, job: str) -> str:
+        """See ``ConsoleBackend.cancel_job``."""
+        return self._job_calls.cancel(job)
+
+    def goodput(self, may_see: Callable[[str], bool]) -> Json:
         """See ``ConsoleBackend.goodput``."""
-        jobs = self._in_thread(self._fresh).jobs
+        seen = self._in_thread(self._fresh)
+        jobs = [job for job in seen.jobs if may_see(fleet_of(job, seen))]
         now = self._clock.now()
-        return goodput_story([one for one in (goodput(job, now) for job in jobs) if one])
+        return goodput_details([one for one in (goodput(job, now) for job in jobs) if one])
+
+    def trends(self, hours: int, may_see: Callable[[str], bool]) -> Json:
+        """See ``ConsoleBackend.trends``."""
+        seen, now = self._in_thread(self._fresh), self._clock.now()
+        fleets = [one for one in seen.fleets if may_see(one.name)]
+        jobs = [job for job in seen.jobs if may_see(fleet_of(job, seen))]
+        return trends(
+            Range(begin=now - timedelta(hours=hours), end=now, intervals=INTERVALS),
+            [(case, one.is_active) for one in fleets for case in one.incidents],
+            [node for one in fleets if one.is_active for node in one.nodes],
+            [one for one in (goodput(job, now) for job in jobs) if one],
+        )
+
+    def metrics(self, may_see: Callable[[str], bool]) -> str:
+        """See ``ConsoleBackend.metrics``."""
+        seen = self._in_thread(self._fresh)
+        fleets = [one for one in seen.fleets if may_see(one.name)]
+        jobs = [job for job in seen.jobs if may_see(fleet_of(job, seen))]
+        return metrics_text(fleets, jobs, self._clock.now())
 
     def submit(self, repair: RepairRequest, person: str) -> str:
         """See ``ConsoleBackend.submit``."""
-        return self._in_thread(lambda: self._ask(repair, person))
+        return self._in_thread(lambda: self._request_repair(repair, person))
 
     def _in_thread(self, work: Callable[[], T]) -> T:
         return self._thread.submit(work).result()
 
-    def _fresh(self) -> Seen:
+    def _fresh(self) -> ConsoleSnapshot:
         """Cached snapshot if fresh, otherwise a new one."""
         is_old = time.monotonic() - self._seen_at > self.pause_s
         return self._read() if is_old else self._seen
 
-    def _read(self) -> Seen:
+    def _read(self) -> ConsoleSnapshot:
         is_local = self._where.place is TargetPlatform.LOCAL
         self._seen = self._read_runs() if is_local else self._read_cluster()
         self._seen_at = time.monotonic()
         return self._seen
 
-    def _read_runs(self) -> Seen:
+    def _read_runs(self) -> ConsoleSnapshot:
         active = self._runs(ended=False)
-        names = frozenset(one.row["name"] for one in active.fleets)
+        names = frozenset(one.name for one in active.fleets)
         now = time.monotonic()
         if names != self._kept.active or now - self._kept.read_at > ENDED_S:
-            self._kept = _Kept(seen=self._runs(ended=True), active=names, read_at=now)
+            self._kept = _EndedRuns(seen=self._runs(ended=True), active=names, read_at=now)
         ended = self._kept.seen
         refs = {job.ref for job in active.jobs}
         jobs = [*(job for job in ended.jobs if job.ref not in refs), *active.jobs]
-        fleets = [*(one for one in ended.fleets if one.row["name"] not in names), *active.fleets]
-        return Seen(
+        fleets = [*(one for one in ended.fleets if one.name not in names), *active.fleets]
+        return ConsoleSnapshot(
             fleets=fleets,
             jobs=sorted(jobs, key=lambda job: job.started_at),
             no_jobs=""
@@ -179,24 +197,29 @@ class ConsoleSource:
             else "There are no runs yet; start one with: holdfast run -- COMMAND",
         )
 
-    def _runs(self, *, ended: bool) -> Seen:
+    def _runs(self, *, ended: bool) -> ConsoleSnapshot:
         try:
             with open_runs(default_home(), self._where.run, ended=ended) as known:
                 chosen = [run for run in known if ended or run.is_active]
-                fleets = [_seen_fleet(run, self._clock.now()) for run in chosen]
+                fleets = [snapshot(run) for run in chosen]
                 jobs = [job_status(job) for run in chosen for job in run.recent_jobs()]
-                return Seen(fleets=fleets, jobs=jobs)
+                return ConsoleSnapshot(fleets=fleets, jobs=jobs)
         except NotFound:  # the run of that name has not begun
-            return Seen()
+            return ConsoleSnapshot()
 
-    def _read_cluster(self) -> Seen:
+    def _read_cluster(self) -> ConsoleSnapshot:
         fleet, jobs = self._open()
-        seen = _seen_fleet(fleet, self._clock.now())
+        seen = snapshot(fleet)
         try:
             listed = jobs.jobs()
         except BackendError as error:  # nodes are shown all the same
-            return Seen(fleets=[seen], no_jobs=f"Jobs cannot be read: {error}")
-        return Seen(fleets=[seen], jobs=listed, no_jobs="" if listed else jobs.none_yet)
+            return ConsoleSnapshot(fleets=[seen], no_jobs=f"Jobs cannot be read: {error}")
+        return ConsoleSnapshot(
+            fleets=[seen],
+            jobs=listed,
+            all_jobs_in=fleet.name,
+            no_jobs="" if listed else jobs.none_yet,
+        )
 
     def _open(self) -> tuple[Fleet, Jobs]:
         if self._fleet is None or self._jobs is None:
@@ -210,14 +233,15 @@ class ConsoleSource:
 
     def _node(self, fleet: str, name: str) -> Json:
         seen = self._fresh()
-        for one in seen.fleets:
+        chosen = [one for one in seen.fleets if one.name == fleet]
+        for one in chosen:
             for node in one.nodes:
                 if (node.run, node.name) == (fleet, name):
-                    row = node_row(node, _placed(seen.jobs))
-                    return {**node_story(node, one.incidents), "row": row}
+                    row = node_row(node, jobs_by_node(seen.jobs))
+                    return {**node_details(node, one.incidents), "row": row}
         successors = [
             past.successor
-            for one in seen.fleets
+            for one in chosen
             for past in one.incidents
             if past.node == name and past.successor
         ]
@@ -225,15 +249,17 @@ class ConsoleSource:
         raise UnknownObject(f"node {name} no longer exists{replacement}")
 
     def _job(self, name: str) -> Json:
-        for job in self._fresh().jobs:
+        seen = self._fresh()
+        for job in seen.jobs:
             if job.ref == name:
                 found = goodput(job, self._clock.now())
-                story = self._described(name)
+                document = self._described(name)
                 return {
-                    **to_plain(story.status),
-                    "ranks": to_plain(story.ranks),
-                    "events": [one.plain() for one in story.reported],
-                    "goodput": goodput_story([found]) if found is not None else None,
+                    **to_plain(document.status),
+                    "fleet": fleet_of(job, seen),
+                    "ranks": to_plain(document.ranks),
+                    "events": [one.plain() for one in document.reported],
+                    "goodput": goodput_details([found]) if found is not None else None,
                 }
         raise UnknownObject(f"there is no job {name}")
 
@@ -246,18 +272,18 @@ class ConsoleSource:
         except NotFound as gone:
             raise UnknownObject(str(gone)) from gone
 
-    def _ask(self, repair: RepairRequest, person: str) -> str:
+    def _request_repair(self, repair: RepairRequest, person: str) -> str:
         if self._where.place is not TargetPlatform.LOCAL:
-            return self._ask_of(self._open()[0], repair, person)
+            return self._request_checks(self._open()[0], repair, person)
         if self._where.run not in (None, repair.fleet):
             raise UnknownObject(f"run {repair.fleet} is not served by this console")
         try:
             with open_runs(default_home(), repair.fleet) as known:
-                return self._ask_of(known[0], repair, person)
+                return self._request_checks(known[0], repair, person)
         except NotFound as gone:
             raise UnknownObject(str(gone)) from gone
 
-    def _ask_of(self, fleet: Fleet, repair: RepairRequest, person: str) -> str:
+    def _request_checks(self, fleet: Fleet, repair: RepairRequest, person: str) -> str:
         if not fleet.is_active:
             raise NotAccepted(f"{fleet.name} is not active")
         if repair.act is ConsoleAction.RESET_BREAKER:
@@ -282,71 +308,18 @@ class ConsoleSource:
             urgency=Urgency.DEFERRED if repair.when_idle else Urgency.IMMEDIATE,
             why=repair.why,
         )
-        in_vain = fleet.submit(repair.node, request)
-        if in_vain:
-            raise NotAccepted(in_vain)
+        rejection = fleet.submit(repair.node, request)
+        if rejection:
+            raise NotAccepted(rejection)
         waits = "" if request.verb is Verb.RELEASE else _waits_for(node, request, fleet.breaker())
         return f"{request.verb.capitalize()} of {repair.node} is requested{waits}"
 
 
-def _seen_fleet(fleet: Fleet, now: datetime) -> SeenFleet:
-    breaker: Breaker = fleet.breaker()
-    nodes = fleet.nodes()
-    return SeenFleet(
-        row=fleet_row(fleet, breaker, replacement_count(nodes, now)),
-        is_active=fleet.is_active,
-        nodes=nodes,
-        incidents=fleet.incidents(),
-    )
-
-
 def _waits_for(node: NodeStatus, request: Request, breaker: Breaker) -> str:
     """Why a requested repair is deferred, to be appended to the response."""
-    if node.held:
-        return f"; it waits: repairs on the node are paused: {node.held}"
+    if node.pause_reason:
+        return f"; it waits: repairs on the node are paused: {node.pause_reason}"
     if breaker.tripped_at is not None:
         return "; it waits: the circuit breaker has paused all repairs"
     waits = check_waits(replace(node, request=request))
     return f"; it {waits}" if waits else ""
-
-
-def tables_of(seen: Seen) -> Tables:
-    """Rows of all pages; nodes only of fleets with an active controller."""
-    jobs = _placed(seen.jobs)
-    active = [one for one in seen.fleets if one.is_active]
-    past = [case for one in seen.fleets for case in _cases(one)]
-    past.sort(key=lambda row: row["detected_at"])
-    notes: dict[str, Json] = {"jobs": {"message": seen.no_jobs}, "incidents": {"all": len(past)}}
-    return {
-        "fleets": {one.row["name"]: one.row for one in active},
-        "nodes": {
-            node_key(node.run, node.name): node_row(node, jobs)
-            for one in active
-            for node in one.nodes
-        },
-        "jobs": {job.name: job_row(job) for job in seen.jobs},
-        "incidents": {f"{row['fleet']} {row['id']}": row for row in past[-INCIDENTS:]},
-        "notes": notes,
-    }
-
-
-def _placed(jobs: Iterable[JobStatus]) -> dict[str, str]:
-    """``node -> job`` of active jobs."""
-    return {node: job.name for job in jobs if job.is_active for node in job.placement}
-
-
-def _cases(fleet: SeenFleet) -> list[Json]:
-    phases = {
-        node.remediation.incident_id: node.phase.value
-        for node in fleet.nodes
-        if node.remediation is not None
-    }
-    rows = []
-    for one in fleet.incidents:
-        state = phases.get(one.id, "open") if fleet.is_active else "unfinished"
-        if one.released_at is not None:
-            state = "released"
-        elif one.vanished_at is not None:
-            state = "vanished"
-        rows.append(incident_row(one, fleet.row["name"], state))
-    return rows

@@ -1,17 +1,19 @@
 """Rows of nodes, jobs and incidents for the console's pages, without empty values."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final
 
 from holdfast.api.console_source import Json
-from holdfast.apps.views.goodput import AttemptTimes, Goodput, by_cause
 from holdfast.apps.views.jobs import JobStatus
-from holdfast.apps.views.nodes import Fleet, NodeStatus, ReplacementCount, check_waits
+from holdfast.apps.views.nodes import NodeStatus, check_waits, replacement_count
+from holdfast.apps.views.overview import FleetSnapshot
+from holdfast.decisions.attention import Attention
+from holdfast.decisions.planned_work import is_planned
 from holdfast.kit.serial import to_plain
 from holdfast.model.incidents import Incident
-from holdfast.model.nodes import Breaker, Phase
+from holdfast.model.nodes import Phase
 
 
 class NodeAppearance(StrEnum):
@@ -25,6 +27,9 @@ class NodeAppearance(StrEnum):
     CHECKING = "checking"
     CLOSED = "closed"
     """Made unschedulable by a person or the scheduler, not by Holdfast."""
+
+    PLANNED = "planned"
+    """Out of service for work that a person or a schedule requested; nothing is wrong with it."""
 
     JOINING = "joining"
     REBOOTING = "rebooting"
@@ -40,6 +45,9 @@ _LOOKS: Final = {
     Phase.REBOOTING: NodeAppearance.REBOOTING,
     Phase.REPLACING: NodeAppearance.REPLACING,
 }
+
+
+_REPAIRS: Final = (NodeAppearance.FAULTY, NodeAppearance.REBOOTING, NodeAppearance.REPLACING)
 
 
 def node_key(fleet: str, name: str) -> str:
@@ -58,14 +66,16 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
     look, remediation = _LOOKS[node.phase], node.remediation
     if look is NodeAppearance.HEALTHY and (node.closed or node.conditions):
         look = NodeAppearance.CLOSED if node.closed else NodeAppearance.WARNING
+    if node.is_planned and look in _REPAIRS:
+        look = NodeAppearance.PLANNED
     return _row(
         name=node.name,
         fleet=node.run,
         group=node.group,
         type=node.instance_type,
-        machine=node.provider_id,
+        # Names usually contain the ID of the machine, and thousands of rows are sent.
+        machine="" if node.provider_id.rpartition("/")[2] in node.name else node.provider_id,
         look=look.value,
-        phase=node.phase.value,
         since=to_plain(node.phase_since),
         reason=remediation.reason
         if remediation is not None
@@ -74,23 +84,24 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
         incident=remediation.incident_id if remediation is not None else "",
         job=node.job or jobs.get(node.name, ""),
         rank=node.rank,
-        held=node.held,
+        pause_reason=node.pause_reason,
         requested=node.request.verb.value if node.request is not None else "",
         waits=check_waits(node),
     )
 
 
-def node_story(node: NodeStatus, incidents: Iterable[Incident]) -> Json:
+def node_details(node: NodeStatus, incidents: Iterable[Incident]) -> Json:
     """Details of a node, in addition to its row."""
     known = {one.id: one for one in incidents}
     reported = [known[name] for name in node.incidents if name in known]
     return {**to_plain(node), "incidents": [to_plain(one) for one in reported]}
 
 
-def job_row(job: JobStatus) -> Json:
-    """Row of a job, without its attempts."""
+def job_row(job: JobStatus, fleet: str) -> Json:
+    """Row of a job of a fleet, without its attempts."""
     return _row(
         name=job.ref,
+        fleet=fleet,
         is_active=job.is_active,
         phase=job.phase,
         since=to_plain(job.phase_since),
@@ -108,11 +119,18 @@ def job_row(job: JobStatus) -> Json:
 
 def incident_row(incident: Incident, fleet: str, state: str) -> Json:
     """Row of an incident; ``state`` is the phase of its node, or the outcome."""
-    return {**to_plain(incident), "fleet": fleet, "state": state}
+    planned = is_planned(incident.reason)
+    return {**to_plain(incident), "fleet": fleet, "state": state, "is_planned": planned}
 
 
-def fleet_row(fleet: Fleet, breaker: Breaker, replaced: ReplacementCount) -> Json:
+def attention_row(item: Attention) -> Json:
+    """Row of an item that needs a person."""
+    return _row(**to_plain(item))
+
+
+def fleet_row(fleet: FleetSnapshot, now: datetime) -> Json:
     """Row of a fleet."""
+    breaker, replaced = fleet.breaker, replacement_count(fleet.nodes, now)
     is_tripped = breaker.tripped_at is not None
     return _row(
         name=fleet.name,
@@ -122,51 +140,6 @@ def fleet_row(fleet: Fleet, breaker: Breaker, replaced: ReplacementCount) -> Jso
         replaced_last_hour=replaced.last_hour,
         replaced_last_day=replaced.last_day,
     )
-
-
-def goodput_story(found: Sequence[Goodput]) -> Json:
-    """Job time by use, for each job and in total; durations in seconds."""
-    parts = ("productive", "redone", "starting", "waiting", "stopping")
-    jobs = [
-        {
-            "job": one.job,
-            "begun_at": to_plain(one.begun_at),
-            "ended_at": to_plain(one.ended_at),
-            "share": one.share,
-            "reports_steps": one.reports_steps,
-            "parts": {name: _seconds(getattr(one, name)) for name in parts},
-            "stays": [_stay(stay) for stay in one.attempts],
-            "losses": [{**to_plain(loss), "whole": _seconds(loss.whole)} for loss in one.losses],
-        }
-        for one in found
-    ]
-    causes = by_cause([loss for one in found for loss in one.losses])
-    return {
-        "jobs": jobs,
-        "causes": [
-            {"kind": kind, "reason": reason, "seconds": _seconds(cost)}
-            for (kind, reason), cost in causes.items()
-        ],
-    }
-
-
-def _stay(stay: AttemptTimes) -> Json:
-    times = (stay.begun_at, stay.running_at, stay.failed_at, stay.ended_at)
-    return {
-        "attempt": stay.attempt.attempt,
-        "redone": _seconds(stay.redone),
-        **dict(
-            zip(
-                ("begun_at", "running_at", "failed_at", "ended_at"),
-                map(to_plain, times),
-                strict=True,
-            )
-        ),
-    }
-
-
-def _seconds(duration: timedelta) -> float:
-    return round(duration.total_seconds(), 3)
 
 
 def _row(**values: Any) -> Json:

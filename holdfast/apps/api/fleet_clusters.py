@@ -30,12 +30,12 @@ class FleetClusters:
 
     def __init__(self, fleet: RepairableFleet) -> None:
         self._fleet = fleet
-        self._came: dict[str, datetime] = {}  # machines that joined after the start
+        self._joined_at: dict[str, datetime] = {}  # machines that joined after the start
         self._known: set[str] = set()
         self._since = SystemClock().now()
         self._let_go: set[str] = set()
 
-    def objections(self, cluster: DesiredCluster) -> Sequence[str]:
+    def rejections(self, cluster: DesiredCluster) -> Sequence[str]:
         """Unsupported parts of a cluster."""
         nodes = self._fleet.nodes()
         return [
@@ -61,7 +61,7 @@ class FleetClusters:
                 id=instance_id(one.provider_id),
                 name=one.name,
                 state=MachineState.RUNNING,
-                launched_at=self._came.get(one.provider_id) or one.created_at or self._since,
+                launched_at=self._joined_at.get(one.provider_id) or one.created_at or self._since,
             )
             for one in nodes
             if _group(one) == group.partition("/")[2]
@@ -117,7 +117,7 @@ class FleetClusters:
         now = SystemClock().now()
         ids = {one.provider_id for one in nodes}
         if self._known:
-            self._came |= dict.fromkeys(ids - self._known, now)
+            self._joined_at |= dict.fromkeys(ids - self._known, now)
         self._known |= ids
 
 

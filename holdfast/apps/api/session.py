@@ -3,7 +3,14 @@
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from importlib import import_module
 
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from holdfast.adapters.local.layout import default_home
+from holdfast.api.audit import AuditTrail
 from holdfast.api.call import AwsLocation
 from holdfast.api.console import Console
 from holdfast.api.console_live import Live
@@ -15,10 +22,14 @@ from holdfast.apps.api.adopted import clusters_of
 from holdfast.apps.api.config import ApiConfig
 from holdfast.apps.api.connections import OpenConnections, api_server, listening
 from holdfast.apps.api.console import ConsoleSource
-from holdfast.apps.api.making import making_of
+from holdfast.apps.api.creation import creation_of
+from holdfast.apps.api.proxies import TrustedProxies
+from holdfast.apps.api.tls import TlsContext
 from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
+from holdfast.kit.rotated_lines import RotatedLines
+from holdfast.ports.session_records import SessionRecords
 
 Report = Callable[[str], None]
 
@@ -35,25 +46,50 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
         report(f"a bug: {''.join(traceback.format_exception(error))}")
 
     with ExitStack() as opened:
-        connections = OpenConnections(config.connection_limits)
-        listener = opened.enter_context(listening(config.listen, connections, report))
+        tls = TlsContext(config.tls, report) if config.tls is not None else None
+        connections = OpenConnections(config.connection_limits, config.behind_proxy)
+        listener = opened.enter_context(listening(config.listen, connections, report, tls))
         shown = clusters_of(where, config.name, opened)
-        clusters, maker = making_of(config, where, shown, opened, report)
+        clusters, creation, sessions = creation_of(config, where, shown, opened, report)
+        audit = AuditTrail(
+            RotatedLines(config.audit_log or default_home() / "audit.jsonl"), SystemClock()
+        )
         protocol = Protocol(
             Keyring(config.keys),
             AwsLocation(region=config.region, account=config.account),
             clusters,
             SystemClock(),
-            maker,
+            audit,
+            creation,
         )
         source = opened.enter_context(closing(ConsoleSource(where, SystemClock())))
         live = Live(source, SystemClock(), failed)
-        console = Console(source, Sessions(config.keys, SystemClock()), live)
-        server = api_server(application(protocol, failed, console.routes()), connections)
+        routes = _console_routes(config, source, live, sessions, audit)
+        app: ASGIApp = application(protocol, failed, routes)
+        if config.behind_proxy:
+            app = TrustedProxies(app, config.behind_proxy)
+        server = api_server(app, connections, tls)
         host, port = listener.getsockname()[:2]
-        url = f"http://{ListenAddress(host, port)}"
+        url = replace(config, listen=ListenAddress(host, port)).url
         call = f"aws --endpoint-url {url} --region {config.region} sagemaker list-clusters"
         report(f"serving on {url}; try: {call}")
         report(f"console: {url}/")
         live.is_ending = lambda: server.should_exit
         server.run(sockets=[listener])
+
+
+def _console_routes(
+    config: ApiConfig,
+    source: ConsoleSource,
+    live: Live,
+    records: SessionRecords,
+    audit: AuditTrail,
+) -> list[Route]:
+    groups = config.oidc.groups if config.oidc is not None else None
+    sessions = Sessions(config.keys, records, SystemClock(), groups)
+    if config.oidc is None:
+        return Console(source, sessions, live, audit).routes()
+    oidc = import_module("holdfast.api.console_oidc")  # slow to import
+    login = oidc.OidcLogin(config.oidc, sessions, audit)
+    console = Console(source, sessions, live, audit, oidc.LOGIN)
+    return [*login.routes(), *console.routes()]

@@ -123,7 +123,7 @@ def one_at_a_time(lock: Path, limit: timedelta) -> Iterator[timedelta]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
-                    raise BackendError("another check kept running on the node") from error
+                    raise BackendError("another check is still running on the node") from error
                 time.sleep(_LOOK_S)
             else:
                 break

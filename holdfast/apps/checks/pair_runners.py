@@ -65,14 +65,14 @@ class _TestHangs(BackendError):
 class Launcher:
     """Starts both sides of a test as tasks of one ``srun`` or ``mpirun``."""
 
-    def __init__(self, wanted: PairTestOptions, kind: str) -> None:
+    def __init__(self, options: PairTestOptions, kind: str) -> None:
         """Use ``kind``, which is "slurm" or "mpi".
 
         Raises:
             ConfigError: its program is not installed here.
 
         """
-        self._wanted = wanted
+        self._options = options
         self._kind = kind
         program = "srun" if kind == "slurm" else "mpirun"
         if shutil.which(program) is None:
@@ -83,36 +83,36 @@ class Launcher:
     def __call__(self, pair: Pair) -> PairResponse:
         """Test a pair."""
         parts: list[PartResult] = []
-        both = [test for test in self._wanted.tests if test not in LAUNCHED]
+        both = [test for test in self._options.tests if test not in LAUNCHED]
         try:
             if both:
                 result = run_command(
                     self._two_ends(pair, both),
-                    timeout=self._wanted.timeout,
+                    timeout=self._options.timeout,
                     # A token per test, so that tests of other pairs are rejected.
                     environment={TOKEN_VARIABLE: secrets.token_hex(32)},
-                    is_over=self._wanted.is_over,
+                    is_over=self._options.is_over,
                 )
                 parts += _parts_of(result)
         except (_NoResult, NotStarted) as error:
             return PairResponse(passed=None, why=str(error))
         except BackendError as error:
             return PairResponse(passed=False, why=str(error))
-        parts += [self._launch(test, pair) for test in self._wanted.tests if test in LAUNCHED]
+        parts += [self._launch(test, pair) for test in self._options.tests if test in LAUNCHED]
         return answer_of(parts)
 
     def _launch(self, test: str, pair: Pair) -> PartResult:
-        config = self._wanted.config
+        config = self._options.config
         target = target_of(config, config.instance_type or "", Level.QUICK)
         launch = TestLaunch(
-            launcher=self._tasks, timeout=self._wanted.timeout, is_over=self._wanted.is_over
+            launcher=self._tasks, timeout=self._options.timeout, is_over=self._options.is_over
         )
         plan = LAUNCHED[test](target.equipment, pair, launch)
         return make_part(test, plan, target, SystemClock())
 
     def _two_ends(self, pair: Pair, tests: Sequence[str]) -> list[str]:
         only = [word for test in tests for word in ("--only", test)]
-        config = self._wanted.config_file
+        config = self._options.config_file
         return [
             *self._tasks(pair, 1),
             sys.executable, "-m", "holdfast", "check", "pair", "--rank-from", self._kind,
@@ -123,16 +123,16 @@ class Launcher:
     def _tasks(self, nodes: tuple[str, ...], each: int) -> tuple[str, ...]:
         if self._kind == "slurm":
             # Otherwise the job of a killed srun would stay.
-            minutes = math.ceil(self._wanted.timeout / timedelta(minutes=1)) + 1
-            seconds = max(1, min(_CANNOT_WAIT, self._wanted.timeout / 2) // timedelta(seconds=1))
+            minutes = math.ceil(self._options.timeout / timedelta(minutes=1)) + 1
+            seconds = max(1, min(_CANNOT_WAIT, self._options.timeout / 2) // timedelta(seconds=1))
             return (
                 "srun", f"--time={minutes}", f"--nodes={len(nodes)}", f"--ntasks-per-node={each}",
-                f"--nodelist={','.join(nodes)}", f"--immediate={seconds}", *self._wanted.options,
+                f"--nodelist={','.join(nodes)}", f"--immediate={seconds}", *self._options.options,
             )  # fmt: skip
         hosts = ",".join(f"{node}:{each}" for node in nodes)
         return (
             "mpirun", "-np", str(each * len(nodes)), "--host", hosts, "-x", TOKEN_VARIABLE,
-            *self._wanted.options,
+            *self._options.options,
         )  # fmt: skip
 
     def _address(self, node: str) -> str:
@@ -147,9 +147,9 @@ class Launcher:
 class Served:
     """Requests tests from ``holdfast check serve`` on one node of each pair."""
 
-    def __init__(self, wanted: PairTestOptions, token: str) -> None:
+    def __init__(self, options: PairTestOptions, token: str) -> None:
         """Use the token that all nodes share."""
-        self._wanted = wanted
+        self._options = options
         self._token = token
 
     def __call__(self, pair: Pair) -> PairResponse:
@@ -166,11 +166,11 @@ class Served:
         return PairResponse(passed=None, why="; ".join(reasons))
 
     def _ask(self, requested: ListenAddress, other: ListenAddress) -> NodeCheck:
-        limit = self._wanted.timeout
+        limit = self._options.timeout
         message = {
             "do": PAIR,
             "with": str(other),
-            "tests": self._wanted.tests,
+            "tests": self._options.tests,
             "wait_s": _WAIT.total_seconds(),
         }
         there = Other(address=requested, token=self._token, wait=_WAIT)
@@ -179,7 +179,7 @@ class Served:
             channel.send(message)
             began = time.monotonic()
             try:
-                channel.await_message(self._wanted.is_over)
+                channel.await_message(self._options.is_over)
             except BackendError as error:
                 if time.monotonic() - began < limit.total_seconds():
                     raise
@@ -216,7 +216,9 @@ def answer_of(parts: Sequence[PartResult]) -> PairResponse:
         passed = True
     why = "; ".join(f"{part.name}: {part.detail}" for part in parts if part.detail)
     return PairResponse(
-        passed=passed, why=why if parts else "it supports none of these tests", parts=tuple(parts)
+        passed=passed,
+        why=why if parts else "the node supports none of these tests",
+        parts=tuple(parts),
     )
 
 

@@ -51,7 +51,7 @@ class PairServer:
         self._config = config
         self._token = token
         self._testing = threading.Lock()
-        self._room = threading.BoundedSemaphore(_AT_ONCE)
+        self._free_slots = threading.BoundedSemaphore(_AT_ONCE)
         is_any = not address.host and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if is_any or ":" in address.host else socket.AF_INET
         try:
@@ -78,7 +78,7 @@ class PairServer:
                 connection, address = self._listener.accept()
             except (TimeoutError, ConnectionError):  # the client may be gone before it is accepted
                 continue
-            if not self._room.acquire(blocking=False):
+            if not self._free_slots.acquire(blocking=False):
                 connection.close()
                 continue
             threading.Thread(
@@ -102,7 +102,7 @@ class PairServer:
                     channel = authenticate_as_server(connection, self._token)
                 except BackendError:  # not a client with the token
                     continue
-                self._converse(channel)
+                self._serve_peer(channel)
                 return
 
     def _next(self, deadline: float, wait: timedelta) -> socket.socket:
@@ -119,16 +119,16 @@ class PairServer:
                     channel.send({"busy": "it is being tested with another node"})
                     return
                 try:
-                    self._converse(channel)
+                    self._serve_peer(channel)
                 finally:
                     self._testing.release()
             log(f"{host}: tested")
         except BackendError as error:
             log(f"{host}: {error}")
         finally:
-            self._room.release()
+            self._free_slots.release()
 
-    def _converse(self, channel: PairConnection) -> None:
+    def _serve_peer(self, channel: PairConnection) -> None:
         channel.send({"node": node_name()})
         served = {part.name: part.serve for part in PARTS}
         while True:

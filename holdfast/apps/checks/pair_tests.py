@@ -143,11 +143,12 @@ def _part(node: str, result: PairsResult, now: datetime) -> PartResult:
     own = [answer for pair, answer in result.answers if node in pair]
     made = [answer for answer in own if answer.passed is not None]
     failed = sum(not answer.passed for answer in made)
-    belief = result.found.nodes[node]
-    detail = f"{failed} of {len(made)} tests with others failed; bad with {belief:.1%}"
+    probability = result.found.nodes[node]
+    tests = f"{failed} of {len(made)} tests with other nodes failed"
+    detail = f"{tests}; probability of a bad node {probability:.1%}"
     is_bad = node in result.found.bad_nodes
     outcome = Outcome.FAILED if is_bad else Outcome.UNKNOWN
-    if belief <= GOOD_UP_TO and not result.found.has_common_cause:
+    if probability <= GOOD_UP_TO and not result.found.has_common_cause:
         outcome = Outcome.PASSED
     return PartResult(
         name=PART,

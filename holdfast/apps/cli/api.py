@@ -1,9 +1,5 @@
 """``holdfast api``: serves the cluster API and creates its keys."""
 
-import json
-import secrets
-import stat
-import string
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -11,22 +7,20 @@ from typing import Any, Final
 
 import click
 
-from holdfast.api.identity import AccessKey, Role
-from holdfast.apps.api.config import ApiConfig
+from holdfast.api.identity import Role
+from holdfast.apps.api.config import ApiConfig, load_api_config
+from holdfast.apps.api.networks import ProxyNetwork
+from holdfast.apps.api.new_keys import create_key
 from holdfast.apps.cli.parameters import Address
 from holdfast.apps.cli.where import Where, taken, where_options
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
-from holdfast.kit.config import load_config
 from holdfast.model.errors import ConfigError
-
-_LETTERS: Final = string.ascii_uppercase + "234567"
-"""Characters of AWS access key IDs."""
 
 _EPILOG: Final = """\b
 Examples:
-  holdfast api --new-key operate --name ada >> api.toml
-  holdfast api --config api.toml                          the runs on this machine
+  holdfast api --new-key operate --name ada --out api.toml
+  holdfast api --config api.toml                     the runs on this machine
   holdfast api --config api.toml --platform kubernetes    a cluster
   aws --endpoint-url http://127.0.0.1:8470 sagemaker list-clusters
 
@@ -45,10 +39,25 @@ Exit codes:
 )
 @click.option("--listen", type=Address(), help="Address to listen on.  [default: 127.0.0.1:8470]")
 @click.option(
+    "--behind-proxy",
+    "proxies",
+    metavar="CIDR",
+    multiple=True,
+    help="Use X-Forwarded-For and X-Forwarded-Proto of reverse proxies with this IP address or "
+    "network. May be repeated.",
+)
+@click.option(
     "--new-key",
     "role",
     type=click.Choice([role.value for role in Role]),
-    help="Print a new API key with this role as TOML and exit.",
+    help="Print a new API key with this role as TOML and exit; the console token goes to standard "
+    "error.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="With --new-key: append the key to this file, and write the console token to a file "
+    "beside it, both with mode 0600; print no secret.",
 )
 @click.option("--name", default="", help="With --new-key: name of the key's owner.")
 @where_options("Show only this run.")
@@ -56,7 +65,9 @@ def api(
     *,
     config_file: Path | None,
     listen: ListenAddress | None,
+    proxies: tuple[str, ...],
     role: str | None,
+    out: Path | None,
     name: str,
     **values: Any,
 ) -> int:
@@ -68,20 +79,30 @@ def api(
     """
     where = taken(values)
     if role is not None:
-        _print_key(_new_key(Role(role), name))
+        create_key(Role(role), name, out)
         return ExitCode.OK
+    if out is not None:
+        raise click.UsageError("--out requires --new-key")
     if config_file is None:
         raise click.UsageError(
             "--config is required: a file with API keys; create one with --new-key"
         )
-    config = load_config(config_file, ApiConfig)
-    if config_file.stat().st_mode & stat.S_IROTH:
-        _report(
-            f"{config_file} contains keys and is readable by all users; run: chmod 600 "
-            f"{config_file}"
-        )
-    _serve(config if listen is None else replace(config, listen=listen), where)
+    config = load_api_config(config_file)
+    config = replace(
+        config,
+        listen=listen or config.listen,
+        behind_proxy=_networks(proxies) or config.behind_proxy,
+    )
+    config.refuse_readable()
+    _serve(config, where)
     return ExitCode.OK
+
+
+def _networks(texts: tuple[str, ...]) -> tuple[ProxyNetwork, ...]:
+    try:
+        return tuple(ProxyNetwork.parse(one) for one in texts)
+    except ValueError as error:
+        raise ConfigError(f"--behind-proxy: {error}") from error
 
 
 def _serve(config: ApiConfig, where: Where) -> None:
@@ -92,29 +113,6 @@ def _serve(config: ApiConfig, where: Where) -> None:
             f"{missing.name} is not installed, and the API requires it: pip install 'holdfast[api]'"
         ) from missing
     session.run_api(config, where, _report)
-
-
-def _new_key(role: Role, name: str) -> AccessKey:
-    """Return a key with random credentials."""
-    letters = (secrets.choice(_LETTERS) for _ in range(16))
-    return AccessKey(
-        access_key_id=f"AKIA{''.join(letters)}",
-        secret_access_key=secrets.token_urlsafe(30),
-        role=role,
-        name=name,
-        token=secrets.token_urlsafe(30),
-    )
-
-
-def _print_key(key: AccessKey) -> None:
-    click.echo("[[keys]]")
-    click.echo(f'access_key_id = "{key.access_key_id}"')
-    click.echo(f'secret_access_key = "{key.secret_access_key}"')
-    click.echo(f'token = "{key.token}"')
-    click.echo(f'role = "{key.role}"')
-    if key.name:
-        name = json.dumps(key.name, ensure_ascii=False)  # a JSON string is a valid TOML string
-        click.echo(f"name = {name}")
 
 
 def _report(message: str) -> None:

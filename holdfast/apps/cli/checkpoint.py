@@ -14,8 +14,13 @@ import click
 from holdfast.adapters.checkpoints.attempt_claim import claim
 from holdfast.adapters.checkpoints.attempt_result import AttemptKey
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
-from holdfast.adapters.checkpoints.table import ROWS
+from holdfast.adapters.checkpoints.history import read_history
+from holdfast.adapters.checkpoints.manifest_check import SAMPLE
 from holdfast.adapters.slurm.jobs.attempts import attempt_in, job_in
+from holdfast.apps.cli.checkpoint_copies import copies, mirror, restore
+from holdfast.apps.cli.checkpoint_options import depth_option, format_option
+from holdfast.apps.cli.checkpoint_selection import choose_, release, show_checkpoint
+from holdfast.apps.cli.checkpoint_watch import watch as watch_checkpoints
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import (
     LISTS,
@@ -23,6 +28,7 @@ from holdfast.apps.cli.output import (
     Column,
     age,
     dry_run_option,
+    format_size,
     is_document,
     output_option,
     print_document,
@@ -31,19 +37,30 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.run.checkpoint_turn import (
+from holdfast.apps.run.checkpoint_verification import (
     QUIET,
     RANK_VARIABLES,
-    Turn,
+    AttemptVerification,
     rank_in,
     verify_for_all,
     wait_for_result,
 )
+from holdfast.apps.run.checkpoints import ROLLBACK_VARIABLE, limits_in
+from holdfast.apps.run.copy_restore import COPIES_VARIABLE
+from holdfast.apps.run.resume_history import (
+    AwaitsDecision,
+    Verification,
+    preview,
+    verify_and_record,
+)
 from holdfast.decisions.checkpoint_choice import ResumeOutcome, choose
-from holdfast.engine.checkpoint_guard import GuardResult, guard, inspect, verify_all
+from holdfast.decisions.checkpoint_trust import CheckpointPolicy, Trust
+from holdfast.engine.checkpoint_guard import GuardResult, verify_all
 from holdfast.engine.checkpoint_wording import sentences
+from holdfast.kit.units import format_duration
 from holdfast.model.checkpoints import Checkpoint, Depth, Survey
 from holdfast.model.errors import ConfigError
+from holdfast.model.jobs import RESTART_REASON_VARIABLE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,30 +80,30 @@ _CODES: Final = {
 }
 
 
-def _format_option(command: F) -> F:
-    names = [row.name for row in ROWS]
+def _rollback_option(command: F) -> F:
     return click.option(
-        "--format",
-        "format_name",
-        metavar="NAME",
-        help=f"Checkpoint format: {', '.join(names)}, or one that an installed package registers;"
-        " recognised by content if omitted.",
-    )(command)
-
-
-def _depth_option(command: F) -> F:
-    return click.option(
-        "--depth",
-        type=click.Choice([depth.value for depth in Depth]),
-        default=Depth.SIZES.value,
+        "--max-rollback",
+        type=Duration(),
+        envvar=ROLLBACK_VARIABLE,
+        default=format_duration(CheckpointPolicy().max_rollback),
         show_default=True,
-        help="Compare names and sizes, or also checksums, which reads every byte.",
+        help="Maximum age difference between the newest checkpoint and the one to resume from;"
+        " beyond it, a person decides. 0s means no limit.",
     )(command)
 
 
 @click.group(cls=FullHelpGroup)
 def checkpoint() -> None:
-    """Verify checkpoints before a job resumes from them."""
+    """Verify checkpoints before a job resumes from them, and select the one to resume from."""
+
+
+checkpoint.add_command(show_checkpoint)
+checkpoint.add_command(choose_)
+checkpoint.add_command(release)
+checkpoint.add_command(watch_checkpoints)
+checkpoint.add_command(mirror)
+checkpoint.add_command(restore)
+checkpoint.add_command(copies)
 
 
 @examples(
@@ -95,14 +112,15 @@ def checkpoint() -> None:
 )
 @checkpoint.command("verify")
 @click.argument("directory", type=click.Path(path_type=Path))
-@_depth_option
-@_format_option
+@depth_option
+@format_option
 @dry_run_option
 @click.option(
     "--job-stopped",
     is_flag=True,
     help="Also act on a checkpoint that changed within the last minute: no rank is running.",
 )
+@_rollback_option
 @click.option(
     "--attempt",
     type=click.IntRange(min=0),
@@ -117,6 +135,7 @@ def verify(
     format_name: str | None,
     dry_run: bool,
     job_stopped: bool,
+    max_rollback: timedelta,
     attempt: int | None,
     output: str,
 ) -> int:
@@ -128,19 +147,24 @@ def verify(
     Exits with 0 if a complete checkpoint will be loaded or no checkpoint exists yet, with 4 if the
     only checkpoint is an interrupted first save, and with 1 if an operator must decide.
     """
-    store = CheckpointDirectory(directory, format_name)
+    policy = CheckpointPolicy(max_rollback=max_rollback)
+    store = CheckpointDirectory(directory, format_name, sample=SAMPLE)
     if attempt is not None and not dry_run and directory.is_dir():
         store.survey()
-        claim(store.attempt_file, attempt, job_in(os.environ))
+        claim(directory, attempt, job_in(os.environ), may_be_inside=store.accepts_files)
     is_stopped = job_stopped or attempt is not None or bool(job_in(os.environ))
     quiet_since = None if is_stopped else datetime.now(UTC) - QUIET
-    verify_directory = inspect if dry_run else guard
-    found = verify_directory(store, Depth(depth), quiet_since)
+    how = Verification(depth=Depth(depth), quiet_since=quiet_since, policy=policy)
+    found, more = (
+        (preview(store, directory, how), [])
+        if dry_run
+        else verify_and_record(store, directory, how)
+    )
     code = _CODES.get(found.choice.outcome, ExitCode.FAILED)
     if is_document(output):
         print_document(_document(found, is_dry_run=dry_run), output)
     else:
-        for line in sentences(found, _DEEPER):
+        for line in [*sentences(found, _DEEPER), *more]:
             click.echo(line, err=code is ExitCode.FAILED)
     return code
 
@@ -152,8 +176,8 @@ def verify(
 @checkpoint.command("guard", context_settings={"ignore_unknown_options": True})
 @click.argument("directory", type=click.Path(path_type=Path))
 @click.argument("command", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
-@_depth_option
-@_format_option
+@depth_option
+@format_option
 @click.option(
     "--rank",
     type=click.IntRange(min=0),
@@ -169,13 +193,20 @@ def verify(
     "--job", default="", envvar="HOLDFAST_JOB", help="Identifier of the job, such as its UID."
 )
 @click.option(
+    "--restore-from",
+    metavar="LOCATION",
+    default="",
+    envvar=COPIES_VARIABLE,
+    help="Location of ``mirror``: restore its newest copy if no good checkpoint is left.",
+)
+@click.option(
     "--timeout",
     type=Duration(),
     default="10m",
     show_default=True,
     help="Maximum time that other ranks wait for rank 0.",
 )
-def guard_(
+def guard_(  # noqa: PLR0913 - one parameter for each option
     *,
     directory: Path,
     command: tuple[str, ...],
@@ -184,16 +215,18 @@ def guard_(
     rank: int | None,
     attempt: int | None,
     job: str,
+    restore_from: str,
     timeout: timedelta,
 ) -> int:
     """Verify the checkpoints in DIRECTORY before a pod's COMMAND; without one, as init container.
 
     Rank 0 does what ``verify`` does; the other ranks of the attempt wait for it. Then COMMAND
     replaces this process. It also starts if no checkpoint is complete, or if the directory cannot
-    be read: the log has the reason. Ranks do not wait in an attempt of which neither number nor job
-    is known.
+    be read: the log has the reason. Ranks do not wait if neither the number nor the job of the
+    attempt is known.
 
-    Exits with 1 if rank 0 does not finish in time, or if a later attempt of the job has begun.
+    Exits with 1 if rank 0 does not finish in time, if a later attempt of the job has begun, or if a
+    person has to decide (HOLDFAST_CHECKPOINT_MAX_ROLLBACK, 24h by default).
     """
     rank = rank_in(os.environ) if rank is None else rank
     if rank is None:
@@ -203,17 +236,25 @@ def guard_(
         raise ConfigError(f"COMMAND: {command[0]} not found; expected a program on PATH")
     is_known = bool(job) or attempt is not None
     number = 1 if attempt is None else attempt
-    turn = Turn(
+    policy, wrong = limits_in(os.environ)
+    verification = AttemptVerification(
         folder=directory,
         depth=Depth(depth),
         format_name=format_name,
         key=AttemptKey(job=job, attempt=number) if is_known else None,
         timeout=timeout,
+        policy=policy,
+        copies=restore_from,
+        restart_reason=os.environ.get(RESTART_REASON_VARIABLE, ""),
     )
     if rank == 0:
-        _report_all(verify_for_all(turn, _DEEPER), is_init=not command)
+        try:
+            _report_all([*wrong, *verify_for_all(verification, _DEEPER)], is_init=not command)
+        except AwaitsDecision as error:
+            _report_all([str(error)], is_init=not command)
+            return ExitCode.FAILED
     else:
-        wait_for_result(turn)
+        wait_for_result(verification)
     if command:
         sys.stdout.flush()
         os.execvp(command[0], command)  # noqa: S606 - an argument list
@@ -242,6 +283,9 @@ def _document(found: GuardResult, *, is_dry_run: bool) -> dict[str, object]:
         "tracker": before.pointer.text or None,
         "set_back": choice.repoint,
         "aside": [one.name for one in choice.aside],
+        "suspected": [one.name for one in choice.suspected],
+        "rollback_seconds": choice.cost.time.total_seconds(),
+        "rollback_steps": choice.cost.steps,
         "moved_to": list(found.moved.values()),
         "problems": {one.name: one.problems for one in before.checkpoints if one.problems},
         "dry_run": is_dry_run,
@@ -275,7 +319,7 @@ _COLUMNS: Final = (
     Column[_Row](title="state", cell=lambda row: row.state),
     Column[_Row](title="loaded", cell=lambda row: "yes" if row.is_loaded else ""),
     Column[_Row](title="choice", cell=lambda row: "resume" if row.is_choice else ""),
-    Column[_Row](title="size", cell=lambda row: _size(row.size)),
+    Column[_Row](title="size", cell=lambda row: format_size(row.size)),
     Column[_Row](title="age", cell=lambda row: age(row.changed_at, datetime.now(UTC))),
     Column[_Row](title="problem", cell=lambda row: "; ".join(row.problems[:1]), minor=True),
 )
@@ -284,8 +328,8 @@ _COLUMNS: Final = (
 @examples("holdfast checkpoint list /fsx/llama/checkpoints --depth hashes")
 @checkpoint.command("list")
 @click.argument("directory", type=click.Path(path_type=Path))
-@_depth_option
-@_format_option
+@depth_option
+@format_option
 @watch_option
 @output_option(*LISTS)
 def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, output: str) -> int:
@@ -306,15 +350,19 @@ def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, 
     shown = show(
         read, lambda survey: _print_list(survey, directory, Depth(depth), output), watch=watch
     )
-    outcome = choose(shown, Depth(depth), None).outcome
+    outcome = choose(shown, Depth(depth), None, _trust(directory)).outcome
     return (
         ExitCode.OK if outcome in (ResumeOutcome.RESUME, ResumeOutcome.EMPTY) else ExitCode.FAILED
     )
 
 
+def _trust(directory: Path) -> Trust:
+    return Trust(history=read_history(directory))
+
+
 def _print_list(survey: Survey, directory: Path, depth: Depth, output: str) -> None:
     loaded = None if survey.script_chooses else survey.loaded
-    chosen = choose(survey, depth, None)
+    chosen = choose(survey, depth, None, _trust(directory))
     resume = chosen.resume if chosen.outcome is ResumeOutcome.RESUME else None
     rows = [
         _row(one, survey.format, is_loaded=one is loaded, is_choice=one is resume)
@@ -342,11 +390,3 @@ def _row(one: Checkpoint, form: str, *, is_loaded: bool, is_choice: bool) -> _Ro
         changed_at=one.changed_at,
         problems=one.problems,
     )
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -11,7 +11,7 @@ _HELP: Final = """Print the completion script of SHELL, which is bash, zsh or fi
 
 \b
 Add this to      ~/.bashrc:  eval "$(holdfast completion bash)"
-                  ~/.zshrc:  eval "$(holdfast completion zsh)"     below compinit
+                  ~/.zshrc:  eval "$(holdfast completion zsh)"  below compinit
 ~/.config/fish/config.fish:  holdfast completion fish | source
 """
 

@@ -21,10 +21,9 @@ RECOVERY: Final = "ENABLE_RECOVERY"
 _EPILOG = """\b
 Examples:
   holdfast controller --platform kubernetes --config controller.toml
-  holdfast controller --dry-run --once          print what would be done with this cluster now
-  holdfast controller --listen :20258           serve metrics on all addresses
+  holdfast controller --dry-run --once    print what would be done now
+  holdfast controller --listen :20258     serve metrics on all addresses
 
-\b
 Without --kubeconfig: $KUBECONFIG, ~/.kube/config, or the service account of the pod.
 ENABLE_RECOVERY=false in the environment, as in AWS's Neuron guide, marks nodes without repairing
 them; true repairs them. It overrides node_recovery in the file.

@@ -10,23 +10,27 @@ import click
 from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.output import OutputFormat, format_table, output_option, print_next
 from holdfast.apps.demo.demo import DemoSettings, DemoStopped, play
+from holdfast.apps.demo.in_job import play_in_job
 from holdfast.apps.demo.outcome import DemoResult, timeline
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.nonblocking_output import NonblockingOutput
 from holdfast.apps.run.screen import PlainScreen
+from holdfast.kit.units import counted
 
 _EPILOG = """\b
 Examples:
   holdfast demo
-  holdfast demo --torch                   the same with PyTorch DDP under torchrun
-  holdfast demo --output json             the last line is one JSON object
+  holdfast demo --torch              the same with PyTorch DDP under torchrun
+  holdfast demo --in-job             ranks restart inside the job
+  holdfast demo --damage             a damaged checkpoint and a power failure
+  holdfast demo --hang               a hang, and the rank that causes it
+  holdfast demo --output json        the last line is one JSON object
 
 \b
 While it runs, from a second terminal:
   holdfast nodes list --watch
   holdfast incidents list
 
-\b
 Exit codes: 0 the weights are the same, 1 they are not, 2 something is missing, 130 Ctrl-C
 """
 
@@ -38,6 +42,21 @@ _TORCH_STEPS: Final = 400
 
 @click.command("demo", epilog=_EPILOG)
 @click.option("--torch", "use_torch", is_flag=True, help="Train with PyTorch instead of NumPy.")
+@click.option(
+    "--damage",
+    is_flag=True,
+    help="Flip a bit in the newest checkpoint and power off its node, instead of the four faults.",
+)
+@click.option(
+    "--hang",
+    is_flag=True,
+    help="Stop a rank with SIGSTOP so that the job hangs, instead of the four faults.",
+)
+@click.option(
+    "--in-job",
+    is_flag=True,
+    help="Restart ranks with `holdfast launch`: a killed rank, a hung rank and a lost node.",
+)
 @click.option(
     "--steps",
     type=click.IntRange(min=100),
@@ -53,14 +72,30 @@ _TORCH_STEPS: Final = 400
 @click.option("--seed", default=0, show_default=True, help="Seed of weights and batches.")
 @output_option(OutputFormat.TABLE, OutputFormat.JSON)
 def demo(
-    *, use_torch: bool, steps: int | None, checkpoint_every: int, seed: int, output: str
+    *,
+    use_torch: bool,
+    damage: bool,
+    hang: bool,
+    in_job: bool,
+    steps: int | None,
+    checkpoint_every: int,
+    seed: int,
+    output: str,
 ) -> int:
-    """Run a training job through four faults and compare its weights with an undisturbed run.
+    """Run a training job with four faults and compare its weights with a run without faults.
 
     The job trains a small character-level language model on the source of Python's standard
-    library, data parallel on 2 of 3 local nodes: first undisturbed, then through XID 74 (the node
-    is replaced), XID 73 (the node is rebooted), a killed rank and a node that loses power.
+    library, data parallel on 2 of 3 local nodes: first without faults, then with XID 74 (the node
+    is replaced), XID 73 (the node is rebooted), a killed rank and a node that loses power. With
+    --damage, the job resumes from the checkpoint before the newest one. With --hang, it names the
+    rank that hangs, restarts, and saves evidence for holdfast jobs evidence.
+    With --in-job, launchers on 2 nodes and a hot spare restart the ranks, without a new attempt of
+    the job.
     """
+    named = {"--damage": damage, "--hang": hang, "--in-job": in_job}
+    given = [name for name, is_given in named.items() if is_given]
+    if len(given) > 1:
+        raise click.UsageError(f"{' and '.join(given)}: give only one of them")
     stream = sys.stderr if output == OutputFormat.JSON else sys.stdout
     settings = DemoSettings(
         home=default_home(),
@@ -68,7 +103,11 @@ def demo(
         checkpoint_every=checkpoint_every,
         seed=seed,
         use_torch=use_torch,
+        damage=damage,
+        hang=hang,
     )
+    if in_job:
+        return _play_in_job(settings, output)
     try:
         outcome = play(
             settings,
@@ -86,17 +125,38 @@ def demo(
     return ExitCode.OK if outcome.ok else ExitCode.FAILED
 
 
+def _play_in_job(settings: DemoSettings, output: str) -> int:
+    stream = sys.stderr if output == OutputFormat.JSON else sys.stdout
+    result = play_in_job(settings, lambda line: click.echo(line, file=stream))
+    if output == OutputFormat.JSON:
+        print_next(result, output)
+    else:
+        click.echo(f"\nweights without faults  {result.reference_sha256 or 'missing'}")
+        click.echo(f"weights with faults     {result.final_sha256 or 'missing'}")
+    if result.ok:
+        same = "Weights are identical bit for bit, after 3 restarts inside the job"
+        click.echo(f"\n{same}; the demo took {result.seconds:.0f} s.", file=stream)
+    else:
+        click.echo("\nFAILED: see the output above.", err=True)
+    return ExitCode.OK if result.ok else ExitCode.FAILED
+
+
 def _print(outcome: DemoResult) -> None:
     titles, *rows = timeline(outcome)
     click.echo("3. The timeline, in seconds from each fault.\n")
     if rows:
         click.echo("\n".join(format_table(titles, rows, width=None)))
-    click.echo(f"\nundisturbed weights  {outcome.undisturbed_sha256 or 'missing'}")
-    click.echo(f"disturbed weights    {outcome.final_sha256 or 'missing'}")
+    click.echo(f"\nweights without faults  {outcome.reference_sha256 or 'missing'}")
+    click.echo(f"weights with faults     {outcome.final_sha256 or 'missing'}")
+    if outcome.damaged:
+        resumed = outcome.resumed_from or "the beginning"
+        click.echo(f"\n{outcome.damaged} was damaged; the job resumed from {resumed}.")
+    if outcome.verdict:
+        click.echo(f"\nThe job hung: {outcome.verdict}.")
     if outcome.ok:
         click.echo(
-            f"\nWeights are identical bit for bit, after {len(outcome.recoveries)} recoveries "
-            f"and {outcome.steps} "
+            f"\nWeights are identical bit for bit, after "
+            f"{counted(len(outcome.recoveries), 'recovery', 'recoveries')} and {outcome.steps} "
             f"steps; the demo took {outcome.seconds:.0f} s."
         )
     else:

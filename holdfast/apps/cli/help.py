@@ -1,11 +1,15 @@
 """Help texts of commands: examples and command lists."""
 
+import textwrap
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 import click
 
 C = TypeVar("C", bound=click.Command)
+
+_WIDTH: Final = 76
+"""Characters of a line of examples: 80, less click's indent and the backslash."""
 
 _SENTENCE: Final = 1000
 """Maximum characters of a command's short help; no sentence is longer."""
@@ -15,10 +19,22 @@ def examples(*lines: str) -> Callable[[C], C]:
     """Add example command lines to the help of a command."""
 
     def decorate(command: C) -> C:
-        command.epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+        command.epilog = "\b\nExamples:\n" + "\n".join(map(_continued, lines))
         return command
 
     return decorate
+
+
+def _continued(line: str) -> str:
+    """Return an example within the width of help texts, continued as in a shell."""
+    return textwrap.fill(
+        line,
+        _WIDTH,
+        initial_indent="  ",
+        subsequent_indent="      ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    ).replace("\n", " \\\n")
 
 
 class FullHelpGroup(click.Group):

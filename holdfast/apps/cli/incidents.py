@@ -11,6 +11,7 @@ from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.known_names import incident_ids
 from holdfast.apps.cli.output import (
     LISTS,
+    NAMED_LISTS,
     Column,
     OutputFormat,
     age,
@@ -21,14 +22,18 @@ from holdfast.apps.cli.output import (
     print_rows,
     print_section,
 )
+from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.views.nodes import Fleet, NotFound, no_such
+from holdfast.apps.views.nodes import PLANNED, Fleet, NotFound, no_such
+from holdfast.apps.views.selection import RowFields, Selection, selected
+from holdfast.decisions.planned_work import is_planned
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.names import NODE_NAME_PREFIX
+from holdfast.model.nodes import Phase
 
 RELEASED: Final = "released"
 VANISHED: Final = "vanished"
@@ -53,6 +58,17 @@ class _Case:
         return ended_at - self.incident.detected_at if ended_at is not None else None
 
     @property
+    def state_text(self) -> str:
+        """Return the state, and whether the incident is planned work."""
+        return f"{self.state} {PLANNED}" if is_planned(self.incident.reason) else self.state
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Return its state, and what includes it."""
+        is_open = (OPEN,) if self.incident.ended_at is None else ()
+        return self.state, *is_open, *(("planned",) if is_planned(self.incident.reason) else ())
+
+    @property
     def short_id(self) -> str:
         """Last part of its ID, the time of day; the list shows its age, so the date is left out."""
         return self.incident.id.rpartition("T")[2]
@@ -65,8 +81,27 @@ class _Case:
     def plain(self) -> dict[str, Any]:
         """Return plain values for JSON and YAML output."""
         took_s = self.took.total_seconds() if self.took is not None else None
-        state = {"run": self.run, "state": self.state, "took_s": took_s}
+        state = {
+            "run": self.run,
+            "state": self.state,
+            "is_planned": is_planned(self.incident.reason),
+            "took_s": took_s,
+        }
         return {**to_plain(self.incident), **state}
+
+
+_STATES: Final = (OPEN, RELEASED, VANISHED, *(phase.value for phase in Phase), "planned")
+_FIELDS: Final = RowFields[_Case](
+    states=lambda case: case.states,
+    since=lambda case: case.incident.ended_at or case.incident.detected_at,
+    reason=lambda case: f"{case.incident.reason} {case.incident.message}",
+    jobs=lambda case: [one.job for one in case.incident.jobs],
+    labels={
+        "node": lambda case: case.incident.node,
+        "remedy": lambda case: case.incident.remedy,
+        "run": lambda case: case.run,
+    },
+)
 
 
 @click.group(cls=FullHelpGroup)
@@ -79,12 +114,18 @@ def incidents() -> None:
 )
 @incidents.command("list")
 @where_options("Show only this run.  [default: all runs]")
+@select_options(_STATES, tuple(_FIELDS.labels))
 @watch_option
-@output_option(*LISTS)
-def list_incidents(*, watch: bool, output: str, **values: Any) -> None:
+@output_option(*NAMED_LISTS)
+def list_incidents(*, watch: bool, output: str, no_headers: bool, **values: Any) -> None:
     """List incidents of all runs or of a cluster, oldest first."""
+    selection = taken_selection(values)
     where = taken(values)
-    show(lambda: _cases(where), lambda cases: _print(cases, output), watch=watch)
+    show(
+        lambda: selected(_cases(where), _FIELDS, selection, SystemClock().now()),
+        lambda cases: _print(cases, output, selection, headers=not no_headers),
+        watch=watch,
+    )
 
 
 @examples("holdfast incidents show 030405.678", "holdfast incidents show 030405.678 --output yaml")
@@ -135,26 +176,35 @@ def _find(text: str, cases: Sequence[_Case]) -> _Case:
     return hits[0]
 
 
-def _print(cases: list[_Case], output: str) -> None:
+def _print(cases: Sequence[_Case], output: str, selection: Selection, *, headers: bool) -> None:
     if is_document(output):
         print_document([case.plain() for case in cases], output)
         return
     now = SystemClock().now()
-    is_wide = output == OutputFormat.WIDE
+    is_wide = output in (OutputFormat.WIDE, OutputFormat.NAME)
     columns: list[Column[_Case]] = [
         Column(title="id", cell=lambda case: case.incident.id if is_wide else case.short_id),
         Column(title="node", cell=lambda case: case.incident.node if is_wide else case.short_node),
-        Column(title="reason", cell=lambda case: case.incident.reason),
-        Column(title="remedy", cell=lambda case: case.incident.remedy),
-        Column(title="state", cell=lambda case: case.state),
-        Column(title="detected", cell=lambda case: f"{age(case.incident.detected_at, now)} ago"),
-        Column(title="jobs", cell=lambda case: ", ".join(one.job for one in case.incident.jobs)),
-        Column(title="took", cell=lambda case: _seconds(case.took)),
+        Column(title="reason", cell=lambda case: case.incident.reason, whole=True),
+        Column(title="remedy", cell=lambda case: case.incident.remedy, drop=1),
+        Column(title="state", cell=lambda case: case.state_text),
+        Column(
+            title="detected",
+            cell=lambda case: f"{age(case.incident.detected_at, now)} ago",
+            drop=2,
+        ),
+        Column(
+            title="jobs",
+            cell=lambda case: ", ".join(one.job for one in case.incident.jobs),
+            drop=4,
+        ),
+        Column(title="took", cell=lambda case: _seconds(case.took), drop=3),
         Column(title="successor", cell=lambda case: case.incident.successor, wide=True),
         Column(title="run", cell=lambda case: case.run, wide=True),
         Column(title="message", cell=lambda case: case.incident.message, wide=True),
     ]
-    print_rows(cases, columns, output=output, empty="There was no incident.")
+    empty = "No incidents yet." if selection == Selection() else "No incident matches."
+    print_rows(cases, columns, output=output, empty=empty, headers=headers)
 
 
 def _describe(case: _Case, output: str) -> None:
@@ -170,7 +220,7 @@ def _describe(case: _Case, output: str) -> None:
             ("Successor", incident.successor),
             ("Reason", incident.reason),
             ("Remedy", incident.remedy),
-            ("State", case.state),
+            ("State", case.state_text),
             ("Detected", incident.detected_at.astimezone().isoformat(" ", "milliseconds")),
             ("Took", _seconds(case.took)),
             ("Message", incident.message),

@@ -1,4 +1,4 @@
-"""Shell completion of the names of nodes, jobs and incidents.
+"""Shell completion of the names of nodes, jobs, incidents and clusters.
 
 Errors are not reported: a message would interrupt the command line that is being typed.
 """
@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from holdfast.adapters.local.layout import default_home, runs
 from holdfast.apps.cli.where import open_fleets, open_jobs, taken
 from holdfast.model.errors import HoldfastError
 
@@ -47,6 +48,12 @@ def _incidents(values: dict[str, Any]) -> Iterator[str]:
             yield from (one.id for one in fleet.incidents())
 
 
+def _clusters(_: dict[str, Any]) -> Iterator[str]:
+    return (run.name for run in runs(default_home()) if run.is_cluster)
+
+
 node_names = _completion(_nodes)
 job_names = _completion(_jobs)
 incident_ids = _completion(_incidents)
+cluster_names = _completion(_clusters)
+"""Names of the clusters on this machine."""

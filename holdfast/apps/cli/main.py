@@ -24,7 +24,12 @@ class CommandRow:
 
 COMMANDS: Final = {
     "run": CommandRow("Run a training job and keep it running.", "holdfast.apps.cli.run"),
-    "demo": CommandRow("Run a training job through four faults.", "holdfast.apps.cli.demo"),
+    "launch": CommandRow("Run ranks on this node and restart them in place.", ""),
+    "demo": CommandRow("Run a training job with four faults.", "holdfast.apps.cli.demo"),
+    "status": CommandRow("Show what needs attention, nodes and jobs.", "holdfast.apps.cli.status"),
+    "goodput": CommandRow(
+        "Show productive time of jobs, and lost time.", "holdfast.apps.cli.goodput"
+    ),
     "inject": CommandRow("Inject a fault into a node.", "holdfast.apps.cli.inject.commands"),
     "nodes": CommandRow(
         "List, describe, reboot or replace nodes.", "holdfast.apps.cli.nodes.commands"

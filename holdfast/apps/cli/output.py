@@ -17,6 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 import click
 
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.views.nodes import PLANNED
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.kit.yaml_text import to_yaml
@@ -51,10 +52,15 @@ class OutputFormat(StrEnum):
 
     JSON = "json"
     YAML = "yaml"
+    NAME = "name"
+    """Name of each row alone, for other commands."""
 
 
 LISTS: Final = (OutputFormat.TABLE, OutputFormat.WIDE, OutputFormat.JSON, OutputFormat.YAML)
 """Formats of commands that list or describe."""
+
+NAMED_LISTS: Final = (*LISTS, OutputFormat.NAME)
+"""Formats of lists of objects with names."""
 
 RESULTS: Final = (OutputFormat.TABLE, OutputFormat.JSON, OutputFormat.YAML)
 """Formats of commands that change something and print the result."""
@@ -73,6 +79,12 @@ class Column(Generic[T]):
 
     minor: bool = False
     """Truncated before other columns if the table is too wide."""
+
+    whole: bool = False
+    """Never truncated or left out: without it the row says too little. Its line is wrapped."""
+
+    drop: int = 0
+    """Left out if the table is too wide, higher numbers first; 0 for never."""
 
 
 def output_option(*formats: OutputFormat) -> Callable[[F], F]:
@@ -98,7 +110,14 @@ def dry_run_option(command: F) -> F:
     return click.option("--dry-run", is_flag=True, help=text)(command)
 
 
-def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, empty: str) -> None:
+def print_rows(
+    rows: Sequence[T],
+    columns: Sequence[Column[T]],
+    *,
+    output: str,
+    empty: str,
+    headers: bool = True,
+) -> None:
     """Print objects of one kind as a table, or as one JSON or YAML array.
 
     Args:
@@ -106,6 +125,7 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, 
         columns: columns of the table.
         output: a value of ``OutputFormat``.
         empty: message for standard error if there are no rows.
+        headers: whether to print the titles of the columns.
 
     """
     if is_document(output):
@@ -114,14 +134,47 @@ def print_rows(rows: Sequence[T], columns: Sequence[Column[T]], *, output: str, 
     if not rows:
         click.echo(empty, err=True)
         return
+    if output == OutputFormat.NAME:
+        for row in rows:
+            click.echo(printable(columns[0].cell(row)))
+        return
     is_wide = output == OutputFormat.WIDE
-    shown = [column for column in columns if is_wide or not column.wide]
-    cells = [[printable(column.cell(row)) for column in shown] for row in rows]
     width = None if is_wide else _terminal_width()
-    minor = [number for number, column in enumerate(shown) if column.minor]
-    titles = [column.title for column in shown]
-    for line in format_table(titles, cells, width=width, minor=minor):
+    all_cells = [
+        (column, [printable(column.cell(row)) for row in rows])
+        for column in columns
+        if is_wide or not column.wide
+    ]
+    shown = all_cells if width is None else _without_dropped(all_cells, width)
+    lines = format_table(
+        [column.title for column, _ in shown],
+        list(zip(*(cells for _, cells in shown), strict=True)),
+        width=width,
+        minor=[number for number, (column, _) in enumerate(shown) if column.minor],
+        whole=[number for number, (column, _) in enumerate(shown) if column.whole],
+    )
+    for line in lines if headers else lines[1:]:
         click.echo(line, color=_wants_color())
+
+
+def _without_dropped(
+    columns: Sequence[tuple[Column[T], list[str]]], width: int
+) -> Sequence[tuple[Column[T], list[str]]]:
+    """Return the columns that fit with those that may be truncated at their least width."""
+    kept = list(columns)
+
+    def needed() -> int:
+        least = 0
+        for number, (column, cells) in enumerate(kept):
+            full = max(map(len, [column.title, *cells]))
+            least += full if column.whole or number == 0 else min(full, _NARROWEST)
+        return least + len(_GAP) * (len(kept) - 1)
+
+    for one in sorted(columns, key=lambda entry: -entry[0].drop):
+        if not one[0].drop or needed() <= width:
+            break
+        kept.remove(one)
+    return kept
 
 
 def print_details(pairs: Iterable[tuple[str, object]]) -> None:
@@ -166,6 +219,7 @@ def format_table(
     *,
     width: int | None,
     minor: Sequence[int] = (),
+    whole: Sequence[int] = (),
 ) -> list[str]:
     """Return the lines of a table, with aligned columns.
 
@@ -175,6 +229,7 @@ def format_table(
         width: maximum characters of a line; None for no limit. Columns that are too wide are
             truncated: those of ``minor`` first, and the first column, which identifies rows, last.
         minor: indexes of minor columns.
+        whole: indexes of columns that are never truncated; lines may then exceed ``width``.
 
     """
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
@@ -182,7 +237,7 @@ def format_table(
         room = width - len(_GAP) * (len(widths) - 1)
         for least in (_NARROWEST, 1):
             for numbers in (minor, range(1, len(widths)), range(1)):
-                _cut(widths, numbers, room, least)
+                _cut(widths, [one for one in numbers if one not in whole], room, least)
     lines = [_line([title.upper() for title in titles], widths, color=False)]
     return lines + [_line(row, widths, color=True) for row in cells]
 
@@ -221,6 +276,11 @@ def confirm_or_abort(question: str, *, yes: bool) -> None:
         raise click.exceptions.Exit(ExitCode.FAILED)
 
 
+def echo_colored(text: str, color: str, rest: str = "") -> None:
+    """Print a line whose first part has a color on a terminal."""
+    click.echo(click.style(text, fg=color) + rest, color=_wants_color())
+
+
 def is_terminal() -> bool:
     """Whether standard output is a terminal that can be redrawn."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
@@ -241,9 +301,18 @@ def printable(value: object) -> str:
     return "".join(char if char.isprintable() else "�" for char in text)
 
 
+def format_size(count: float) -> str:
+    """Return a number of bytes in the largest unit that leaves at least 1."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
 def _colored(text: str, whole: str) -> str:
     """Return ``text``, which may be truncated, in the color of the state ``whole``."""
-    color = _COLOR_OF.get(whole.lower())
+    color = "blue" if whole.endswith(PLANNED) else _COLOR_OF.get(whole.lower())
     return click.style(text, fg=color) if color else text
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from holdfast.adapters.local.layout import default_home, runs
+from holdfast.apps.cli.known_names import cluster_names
 from holdfast.apps.cli.output import OutputFormat, is_terminal, output_option, print_next
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
@@ -27,15 +28,15 @@ _EPILOG = """\b
 Examples:
   holdfast run -- python train.py
   holdfast run --nodes 2 --spares 1 -- torchrun train.py
-  holdfast run --nodes 4 --nproc-per-node 2 --name llm --checkpoint-dir ckpt -- torchrun train.py
+  holdfast run --nodes 4 --nproc-per-node 2 --name llm \\
+    --checkpoint-dir ckpt -- torchrun train.py
 
-\b
 COMMAND is started once per node, with MASTER_ADDR, MASTER_PORT, WORLD_SIZE, NODE_RANK and the
 PET_* variables that torchrun reads. With one process per node it also has RANK and LOCAL_RANK; with
 more, it has to start them itself, as torchrun does. It has HOLDFAST_ATTEMPT,
 HOLDFAST_RESTART_REASON (why the previous attempt was stopped; empty in the first),
 HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which it may append the step that it resumes
-from, and then each step that it has done, one number per line.
+from, and then each step that it has done, one number per line; a loss may follow the number.
 
 \b
 Exit codes:
@@ -48,6 +49,7 @@ Exit codes:
 @click.option(
     "--cluster",
     metavar="NAME",
+    shell_complete=cluster_names,
     help="Run on the nodes of this cluster, created by holdfast api on this machine.",
 )
 @click.option("--nodes", default=1, show_default=True, help="Number of nodes of the job.")

@@ -25,11 +25,11 @@ from holdfast.kit.units import format_duration
 _EPILOG = """\b
 Examples:
   holdfast simulate
-  holdfast simulate --nodes 128 --job-nodes 128 --spares 2 --checkpoint-every 15m
+  holdfast simulate --nodes 128 --job-nodes 128 --spares 2 \\
+    --checkpoint-every 15m
   holdfast simulate --nodes 2048 --days 7 --lemons --max-unavailable 5%
   holdfast simulate --config policy.toml --output json
 
-\b
 The decisions and the engine are those that run real clusters; machines and time are simulated.
 Faults come independently and at a constant rate, in the mix of Llama 3's pre-training; its rate was
 3.79 per 1,000 node-days, and published rates are between 1 and 24. ETTR is the share of time with

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
@@ -71,6 +71,11 @@ class Where:
         """Whether an option that only Kubernetes has was given."""
         given = (self.kubeconfig, self.context, self.namespace)
         return self.all_namespaces or any(one is not None for one in given)
+
+    def in_all_namespaces(self) -> "Where":
+        """Return the same target with the jobs of all namespaces, unless one is given."""
+        is_wider = self.place is TargetPlatform.KUBERNETES and self.namespace is None
+        return replace(self, all_namespaces=is_wider)
 
     def as_options(self) -> str:
         """Return options that select the same target in another command, after a blank."""

@@ -18,10 +18,10 @@ from holdfast.adapters.kubernetes.client.errors import (
 )
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.providers.kubernetes_api import Json, ObjectKind
-from holdfast.adapters.providers.orders import OwnerAway
+from holdfast.adapters.providers.orders import OwnerUnreachable
 from holdfast.model.errors import BackendError, ConfigError, ProviderError
 
-_AWAY_PAUSE: Final = timedelta(seconds=10)
+_UNREACHABLE_PAUSE: Final = timedelta(seconds=10)
 """Retry interval; an API server restarts within a minute."""
 
 _OBJECT_MISSING: Final = "NotFound"
@@ -91,7 +91,7 @@ class ProviderCalls:
         """Return the response to a call; None if there is no such object.
 
         Raises:
-            OwnerAway: the call was throttled, or the API server is unreachable or failed.
+            OwnerUnreachable: the call was throttled, or the API server is unreachable or failed.
             ProviderError: the call was refused for another reason.
 
         """
@@ -101,7 +101,7 @@ class ProviderCalls:
             try:
                 return call(api)
             except Unreachable as error:
-                raise _away(action, error, is_outcome_unknown=is_order) from error
+                raise _unreachable(action, error, is_outcome_unknown=is_order) from error
             except NotFound as error:
                 if error.reason == _OBJECT_MISSING:
                     return None
@@ -110,13 +110,15 @@ class ProviderCalls:
                 raise ProviderError(f"not permitted to {action}: grant it: {error}") from error
             except ApiError as error:
                 if isinstance(error, Throttled):
-                    raise _away(action, error) from error
+                    raise _unreachable(action, error) from error
                 if error.status >= 500:
-                    raise _away(action, error, is_outcome_unknown=is_order) from error
+                    raise _unreachable(action, error, is_outcome_unknown=is_order) from error
                 raise ProviderError(f"cannot {action}: {error}") from error
 
 
-def _away(action: str, error: BackendError, *, is_outcome_unknown: bool = False) -> OwnerAway:
-    return OwnerAway(
-        f"cannot {action}: {error}", after=_AWAY_PAUSE, is_outcome_unknown=is_outcome_unknown
+def _unreachable(
+    action: str, error: BackendError, *, is_outcome_unknown: bool = False
+) -> OwnerUnreachable:
+    return OwnerUnreachable(
+        f"cannot {action}: {error}", after=_UNREACHABLE_PAUSE, is_outcome_unknown=is_outcome_unknown
     )

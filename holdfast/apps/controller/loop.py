@@ -44,7 +44,7 @@ MIN_PAUSE: Final = timedelta(milliseconds=10)
 STANDBY: Final = timedelta(seconds=1)
 """Poll interval of a controller that is not the leader, or cannot read the cluster yet."""
 
-AWAY_PAUSE: Final = timedelta(seconds=2)
+UNREACHABLE_PAUSE: Final = timedelta(seconds=2)
 """Maximum wait while a node is out of service: the end of its pods does not wake the loop."""
 
 
@@ -116,4 +116,4 @@ class ControllerLoop:
         ended = self._clock.now()
         self._metrics.round_made(ended - began)
         self._progress.finished()
-        return min(wake_at, ended + AWAY_PAUSE) if self._metrics.is_busy() else wake_at
+        return min(wake_at, ended + UNREACHABLE_PAUSE) if self._metrics.is_busy() else wake_at

@@ -18,7 +18,7 @@ from holdfast.adapters.telemetry.exposition import (
 from holdfast.adapters.telemetry.http_server import HttpResponse
 from holdfast.apps.controller.platform import Platform
 from holdfast.apps.controller.progress import Progress
-from holdfast.decisions.lifecycle import health_status
+from holdfast.decisions.node_labels import health_status
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.replacement_limit import replacement_rate
 from holdfast.model.events import (
@@ -200,7 +200,7 @@ def pages(
         problem = progress.stalled() or problem or progress.unread()
         if not problem:
             return HttpResponse("ok\n")
-        why = "; ".join(platform.troubles())
+        why = "; ".join(platform.errors())
         return HttpResponse(f"{problem}{': ' if why else ''}{why}\n", 503)
 
     return {

@@ -96,7 +96,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
         opened.callback(api.close)
         provider = build_provider(config.provider, clock, Clusters(api, _elsewhere))
         events = KubernetesEvents(api, clock, namespace=settings.namespace, memory=STATE)
-        election = _election(server, settings, wake)
+        election = _election(server, settings, wake, lambda: _is_cordoned(cluster))
         leadership = Lead(election) if acts else NoLeadership()
         reported = JobEvents(events, lambda job: jobs.owner(job), clock)  # noqa: PLW0108 - see below
         dependencies = Dependencies(
@@ -123,7 +123,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             jobs=jobs,
             leadership=leadership,
             is_ready=lambda: cluster.synced,
-            troubles=lambda: _given(*cluster.errors, *jobs.errors, events.error, election.error),
+            errors=lambda: _given(*cluster.errors, *jobs.errors, events.error, election.error),
             families=lambda: _families(limit),
             close=opened.pop_all().close,
         )
@@ -179,8 +179,17 @@ def _elsewhere(server: Server) -> Api:
     return Api(server, user_agent=_AGENT, field_manager=COMPONENT, timeout=_ORDER_TIME)
 
 
+def _is_cordoned(cluster: KubernetesCluster) -> bool:
+    """Whether the controller's own node, which the chart names, is about to be drained."""
+    own = cluster.node_states().get(os.environ.get("NODE_NAME", ""))
+    return own is not None and own.is_unschedulable
+
+
 def _election(
-    server: Server, settings: KubernetesSettings, wake: Callable[[], None]
+    server: Server,
+    settings: KubernetesSettings,
+    wake: Callable[[], None],
+    yields: Callable[[], bool],
 ) -> LeaderElection:
     durations = settings.election
     timeout = durations.renew_deadline * _RENEWAL_SHARE
@@ -191,6 +200,7 @@ def _election(
         identity=f"{os.uname().nodename}_{uuid.uuid4()}",
         changed=wake,
         durations=durations,
+        yields=yields,
     )
 
 

@@ -72,7 +72,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             jobs=jobs,
             leadership=lock,
             is_ready=lambda: cluster.synced,
-            troubles=lambda: cluster.errors,
+            errors=lambda: cluster.errors,
             families=lambda: (),
             close=opened.pop_all().close,
         )

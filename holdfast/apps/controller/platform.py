@@ -28,7 +28,7 @@ class Platform:
     is_ready: Callable[[], bool]
     """Whether the first snapshot can be read."""
 
-    troubles: Callable[[], Sequence[str]]
+    errors: Callable[[], Sequence[str]]
     """Current errors that keep the view of the cluster from being updated."""
 
     families: Callable[[], Sequence[str]]

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Final, ParamSpec, TypeVar
 
 from holdfast.adapters.telemetry.exposition import family
+from holdfast.kit.systemd import notify_alive
 from holdfast.kit.units import format_duration
 
 DEADLINE: Final = timedelta(minutes=3)
@@ -88,7 +89,10 @@ class Progress:
 
 
 class Watchdog:
-    """Thread that reports a stalled loop, at once and then every minute."""
+    """Thread that reports a stalled loop, at once and then every minute.
+
+    While the loop is not stalled, it notifies systemd, which otherwise restarts the controller.
+    """
 
     def __init__(self, progress: Progress, report: Callable[[str], None]) -> None:
         """Start the thread; ``report`` takes the messages of ``Progress.stalled``."""
@@ -107,6 +111,8 @@ class Watchdog:
         quiet_until = 0.0
         while not self._stopped.wait(_POLL_S):
             stalled = self._progress.stalled()
-            if stalled and time.monotonic() >= quiet_until:
+            if not stalled:
+                notify_alive()
+            elif time.monotonic() >= quiet_until:
                 self._report(stalled)
                 quiet_until = time.monotonic() + _PAUSE_S

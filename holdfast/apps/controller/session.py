@@ -78,7 +78,7 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
             clock=clock,
             leadership=platform.leadership,
         )
-        troubles = _Troubles(platform, warn)
+        errors = _PlatformErrors(platform, warn)
         served.update(pages(metrics, progress, platform, _more(metrics, job_metrics, config)))
         if address is not None:
             warn(f"serving {', '.join(served)} on http://{address}")
@@ -86,7 +86,7 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
             NodeReconciler(ports, config.nodes),
             _job_reconciler(platform, ports, config, job_metrics, progress),
             leadership=platform.leadership,
-            is_ready=troubles.is_ready,
+            is_ready=errors.is_ready,
             metrics=metrics,
             progress=progress,
             wake=wake,
@@ -150,9 +150,9 @@ def report_plan(config: ControllerConfig, warn: Write, write: Write, *, once: bo
         platform = _connect(config, wake.set, acts=False)
         opened.callback(platform.close)
         dry_run = DryRun(platform.cluster, config.nodes, clock)
-        troubles = _Troubles(platform, warn)
+        errors = _PlatformErrors(platform, warn)
         while not is_stopped:
-            if troubles.is_ready():
+            if errors.is_ready():
                 _write_plan(dry_run, warn, write, once=once)
                 if once:
                     return
@@ -179,7 +179,7 @@ def _job_reconciler(
     return JobReconciler(job_ports, ResumePolicy(job=config.jobs, nodes=config.nodes))
 
 
-class _Troubles:
+class _PlatformErrors:
     """Reports each error that keeps a platform from being read once."""
 
     def __init__(self, platform: Platform, warn: Write) -> None:
@@ -189,9 +189,9 @@ class _Troubles:
 
     def is_ready(self) -> bool:
         """Whether the platform can be read."""
-        now = frozenset(self._platform.troubles())
-        for trouble in sorted(now - self._reported):
-            self._warn(f"{trouble}; retrying")
+        now = frozenset(self._platform.errors())
+        for problem in sorted(now - self._reported):
+            self._warn(f"{problem}; retrying")
         self._reported = now
         return self._platform.is_ready()
 

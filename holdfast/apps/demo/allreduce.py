@@ -112,7 +112,7 @@ class RankGroup:
             raise self._lost(rank, error) from error
 
     def _lost(self, rank: int, error: OSError) -> PeerLost:
-        silent = f"silent for {format_duration(self._timeout)}"
+        silent = f"no message for {format_duration(self._timeout)}"
         why = silent if isinstance(error, TimeoutError) else error.strerror or str(error)
         return PeerLost(f"lost rank {rank}: {why}; restart all ranks to resume")
 
@@ -193,10 +193,10 @@ def _greet(link: socket.socket, hello: bytes) -> int | None:
         _receive_into(link, memoryview(content))
     except OSError:
         return None
-    magic, theirs, rank = _HELLO.unpack(content)
+    magic, peer_hello, rank = _HELLO.unpack(content)
     if magic != _MAGIC:
         return None
-    if theirs != hello:
+    if peer_hello != hello:
         raise ConfigError(
             f"rank {rank} runs another job than rank 0; start all ranks with the same options, "
             "the same WORLD_SIZE and the same release of Python"

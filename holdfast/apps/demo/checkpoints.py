@@ -1,6 +1,8 @@
 """Saves and loads checkpoints, and detects damage by a crash, a full disk or a flipped bit.
 
-A file holds the SHA-256 of everything after it, a line of JSON and the state::
+A file is an archive in the form of ``torch.save``, so that ``holdfast checkpoint`` verifies it: an
+uncompressed zip file with a checksum for each record. ``checkpoint/state`` holds the SHA-256 of
+everything after it, a line of JSON and the state::
 
     <64 hex digits>                      the SHA-256, and a line feed
     {"run": "...", "step": 300}          and a line feed
@@ -9,8 +11,11 @@ A file holds the SHA-256 of everything after it, a line of JSON and the state::
 
 import errno
 import hashlib
+import io
 import json
 import os
+import pickle
+import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +28,9 @@ KEEP = 3
 """Number of checkpoints to keep. One is enough; the others are for the case that it is damaged."""
 
 _DAMAGED = ".damaged"
+_STATE = "checkpoint/state"
+_SIZE_BEFORE_NAME = 8
+"""Offset of a record's size before its name in the header of a zip file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +155,31 @@ def _set_aside(path: Path, aside: Path) -> None:
 
 def _encode(run: str, checkpoint: DemoCheckpoint) -> bytes:
     body = json.dumps({"run": run, "step": checkpoint.step}).encode() + b"\n" + checkpoint.state
-    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+    records = {
+        "checkpoint/data.pkl": pickle.dumps({"step": checkpoint.step}, protocol=2),
+        _STATE: _digest(body) + b"\n" + body,
+        "checkpoint/version": b"3\n",
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in records.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return buffer.getvalue()
 
 
 def _decode(data: bytes) -> tuple[str, DemoCheckpoint]:
-    digest, _, body = data.partition(b"\n")
-    if hashlib.sha256(body).hexdigest().encode() != digest:
+    start = data.find(_STATE.encode()) + len(_STATE)
+    size = int.from_bytes(data[max(0, start - len(_STATE) - _SIZE_BEFORE_NAME) :][:4], "little")
+    digest, _, body = data[start : start + size].partition(b"\n")
+    if _digest(body) != digest:
         raise ValueError("its SHA-256 does not match")
     header, _, state = body.partition(b"\n")
     fields = json.loads(header)
-    return fields["run"], DemoCheckpoint(fields["step"], state)
+    run, checkpoint = fields["run"], DemoCheckpoint(fields["step"], state)
+    if _encode(run, checkpoint) != data:  # the state is right, and the archive is not
+        raise ValueError("its archive is corrupt")
+    return run, checkpoint
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.sha256(body).hexdigest().encode()

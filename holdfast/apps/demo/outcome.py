@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from holdfast.apps.demo.story import Injected
+from holdfast.apps.demo.faults import Injected
 from holdfast.apps.run.summary import lost_steps
 from holdfast.kit.units import format_duration
 from holdfast.model.incidents import Incident
@@ -52,9 +52,17 @@ class DemoResult:
 
     steps: int
     final_sha256: str
-    undisturbed_sha256: str
+    reference_sha256: str
     recoveries: tuple[DemoRecovery, ...]
     seconds: float
+    damaged: str = ""
+    """Checkpoint in which a bit was flipped; empty if none was."""
+
+    resumed_from: str = ""
+    """Checkpoint that the job resumed from instead."""
+
+    verdict: str = ""
+    """Rank for which the hung job waited, and why; empty if it did not hang."""
 
 
 def recovered(

@@ -52,7 +52,7 @@ def diagnose_object(
         state = kind.trimmed({**job, "metadata": {**_UNKNOWN, **job["metadata"]}}, labels)
         parts, whole = kind, job
         if kind.body is not None and body is not None:
-            state = state.embodied(kind.body.trimmed(body, labels))
+            state = state.with_body(kind.body.trimmed(body, labels))
             parts, whole = kind.body, body
         found = diagnose_job(state, requests_of(state, labels), labels, parts.kind, whole)
     except (ValueError, TypeError, AttributeError, KeyError) as error:

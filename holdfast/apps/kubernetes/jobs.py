@@ -21,20 +21,23 @@ from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
 from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.apps.kubernetes.pod_log_part import read_pod_log
 from holdfast.apps.views.jobs import (
     JobDetails,
     JobEvent,
     JobStatus,
-    NotOurs,
     RankStatus,
+    UnsupportedOnPlatform,
     attempts_of,
     find_name,
 )
+from holdfast.apps.views.nodes import NotFound as NodeNotFound
+from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt
 from holdfast.model.events import JobWaits
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import Labels
 
-LEFT_ALONE: Final = "left alone"
+UNMANAGED: Final = "unmanaged"
 """Phase of a job that does not enable auto-resume, or whose settings are invalid."""
 
 SUSPENDED: Final = "suspended"
@@ -46,7 +49,7 @@ _PARTS: Final = 3
 """Parts of the full name of a job: kind, namespace, name."""
 
 _NOT_ENABLED: Final = "auto-resume is not enabled: see holdfast jobs doctor"
-_NOT_RECORDED: Final = "no controller has recorded yet that all its ranks run"
+_NOT_RECORDED: Final = "no controller has recorded all its ranks as running yet"
 _DAMAGED: Final = "its record cannot be read; remove the annotation"
 _SUSPENDED_BY_OTHERS: Final = "suspended by another program or person"
 
@@ -136,11 +139,25 @@ class KubernetesJobList:
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
         """See ``Jobs.cancel``: a job is cancelled by deleting it, like any other object."""
         _, state = self._found(job)
-        kind, namespace, name = state.key.split("/")
-        raise NotOurs(
+        raise UnsupportedOnPlatform(
             f"Holdfast does not cancel Kubernetes jobs; to cancel {state.key}, run: "
-            f"kubectl delete {kind} {name} --namespace {namespace}"
+            f"{_cancel_command(state)}"
         )
+
+    def read_log(self, job: str, request: LogRequest) -> LogPart:
+        """See ``Jobs.read_log``: only the pods of the current attempt still have logs."""
+        kind, state = self._found(job)
+        latest = job_status(state, requests_of(state, self._labels)).attempt
+        attempt = chosen_attempt(state.key, request, state.ranks, latest)
+        pods = [one for one in self._pods(kind, state) if one.member.rank == request.rank]
+        if attempt != latest or not pods:
+            raise NodeNotFound(
+                f"the pod of rank {request.rank} in attempt {attempt} of {state.key} does not "
+                "exist, and Kubernetes deletes the log with the pod; send logs to a log store to "
+                "keep them"
+            )
+        pod = max(pods, key=lambda one: one.created_at)
+        return read_pod_log(self._api, pod, request, attempt)
 
     @property
     def none_yet(self) -> str:
@@ -177,11 +194,11 @@ class KubernetesJobList:
         if forbidden and not read:
             raise forbidden[0]
         for refusal in forbidden:
-            click.echo(f"holdfast: some jobs are left out: {refusal}", err=True)
+            click.echo(f"holdfast: some jobs are not shown: {refusal}", err=True)
         for kind in KINDS:
             bodies = read.get(kind.body.plural, {}) if kind.body is not None else {}
             for name, state in read.get(kind.plural, {}).items():
-                yield kind, _embodied(state, bodies.get(name))
+                yield kind, _with_bodies(state, bodies.get(name))
 
     def _states_of(self, kind: JobKind, namespace: str) -> Iterator[tuple[str, JobState]]:
         where = f"/namespaces/{namespace}" if namespace else ""
@@ -190,14 +207,17 @@ class KubernetesJobList:
             yield f"{state.namespace}/{state.name}", state
 
     def _ranks(self, kind: JobKind, state: JobState) -> tuple[RankStatus, ...]:
+        ranks = map(_rank, self._pods(kind, state))
+        return tuple(sorted(ranks, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
+
+    def _pods(self, kind: JobKind, state: JobState) -> Iterator[PodState]:
         path = f"{_CORE}/namespaces/{state.namespace}/pods"
-        ranks = []
         for pod in self._api.list(path, {"labelSelector": kind.pod_selector}):
             member = kind.member(pod)
             if member is not None and member.job == state.name:
                 one = pod_state(pod, member)
-                ranks += [_rank(one)] if state.owns(one) else []
-        return tuple(sorted(ranks, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
+                if state.owns(one):
+                    yield one
 
     def _reported(self, state: JobState) -> tuple[JobEvent, ...]:
         path = f"{_CORE}/namespaces/{state.namespace}/events"
@@ -210,6 +230,11 @@ def _written(event: Json) -> int:
     """Return the resource version of an object, which orders the last writes of a kind."""
     version = str(event["metadata"].get("resourceVersion"))
     return int(version) if version.isdecimal() else 0
+
+
+def _cancel_command(state: JobState) -> str:
+    kind, namespace, name = state.key.split("/")
+    return f"kubectl delete {kind} {name} --namespace {namespace}"
 
 
 def job_status(state: JobState, requests: JobRequests) -> JobStatus:
@@ -233,14 +258,15 @@ def job_status(state: JobState, requests: JobRequests) -> JobStatus:
         app_retries=record.app_retries,
         max_app_retries=requests.max_app_retries,
         grace=max((group.grace for group in state.groups), default=timedelta(0)),
+        cancel_command=_cancel_command(state),
         attempts=attempts_of(record),
     )
 
 
-def _embodied(state: JobState, body: JobState | None) -> JobState:
+def _with_bodies(state: JobState, body: JobState | None) -> JobState:
     """Return a job with the object that was created for it, if that exists."""
     is_its = body is not None and body.controller is not None and body.controller.uid == state.uid
-    return state.embodied(body) if body is not None and is_its else state
+    return state.with_body(body) if body is not None and is_its else state
 
 
 def _phase(state: JobState, requests: JobRequests, record: JobRecord) -> tuple[str, str]:
@@ -250,13 +276,13 @@ def _phase(state: JobState, requests: JobRequests, record: JobRecord) -> tuple[s
     if state.ending is not None:
         return state.ending.outcome, state.ending.reason
     if requests.is_damaged:
-        return LEFT_ALONE, _DAMAGED
+        return UNMANAGED, _DAMAGED
     if not requests.auto_resume:
         wrong = next(iter(requests.rejected), None)
         message = (
             f"{wrong.key} is {wrong.value!r}: expected {wrong.expected}" if wrong else _NOT_ENABLED
         )
-        return LEFT_ALONE, message
+        return UNMANAGED, message
     if state.is_suspended and state.queue is None and record.phase not in SUSPENDED_PHASES:
         return SUSPENDED, _SUSPENDED_BY_OTHERS
     return record.phase, record.reason if requests.record is not None else _NOT_RECORDED

@@ -30,6 +30,7 @@ from holdfast.apps.run import checkpoints as attempt_checkpoints
 from holdfast.apps.run.cluster_state import creation_failure
 from holdfast.apps.run.prepare import sweep
 from holdfast.apps.run.reconcilers import agent_command, reconcilers
+from holdfast.apps.run.save_watches import SaveWatches
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
 from holdfast.apps.run.waiting import Waiting
 from holdfast.decisions.hangs import HangLimits
@@ -80,6 +81,7 @@ class ClusterSupervisor:
             self._prepare,
         )
         self._waiting = Waiting(run, self._machines, self._clock)
+        self._watches = SaveWatches(run.watch_log, self._clock.now())
         self._leaving_since: dict[str, datetime] = {}
 
     def run(self) -> bool:
@@ -97,12 +99,17 @@ class ClusterSupervisor:
                     if self._policy() != policy:
                         policy = self._policy()
                         nodes, jobs = self._reconcilers(policy)
+                    if self._config.checkpoints.watch:
+                        launches = [self._launch(job) for job in self._store.active_jobs()]
+                        folders = [one.checkpoint_dir for one in launches]
+                        self._watches.advance(folders, self._clock.now())
                     boot_at = self._machines.boot_due()
                     wakes = [nodes.step(), jobs.step(), self._clock.now() + POLL]
                     self._waiting.until(min([*wakes, *([boot_at] if boot_at else [])]), woken)
                 self._wind_down(jobs, woken)
             return False
         finally:
+            self._watches.close()
             self._machines.shut_down()
             reap_all()
             self._waiting.close()
@@ -115,8 +122,15 @@ class ClusterSupervisor:
 
     def _prepare(self, job: str, attempt: int, folder: Path) -> None:
         """Verify the checkpoint from which the attempt resumes."""
-        depth = self._config.jobs.checkpoint_depth
-        for why in attempt_checkpoints.prepare(folder, depth, is_named=False)[0]:
+        lines, _ = attempt_checkpoints.prepare(
+            folder,
+            self._config.jobs.checkpoint_depth,
+            policy=self._config.checkpoints,
+            copies=self._config.checkpoints.restore_from,
+            attempt=attempt_checkpoints.attempt_of(job, self._store.job(job)[1]),
+            is_named=False,
+        )
+        for why in lines:
             self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
 
     def _follow(self) -> bool:
@@ -128,10 +142,10 @@ class ClusterSupervisor:
         groups, nodes = self._store.groups(), self._store.nodes()
         members = self._store.node_groups()
         for name, group in groups.items():
-            seats = sum(
+            present = sum(
                 members[node] == name and old not in nodes for node, (_, old, _) in nodes.items()
             )
-            for _ in range(group.count - seats):
+            for _ in range(group.count - present):
                 self._machines.add(group=name)
         return bool(groups or nodes or self._store.active_jobs())
 
@@ -214,6 +228,8 @@ class ClusterSupervisor:
             hang_limits=HangLimits(
                 startup=_span(requested.startup_timeout_s), pause=_span(requested.hang_timeout_s)
             ),
+            stall_limits=self._config.jobs.stall_limits,
+            loss_limits=self._config.jobs.loss_limits,
             directory=Path(requested.directory),
             environment=requested.environment,
         )

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.apps.run.nonblocking_output import NonblockingOutput
-from holdfast.apps.run.screen import Moment
-from holdfast.decisions.lifecycle import health_status
+from holdfast.apps.run.screen import RunSnapshot
+from holdfast.decisions.node_labels import health_status
 from holdfast.engine.wording import sentence
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
@@ -39,7 +39,7 @@ class LiveScreen:
         self._events: deque[Text] = deque(maxlen=_EVENTS)
         self._lines: deque[Text] = deque(maxlen=_LINES)
         self._painted = 0.0
-        self._look: Callable[[], Moment] | None = None
+        self._read_snapshot: Callable[[], RunSnapshot] | None = None
         self._live = Live(console=Console(file=cast("IO[str]", out)), auto_refresh=False)
         self._live.start()
 
@@ -57,9 +57,9 @@ class LiveScreen:
         """See ``Screen.log``."""
         self._lines.append(Text(f"rank {rank} | ") + Text.from_ansi(line))
 
-    def moment(self, look: Callable[[], Moment]) -> None:
+    def moment(self, read_snapshot: Callable[[], RunSnapshot]) -> None:
         """See ``Screen.moment``."""
-        self._look = look
+        self._read_snapshot = read_snapshot
         if time.monotonic() - self._painted >= _REPAINT_S and not self._out.waiting:
             self._paint()
 
@@ -72,11 +72,11 @@ class LiveScreen:
 
     def _paint(self) -> None:
         self._painted = time.monotonic()
-        if self._look is not None:
+        if self._read_snapshot is not None:
             with contextlib.suppress(BackendError):  # the last view stays
-                self._live.update(self._view(self._look()), refresh=True)
+                self._live.update(self._view(self._read_snapshot()), refresh=True)
 
-    def _view(self, moment: Moment) -> Group:
+    def _view(self, moment: RunSnapshot) -> Group:
         return Group(
             _job_line(moment),
             _node_table(moment),
@@ -91,7 +91,7 @@ def _panel(title: str, lines: deque[Text]) -> Panel:
     return Panel(text, title=title, title_align="left", height=(lines.maxlen or 0) + 2)
 
 
-def _job_line(moment: Moment) -> Text:
+def _job_line(moment: RunSnapshot) -> Text:
     job: JobView = moment.job
     record, spec = job.record, job.spec
     parts = [
@@ -104,7 +104,7 @@ def _job_line(moment: Moment) -> Text:
     return Text.from_markup("  ·  ".join(parts))
 
 
-def _node_table(moment: Moment) -> Table:
+def _node_table(moment: RunSnapshot) -> Table:
     table = Table(box=None, pad_edge=False)
     for title in ("NODE", "PHASE", "HEALTH", "RANK", "FOR", "FAULT"):
         table.add_column(title, no_wrap=True)

@@ -25,15 +25,15 @@ from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.cluster_state import is_creating, node_problem
-from holdfast.apps.run.earlier_jobs import (
-    EarlierJob,
+from holdfast.apps.run.job_names import default_name, new_job_id
+from holdfast.apps.run.logs import RankLogs
+from holdfast.apps.run.prepare import job_problems
+from holdfast.apps.run.previous_jobs import (
+    PreviousJob,
     last_with_checkpoints,
     report_resume,
     report_unused,
 )
-from holdfast.apps.run.job_names import default_name, new_job_id
-from holdfast.apps.run.logs import RankLogs
-from holdfast.apps.run.prepare import job_problems
 from holdfast.apps.run.screen import Screen
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
@@ -43,9 +43,9 @@ from holdfast.model.errors import BackendError, ConfigError, HoldfastError
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.sagemaker import ClusterStatus
 
-_LOOK: Final = timedelta(milliseconds=50)
+_POLL: Final = timedelta(milliseconds=50)
 
-_UNMANAGED_LOOKS: Final = 60
+_UNMANAGED_POLLS: Final = 60
 """Number of polls without a process that manages the cluster, after which that is reported. A
 restart of ``holdfast api`` takes less."""
 
@@ -85,8 +85,8 @@ class Followed:
             while not self._show(screen, logs):
                 if self.stop_signals and self._is_left():
                     return
-                self._look()
-                time.sleep(_LOOK.total_seconds())
+                self._check_supervisor()
+                time.sleep(_POLL.total_seconds())
         finally:
             for number, handler in earlier.items():
                 signal.signal(number, handler)
@@ -130,10 +130,10 @@ class Followed:
         )
         return True
 
-    def _look(self) -> None:
+    def _check_supervisor(self) -> None:
         """Report once that no process manages the cluster."""
         self.unmanaged = 0 if is_held(self.run) else self.unmanaged + 1
-        if self.unmanaged == _UNMANAGED_LOOKS:
+        if self.unmanaged == _UNMANAGED_POLLS:
             self.report(
                 f"no process manages the cluster {self.run.name}: holdfast api has ended; the job "
                 f"{self.job} resumes once it is started again; Ctrl-C cancels the job"
@@ -232,7 +232,7 @@ def _checkpoints(store: ClusterStore, settings: RunSettings, own: RunDir) -> Pat
     if settings.checkpoint_dir is not None:
         return settings.checkpoint_dir
     jobs = [
-        EarlierJob(id=one.id, started_at=one.started_at, checkpoints=Path(one.checkpoint_dir))
+        PreviousJob(id=one.id, started_at=one.started_at, checkpoints=Path(one.checkpoint_dir))
         for one in store.submissions().values()
         if one.name == settings.name
     ]
@@ -265,6 +265,7 @@ def _submit(store: ClusterStore, job: str, launch: JobLaunch, settings: RunSetti
         max_retries=settings.max_retries,
         max_app_retries=settings.max_app_retries,
         grace=settings.grace,
+        fault_grace=settings.grace,
     )
     submission = Submission(
         id=job,

@@ -14,9 +14,9 @@ from typing import Final
 from holdfast.adapters.local.layout import RunDir, runs
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.machine import MARK
-from holdfast.adapters.local.ports import is_free
 from holdfast.apps.run.job_names import JOB_NAME
 from holdfast.apps.run.settings import RunSettings
+from holdfast.kit.free_ports import is_free
 from holdfast.kit.processes import kill_marked
 from holdfast.model.errors import ConfigError, StorageFull
 from holdfast.model.names import NODE_NAME_PREFIX
@@ -24,7 +24,9 @@ from holdfast.model.names import NODE_NAME_PREFIX
 _MIN_FREE_BYTES: Final = 1 << 20
 """Minimum free disk space in bytes, for the state and a log."""
 
-_LAUNCHERS: Final = re.compile(r"(^| )-m ?(torch\.distributed\.|accelerate|deepspeed|lightning)")
+_LAUNCHERS: Final = re.compile(
+    r"(^| )-m ?(torch\.distributed\.|holdfast launch|accelerate|deepspeed|lightning)"
+)
 """Modules that start worker processes themselves."""
 
 MOST_NODES: Final = 1000

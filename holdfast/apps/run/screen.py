@@ -15,7 +15,7 @@ from holdfast.model.nodes import ClusterView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class RunSnapshot:
     """State of the run at one moment."""
 
     now: datetime
@@ -39,7 +39,7 @@ class Screen(Protocol):
         """Show a line that a rank printed."""
         ...
 
-    def moment(self, look: Callable[[], Moment]) -> None:
+    def moment(self, read_snapshot: Callable[[], RunSnapshot]) -> None:
         """Update after a change, or every half second; ``look`` returns the current state."""
         ...
 
@@ -69,7 +69,7 @@ class PlainScreen:
         """See ``Screen.log``."""
         self._print(f"rank {rank} | {line}")
 
-    def moment(self, look: Callable[[], Moment]) -> None:
+    def moment(self, read_snapshot: Callable[[], RunSnapshot]) -> None:
         """See ``Screen.moment``: only events are printed."""
 
     def close(self) -> None:
@@ -99,7 +99,7 @@ class JsonScreen:
         """See ``Screen.log``."""
         self._print({"event": "job.log", "rank": rank, "line": line})
 
-    def moment(self, look: Callable[[], Moment]) -> None:
+    def moment(self, read_snapshot: Callable[[], RunSnapshot]) -> None:
         """See ``Screen.moment``: only events are printed."""
 
     def close(self) -> None:

@@ -17,7 +17,8 @@ from holdfast.apps.run import checkpoints as attempt_checkpoints
 from holdfast.apps.run.job_names import new_job_id
 from holdfast.apps.run.logs import RankLogs
 from holdfast.apps.run.reconcilers import agent_command, reconcilers
-from holdfast.apps.run.screen import Moment, Screen
+from holdfast.apps.run.save_watches import SaveWatches
+from holdfast.apps.run.screen import RunSnapshot, Screen
 from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import Waiting
@@ -57,6 +58,7 @@ class RunSession:
             prepare=self._prepare,
         )
         self._waiting = Waiting(run, self._machines, self._clock)
+        self._watches = SaveWatches(run.watch_log, self._clock.now())
 
     def run(self) -> JobRecord:
         """Run the job to its end. No process of it is left afterwards.
@@ -75,6 +77,7 @@ class RunSession:
                 while not self._record().phase.is_final and not self._is_killed():
                     self._round(nodes, jobs, woken)
         finally:
+            self._watches.close()
             self._machines.shut_down()
             self._waiting.close()
         self._give_up()
@@ -110,6 +113,9 @@ class RunSession:
         lines, _ = attempt_checkpoints.prepare(
             folder,
             settings.config.jobs.checkpoint_depth,
+            policy=settings.config.checkpoints,
+            copies=settings.config.checkpoints.restore_from,
+            attempt=attempt_checkpoints.attempt_of(job, self._record()),
             is_named=settings.checkpoint_dir is not None,
         )
         for why in lines:
@@ -124,6 +130,7 @@ class RunSession:
             max_retries=settings.max_retries,
             max_app_retries=settings.max_app_retries,
             grace=settings.grace,
+            fault_grace=settings.grace,
         )
         submission = Submission(
             id=new_job_id(settings.name),
@@ -153,6 +160,8 @@ class RunSession:
         now = self._clock.now()
         boot_at = self._machines.boot_due()
         wake_at = min(nodes.step(), jobs.step(), now + POLL)
+        if self._settings.config.checkpoints.watch:
+            self._watches.advance([self._launch().checkpoint_dir], now)
         self._show()
         if self._waiting.stop_signals:
             self._store.cancel_job(self._settings.name)
@@ -162,11 +171,11 @@ class RunSession:
         if not self._screen.is_behind:
             for rank, line in self._logs.lines(self._record().attempt):
                 self._screen.log(rank, line)
-        self._screen.moment(self._look)
+        self._screen.moment(self._snapshot)
 
-    def _look(self) -> Moment:
+    def _snapshot(self) -> RunSnapshot:
         job = self._jobs.view(self._settings.name)
-        return Moment(now=self._clock.now(), cluster=self._cluster.snapshot(), job=job)
+        return RunSnapshot(now=self._clock.now(), cluster=self._cluster.snapshot(), job=job)
 
     def _record(self) -> JobRecord:
         return self._store.job(self._settings.name)[1]
@@ -175,7 +184,7 @@ class RunSession:
         """Close the record of a job that had no time to stop."""
         record = self._record()
         if not record.phase.is_final:
-            now, reason = self._clock.now(), "ended at once by request"
+            now, reason = self._clock.now(), "stopped immediately on request"
             over = replace(record, phase=JobPhase.CANCELLED, phase_since=now, reason=reason)
             self._store.put_job(self._settings.name, over)
 
@@ -191,6 +200,8 @@ class RunSession:
             checkpoint_dir=settings.checkpoint_dir or self._run.checkpoints,
             master_port=settings.master_port,
             hang_limits=HangLimits(startup=settings.startup_timeout, pause=settings.hang_timeout),
+            stall_limits=settings.config.jobs.stall_limits,
+            loss_limits=settings.config.jobs.loss_limits,
         )
 
     def _agent(self, name: str, directory: NodeDir) -> Sequence[str]:

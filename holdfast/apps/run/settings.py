@@ -5,10 +5,14 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from holdfast.decisions.checkpoint_trust import CheckpointPolicy
+from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.decisions.step_times import StallLimits
 from holdfast.detectors.contract import Profile
 from holdfast.kit.units import format_duration
 from holdfast.model.checkpoints import Depth
+from holdfast.model.jobs import LossAction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,51 @@ class LocalJobPolicy(JobPolicy):
     """How checkpoints are verified before each attempt: ``sizes`` compares names and lengths;
     ``hashes`` also compares checksums, which reads the whole checkpoint."""
 
+    stall_factor: float = 10
+    """A job seems to hang once no step was reported for this multiple of the usual pause between
+    two steps: the 99th percentile of the last 512 pauses, after at least 20. Pauses up to twice the
+    longest one are never suspicious. All ranks are then looked at, and the job is not stopped;
+    ``--hang-timeout`` does that."""
+
+    stall_floor: timedelta = timedelta(minutes=3)
+    """Minimum pause that is suspicious. A checkpoint or an evaluation may take minutes."""
+
+    loss_action: LossAction = LossAction.ASK
+    """What to do when a reported loss is NaN or infinite, or spikes: ``ask`` reports it and lets
+    the job run, ``stop`` ends the job, ``rollback`` restarts it from the last checkpoint before
+    that step, ``skip`` does so and names the step and the one before in ``HOLDFAST_SKIP_STEPS``. A
+    loss may recover by itself, so that a person decides by default."""
+
+    loss_window: int = 10
+    """Number of losses whose mean a loss is compared with, as in Lightning's ``SpikeDetection``."""
+
+    loss_tolerance: float = 2.0
+    """A loss has spiked if it is above the one before, and differs from the mean by this multiple
+    of the mean or more, as in Lightning's ``SpikeDetection``. 0 ignores spikes."""
+
+    def __post_init__(self) -> None:
+        JobPolicy.__post_init__(self)
+        if self.stall_factor < 1:
+            raise ValueError(f"stall_factor must be at least 1, got {self.stall_factor}")
+        if self.stall_floor < timedelta(0):
+            raise ValueError(f"stall_floor must not be negative, got {self.stall_floor}")
+        if self.loss_window < 1:
+            raise ValueError(f"loss_window must be at least 1, got {self.loss_window}")
+        if self.loss_tolerance < 0:
+            raise ValueError(f"loss_tolerance must not be negative, got {self.loss_tolerance}")
+
+    @property
+    def stall_limits(self) -> StallLimits:
+        """Return when a pause between two steps is suspicious."""
+        return StallLimits(factor=self.stall_factor, floor=self.stall_floor)
+
+    @property
+    def loss_limits(self) -> LossLimits:
+        """Return when a reported loss is a fault, and what follows."""
+        return LossLimits(
+            action=self.loss_action, window=self.loss_window, tolerance=self.loss_tolerance
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSettings:
@@ -73,12 +122,26 @@ class MachineSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LocalCheckpointPolicy(CheckpointPolicy):
+    """``CheckpointPolicy`` with what a run does beside the choice."""
+
+    watch: bool = True
+    """Whether to verify each checkpoint in the background after its save, as ``holdfast checkpoint
+    watch`` does."""
+
+    restore_from: str = ""
+    """Location of ``holdfast checkpoint mirror``. If the directory has no good checkpoint left, the
+    newest copy is restored before the next attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig:
     """Content of the file that ``--config`` names: a table for each field."""
 
     nodes: LocalNodePolicy = field(default_factory=LocalNodePolicy)
     jobs: LocalJobPolicy = field(default_factory=LocalJobPolicy)
     machines: MachineSettings = field(default_factory=MachineSettings)
+    checkpoints: LocalCheckpointPolicy = field(default_factory=LocalCheckpointPolicy)
 
     def __post_init__(self) -> None:
         nodes, machines = self.nodes, self.machines

@@ -13,15 +13,15 @@ from holdfast.adapters.local.layout import RunDir, run_dir
 from holdfast.adapters.local.lock import held
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.run.earlier_jobs import (
+from holdfast.apps.run.logs import Follow, RankLogs
+from holdfast.apps.run.nonblocking_output import NonblockingOutput
+from holdfast.apps.run.prepare import archive, check, sweep
+from holdfast.apps.run.previous_jobs import (
     archived_jobs,
     last_with_checkpoints,
     report_resume,
     report_unused,
 )
-from holdfast.apps.run.logs import Follow, RankLogs
-from holdfast.apps.run.nonblocking_output import NonblockingOutput
-from holdfast.apps.run.prepare import archive, check, sweep
 from holdfast.apps.run.screen import JsonScreen, PlainScreen, Screen
 from holdfast.apps.run.session import RunSession
 from holdfast.apps.run.settings import RunSettings

@@ -76,7 +76,7 @@ def read_cluster(sources: Sources, now: datetime) -> ClusterFacts:
         reservations = tuple(slurm.reservations())
         has_option = slurm.has_option()
     except BackendError as error:
-        return ClusterFacts(trouble=str(error), has_munge=_has_munge(conf_settings(sources.conf)))
+        return ClusterFacts(problem=str(error), has_munge=_has_munge(conf_settings(sources.conf)))
     lines = [*_lines(Path(settings.get("PlugStackConfig", "")), _DEPTH)]
     plugin = next((line for line in lines if f"/{PLUGIN}.so" in line), "")
     return ClusterFacts(

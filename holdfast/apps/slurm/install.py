@@ -125,7 +125,7 @@ class Installer:
         before = _content(path)
         if before is not None and before == content:
             return Done(path=path, act=InstallAction.UNCHANGED)
-        if before is not None and not self._is_ours(path, before):
+        if before is not None and not self._is_own(path, before):
             return Done(
                 path=path,
                 act=InstallAction.KEPT,
@@ -138,7 +138,7 @@ class Installer:
             _replace(path, content, mode)
         return Done(path=path, act=InstallAction.WRITTEN, text=shown)
 
-    def _is_ours(self, path: Path, content: bytes) -> bool:
+    def _is_own(self, path: Path, content: bytes) -> bool:
         return self._manifest.files.get(str(path)) == hashlib.sha256(content).hexdigest()
 
     def _add(self, part: FileLine) -> Done:
@@ -174,7 +174,7 @@ class Installer:
         manifest = self._manifest
         for name, line in manifest.lines.items():
             key = line.split()[1]
-            yield from self._take_line(Path(name), key, is_ours=name in manifest.files)
+            yield from self._take_line(Path(name), key, is_own=name in manifest.files)
         for name, digest in manifest.files.items():
             if digest:
                 yield from self._take_file(Path(name), digest)
@@ -186,19 +186,19 @@ class Installer:
                 Path(name).rmdir()
                 yield Done(path=Path(name), act=InstallAction.REMOVED)
 
-    def _take_line(self, path: Path, key: str, *, is_ours: bool) -> Iterator[Done]:
+    def _take_line(self, path: Path, key: str, *, is_own: bool) -> Iterator[Done]:
         before = (_content(path) or b"").decode("utf-8", errors="surrogateescape")
         lines = before.splitlines()
         left = [line for line in lines if not _has(line, key)]
         if len(left) == len(lines):
             return
         if not self._dry_run:
-            if is_ours and not left:
+            if is_own and not left:
                 path.unlink()
             else:
                 _replace(path, _joined(left))
-        gone = [line.strip() for line in lines if _has(line, key)]
-        yield Done(path=path, act=InstallAction.REMOVED, detail="; ".join(gone))
+        removed = [line.strip() for line in lines if _has(line, key)]
+        yield Done(path=path, act=InstallAction.REMOVED, detail="; ".join(removed))
 
     def _take_file(self, path: Path, digest: str) -> Iterator[Done]:
         content = _content(path)

@@ -16,12 +16,13 @@ from holdfast.apps.views.jobs import (
     JobDetails,
     JobEvent,
     JobStatus,
-    NotOurs,
     RankStatus,
+    UnsupportedOnPlatform,
     attempts_of,
     find_name,
 )
 from holdfast.apps.views.nodes import NotFound
+from holdfast.apps.views.rank_logs import LogPart, LogRequest
 from holdfast.model.events import JobInputRejected
 
 
@@ -73,8 +74,16 @@ class SlurmJobList:
         name = self._named(job)
         if self._store.read().jobs[name].record.phase.is_final:
             raise NotFound(f"{PREFIX}{name} is no longer running")
-        raise NotOurs(
+        raise UnsupportedOnPlatform(
             f"Holdfast does not cancel Slurm jobs; to cancel {PREFIX}{name}, run: scancel {name}"
+        )
+
+    def read_log(self, job: str, request: LogRequest) -> LogPart:  # noqa: ARG002
+        """See ``Jobs.read_log``: users choose the files, which the API must not open for them."""
+        name = self._named(job)
+        raise UnsupportedOnPlatform(
+            f"Slurm writes the output of {PREFIX}{name} to a file of its owner; to find it, run: "
+            f"scontrol show job {name} | grep StdOut"
         )
 
     @property
@@ -111,6 +120,7 @@ def _status(name: str, known: RememberedJob, found: BatchJob | None) -> JobStatu
         max_app_retries=0,
         grace=timedelta(0),
         checkpoint_dir=folder,
+        cancel_command=f"scancel {name}",
         attempts=attempts,
     )
 

@@ -55,7 +55,9 @@ class Planned:
 
 def plan_for(nodes: Mapping[str, NodeFacts], policy: RemediationPolicy, now: datetime) -> Planned:
     """Decide repeatedly, until no step is left that the current states allow."""
-    views = {one.name: _view(one, policy, now) for one in nodes.values() if not _is_ours(one)}
+    views = {
+        one.name: _view(one, policy, now) for one in nodes.values() if not _is_under_repair(one)
+    }
     steps: dict[str, list[str]] = {name: [] for name in nodes}
     waits: dict[str, str] = {}
     stopped = ""
@@ -87,7 +89,7 @@ def plan_for(nodes: Mapping[str, NodeFacts], policy: RemediationPolicy, now: dat
     )
 
 
-def _is_ours(facts: NodeFacts) -> bool:
+def _is_under_repair(facts: NodeFacts) -> bool:
     """Whether the repair of a node is in progress."""
     return facts.is_closed and facts.reason.author is Author.HOLDFAST
 
@@ -111,10 +113,10 @@ def _seen(facts: NodeFacts) -> str:
     if facts.is_asleep:
         return "powered down by power saving, or changing its power state"
     if not facts.is_closed:
-        return "open to jobs" if facts.has_heartbeat else "it does not respond"
+        return "accepts jobs" if facts.has_heartbeat else "it does not respond"
     suggestion = f"; did you mean {reason.suggestion}?" if reason.suggestion else ""
     return {
-        Author.NOBODY: "out of service without a reason",
+        Author.NONE: "out of service without a reason",
         Author.SLURM: "taken out of service by Slurm",
         Author.HOLDFAST: "taken out of service by Holdfast; its controller handles it",
         Author.REQUEST: f"{who} requests: {reason.verb}",

@@ -102,7 +102,7 @@ class HeadProlog:
         deadline = time.monotonic() + _MARKED.total_seconds()
         while not self._slurm.nodes(broken.node)[broken.node].is_closed:
             if time.monotonic() > deadline:
-                reason = f"{SlurmReason.OURS} {broken.reason}: {broken.why}"
+                reason = f"{SlurmReason.HOLDFAST} {broken.reason}: {broken.why}"
                 self._slurm.close_node(broken.node, reason)
             time.sleep(_POLL_S)
 

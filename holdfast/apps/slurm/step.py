@@ -108,7 +108,7 @@ class SupervisedStep:
         nodes, monitor = decision.nodes, self._monitor
         overlap = bool(nodes) and self._end_remains()
         monitor.start_launch(*nodes)
-        self._guard_checkpoints()
+        self._guard_checkpoints(is_relaunch=bool(nodes))
         if nodes:
             self._relaunches += 1
             argv = relaunch_command(argv, nodes, bound=self._bound, overlap=overlap)
@@ -171,8 +171,8 @@ class SupervisedStep:
                 return True
         return False
 
-    def _guard_checkpoints(self) -> None:
-        """Make the framework load a complete checkpoint."""
+    def _guard_checkpoints(self, *, is_relaunch: bool) -> None:
+        """Make the framework load a complete checkpoint; wait while a person has to decide."""
         folder = self._monitor.checkpoints
         if folder is None:
             return
@@ -184,9 +184,22 @@ class SupervisedStep:
         except BackendError as error:
             write_message(str(error))
             return
-        lines, self._iteration = attempt_checkpoints.prepare_step(folder, self._environment)
-        for line in lines:
-            write_message(line)
+        attempt = attempt_number(self._monitor.restarts, self._relaunches + is_relaunch)
+        reported = ""
+        while True:
+            try:
+                lines, self._iteration = attempt_checkpoints.prepare_step(
+                    folder, self._environment, str(self._job), attempt
+                )
+            except BackendError as error:  # a person decides; the job's time limit applies
+                lines = [] if str(error) == reported else [str(error)]
+                reported = str(error)
+            else:
+                reported = ""
+            for line in lines:
+                write_message(line)
+            if not reported or self._take_signal(_POLL):
+                return
 
     # Restart decision
 

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 from holdfast.apps.views.jobs import Attempt, JobStatus
+from holdfast.kit.serial import to_plain
 
 _NONE = timedelta(0)
 
@@ -187,3 +189,48 @@ def _losses(attempts: Sequence[AttemptTimes], ended_at: datetime) -> Iterator[Lo
                 starting=after.running_at - after.begun_at if after is not None else _NONE,
                 redone=one.redone,
             )
+
+
+def goodput_details(found: Sequence[Goodput]) -> dict[str, Any]:
+    """Return job time by use, for each job and in total; durations in seconds."""
+    parts = ("productive", "redone", "starting", "waiting", "stopping")
+    jobs = [
+        {
+            "job": one.job,
+            "begun_at": to_plain(one.begun_at),
+            "ended_at": to_plain(one.ended_at),
+            "share": one.share,
+            "reports_steps": one.reports_steps,
+            "parts": {name: _seconds(getattr(one, name)) for name in parts},
+            "stays": [_stay(stay) for stay in one.attempts],
+            "losses": [{**to_plain(loss), "whole": _seconds(loss.whole)} for loss in one.losses],
+        }
+        for one in found
+    ]
+    causes = by_cause([loss for one in found for loss in one.losses])
+    return {
+        "jobs": jobs,
+        "causes": [
+            {"kind": kind, "reason": reason, "seconds": _seconds(cost)}
+            for (kind, reason), cost in causes.items()
+        ],
+    }
+
+
+def _stay(stay: AttemptTimes) -> dict[str, Any]:
+    times = (stay.begun_at, stay.running_at, stay.failed_at, stay.ended_at)
+    return {
+        "attempt": stay.attempt.attempt,
+        "redone": _seconds(stay.redone),
+        **dict(
+            zip(
+                ("begun_at", "running_at", "failed_at", "ended_at"),
+                map(to_plain, times),
+                strict=True,
+            )
+        ),
+    }
+
+
+def _seconds(duration: timedelta) -> float:
+    return round(duration.total_seconds(), 3)

@@ -8,15 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.rank_logs import LogPart, LogRequest
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import HoldfastError
 from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
 
+INTERRUPTED: Final = "interrupted"
+"""Phase of a job that had not ended when its Holdfast process was killed."""
 
-class NotOurs(HoldfastError):
+
+class UnsupportedOnPlatform(HoldfastError):
     """Request that the platform carries out, not Holdfast; the message names the command."""
 
 
@@ -77,7 +81,7 @@ class JobStatus:
     """Whether it is managed now."""
 
     phase: str
-    """A ``JobPhase``, or another state if the job is not managed now."""
+    """A ``JobPhase``, or another state such as ``INTERRUPTED`` if the job is not managed now."""
 
     phase_since: datetime
     reason: str
@@ -98,6 +102,9 @@ class JobStatus:
     step: int | None = None
     """Last step that it reported; None if it reports none."""
 
+    steps_per_second: float | None = None
+    """Mean step rate of the current or last attempt over its last 5 minutes; None if unknown."""
+
     hardware_retries: int
     max_retries: int
     app_retries: int
@@ -106,6 +113,9 @@ class JobStatus:
     cancel_requested: bool = False
     directory: str = ""
     checkpoint_dir: str = ""
+    cancel_command: str = ""
+    """Command that cancels it, if its platform does and not Holdfast."""
+
     attempts: tuple[Attempt, ...]
 
     @property
@@ -185,7 +195,17 @@ class Jobs(Protocol):
 
         Raises:
             NotFound: no job matches, several do, or it does not run any more.
-            NotOurs: the platform has a command for it; the message names it.
+            UnsupportedOnPlatform: the platform has a command for it; the message names it.
+
+        """
+        ...
+
+    def read_log(self, job: str, request: LogRequest) -> LogPart:
+        """Return a part of the log of a rank.
+
+        Raises:
+            NotFound: no job matches, several do, or it has no such rank, attempt or log.
+            UnsupportedOnPlatform: Holdfast cannot read its logs; the message names where they are.
 
         """
         ...

@@ -1,15 +1,16 @@
 """View of nodes for commands, on every platform."""
 
 import difflib
+import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
-from holdfast.decisions.lifecycle import deep_check_status, health_status
-from holdfast.decisions.replacement_limit import DAY, HOUR
-from holdfast.decisions.requested_checks import is_requested_check
+from holdfast.decisions.node_labels import deep_check_status, health_status
+from holdfast.decisions.planned_work import is_planned, is_requested_check
+from holdfast.kit.units import DAY, HOUR
 from holdfast.model.errors import HoldfastError
 from holdfast.model.health import Fault, Finding, Urgency
 from holdfast.model.incidents import Incident
@@ -24,6 +25,16 @@ from holdfast.model.nodes import (
     Remediation,
 )
 from holdfast.model.requests import Request
+
+PLANNED: Final = "(planned)"
+"""Mark of phases of planned work, such as a requested reboot."""
+
+NEAREST: Final = 5
+"""Maximum number of names in an error message: of thousands of nodes, all would fill screens."""
+
+_COMPARED: Final = 200
+"""Maximum number of names, those with the longest common prefix, that are compared letter by
+letter, which takes 0.1 ms for each."""
 
 NO_RUN: Final = "no run is active; start one with: holdfast run -- COMMAND"
 
@@ -70,7 +81,7 @@ class NodeStatus:
     replaces: str
     """Name of the node that it was ordered to replace."""
 
-    held: str
+    pause_reason: str
     """Why its repairs are paused; empty if they are not."""
 
     closed: str
@@ -109,6 +120,16 @@ class NodeStatus:
 
     replaced_at: tuple[datetime, ...] = ()
     """Times of the automatic replacements of its machine in the last day, oldest first."""
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether it is out of service for planned work: requested, scheduled, or as a partner."""
+        return self.remediation is not None and is_planned(self.remediation.reason)
+
+
+def phase_text(node: NodeStatus) -> str:
+    """Return the phase of a node, and whether it is out of service for planned work only."""
+    return f"{node.phase} {PLANNED}" if node.is_planned else node.phase.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +171,7 @@ def node_status(
         powered_on=view.powered_on,
         heartbeat_at=view.heartbeat_at,
         replaces=view.replaces,
-        held=view.held,
+        pause_reason=view.pause_reason,
         closed=view.closed,
         remediation=record.remediation,
         request=view.request,
@@ -278,11 +299,21 @@ def find_node(text: str, fleets: Sequence[F]) -> tuple[F, str]:
 
 
 def no_such(kind: str, text: str, names: Sequence[str]) -> str:
-    """Return the error message for an unknown name, with the nearest and all known names."""
-    near = difflib.get_close_matches(text, names, n=1)
+    """Return the error message for an unknown name, with the nearest names."""
+    if not names:
+        return f"there is no {kind} {text!r}; there are no {kind}s"
+    likely = heapq.nlargest(_COMPARED, names, key=lambda one: _shared(one, text))
+    near = difflib.get_close_matches(text, likely, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    there = f" There are: {', '.join(names)}" if names else " There is none."
-    return f"there is no {kind} {text!r}{hint or '.'}{there}"
+    nearest = difflib.get_close_matches(text, likely, n=NEAREST, cutoff=0.0)
+    more = f", and {len(names) - NEAREST} more" if len(names) > NEAREST else ""
+    return f"there is no {kind} {text!r}{hint or '.'} There are: {', '.join(nearest)}{more}"
+
+
+def _shared(one: str, other: str) -> int:
+    """Return the number of letters at the start of both."""
+    pairs = zip(one, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _nodes(

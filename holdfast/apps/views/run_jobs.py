@@ -8,18 +8,24 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.adapters.local.attempt_reports import attempt_progress, read_step_rate
 from holdfast.adapters.local.layout import cluster_dir, run_dir
-from holdfast.adapters.local.progress import Progress, read_progress
+from holdfast.adapters.local.progress import Progress
 from holdfast.apps.run.summary import lost_steps
-from holdfast.apps.views.jobs import Attempt, JobDetails, JobEvent, JobStatus, attempts_of
+from holdfast.apps.views.jobs import (
+    INTERRUPTED,
+    Attempt,
+    JobDetails,
+    JobEvent,
+    JobStatus,
+    attempts_of,
+)
 from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt, read_file
 from holdfast.apps.views.runs import KnownJob, KnownRun, find_job, open_runs
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import from_plain
 from holdfast.model import events
-
-INTERRUPTED: Final = "interrupted"
-"""Phase of a job that had not ended when its Holdfast process was killed."""
 
 _EVENTS: Final = {
     kind.name: kind
@@ -74,6 +80,13 @@ class RunJobs:
             known.run.store.cancel_job(known.key)
             known.run.wake()
             return status
+
+    def read_log(self, job: str, request: LogRequest) -> LogPart:
+        """See ``Jobs.read_log``."""
+        with self.found(job) as known:
+            latest, ranks = known.record.attempt, known.spec.nodes
+            attempt = chosen_attempt(known.ref, request, ranks, latest)
+            return read_file(known.files.log(attempt, request.rank), request, attempt)
 
     def close(self) -> None:
         """Do nothing; no connection is open."""
@@ -134,6 +147,7 @@ def job_status(job: KnownJob) -> JobStatus:
         attempt=record.attempt,
         placement=record.placement,
         step=attempts[-1].last_step if attempts else None,
+        steps_per_second=read_step_rate(job.files, record.attempt),
         hardware_retries=record.hardware_retries,
         max_retries=spec.max_retries,
         app_retries=record.app_retries,
@@ -159,7 +173,8 @@ def _attempts(job: KnownJob) -> Iterator[Attempt]:
     record, files = job.record, job.files
     attempts = attempts_of(record)
     is_over = len(attempts) == len(record.attempts)
-    progress = Progress() if is_over else read_progress(files.progress(record.attempt))
+    nodes = job.spec.nodes
+    progress = Progress() if is_over else attempt_progress(files, record.attempt, nodes)
     resumed_from = [*(one.first_step for one in record.attempts[1:]), progress.first]
     for over, one, step in zip(record.attempts, attempts, resumed_from, strict=False):
         yield replace(one, lost_steps=lost_steps(over, step), logs=_logs(job, one))

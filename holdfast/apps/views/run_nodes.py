@@ -9,7 +9,7 @@ from holdfast.adapters.local.faults import powered_processes
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.views.nodes import JobRank, NodeStatus
-from holdfast.decisions.lifecycle import deep_check_status, health_status
+from holdfast.decisions.node_labels import deep_check_status, health_status
 from holdfast.kit.bounded_files import read_bounded
 from holdfast.kit.serial import parse_value
 from holdfast.model.incidents import Incident
@@ -49,7 +49,7 @@ def node_statuses(run: RunNow) -> list[NodeStatus]:
                 group=groups.get(name, ""),
                 boot_id=_text(run.directory.node(name).boot_id),
                 request=requests.get(name),
-                held=holds.get(name, ""),
+                pause_reason=holds.get(name, ""),
                 replaces=replaces,
             ),
             run.ranks.get(name),
@@ -85,7 +85,7 @@ def _status(
         powered_on=is_on,
         heartbeat_at=_heartbeat_at(directory, view.boot_id),
         replaces=view.replaces,
-        held=view.held,
+        pause_reason=view.pause_reason,
         closed=view.closed,
         remediation=record.remediation,
         request=view.request,

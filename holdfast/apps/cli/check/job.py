@@ -237,7 +237,7 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
     elif faults:
         slurm = Slurm(None, _CONTROL)
         if not slurm.nodes(node)[node].is_closed:
-            slurm.drain_node(node, f"{SlurmReason.OURS} {faults[0].reason}: {reported}")
+            slurm.drain_node(node, f"{SlurmReason.HOLDFAST} {faults[0].reason}: {reported}")
     return not faults
 
 

@@ -108,7 +108,8 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     parallel.
 
     \b
-      holdfast check pairs --nodes n1,n2,n3,n4 --test nccl --on slurm --config check.toml
+      holdfast check pairs --nodes n1,n2,n3,n4 --test nccl --on slurm \\
+          --config check.toml
       holdfast check pairs --nodes n1,n2,n3,n4 -- ./nccl-on-two-nodes.sh
 
     Twelve rounds on 64 nodes find 99 of 100 bad nodes that fail half of their tests.
@@ -200,10 +201,10 @@ def _sentences(result: PairsResult) -> list[str]:
     found = result.found
     after = f"after {result.rounds} rounds"
     if found.has_common_cause:
-        return [f"Too many pairs failed to blame a node {after}: check what all nodes share."]
-    bad = [f"{node} is bad ({found.nodes[node]:.1%} sure)" for node in found.bad_nodes]
+        return [f"Too many pairs failed to single out a node {after}: check what all nodes share."]
+    bad = [f"{node} is bad (probability {found.nodes[node]:.1%})" for node in found.bad_nodes]
     bad += [
-        f"the link between {' and '.join(link)} is bad ({found.links[link]:.1%} sure)"
+        f"the link between {' and '.join(link)} is bad (probability {found.links[link]:.1%})"
         for link in found.bad_links
     ]
     if found.is_settled:
@@ -212,7 +213,10 @@ def _sentences(result: PairsResult) -> list[str]:
     doubts = ", ".join(
         f"{node} ({found.nodes[node]:.1%})" for node in suspects if node not in found.bad_nodes
     )
-    return [*(bad or [f"No node or link can be blamed {after}."]), f"Most suspicious: {doubts}"]
+    return [
+        *(bad or [f"No node or link can be identified as bad {after}."]),
+        f"Most likely bad: {doubts}",
+    ]
 
 
 def _plain(result: PairsResult, checks: Sequence[NodeCheck]) -> dict[str, object]:

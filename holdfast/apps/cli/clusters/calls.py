@@ -13,13 +13,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.session import Session
 
+from holdfast.api.desired_groups import refuse, rejections
 from holdfast.api.identity import AccessKey, Role
 from holdfast.api.problems import ApiProblem
 from holdfast.api.sagemaker_model import SageMakerModel
-from holdfast.api.wanted_groups import objections, refuse
-from holdfast.apps.api.config import DEFAULT_URL, ApiConfig
+from holdfast.apps.api.config import DEFAULT_URL, ApiConfig, load_api_config
 from holdfast.apps.views.nodes import no_such
-from holdfast.kit.config import load_config
 from holdfast.model.errors import BackendError, ConfigError
 
 _DEFAULT_REGION: Final = "us-east-1"
@@ -60,9 +59,9 @@ class SignedCalls:
         options: dict[str, Any] = {}
         url = endpoint_url or DEFAULT_URL
         if config_file is not None:
-            config = load_config(config_file, ApiConfig)
+            config = load_api_config(config_file)
             key = _key(config)
-            url = endpoint_url or f"http://{config.listen}"
+            url = endpoint_url or config.url
             options = {
                 "region_name": config.region,
                 "aws_access_key_id": key.access_key_id,
@@ -136,8 +135,8 @@ def shortened(message: str) -> str:
 
 
 def _key(config: ApiConfig) -> AccessKey:
-    """Return the first key that may change clusters, or else the first key."""
-    return next((key for key in config.keys if key.role is Role.OPERATE), config.keys[0])
+    """Return the first of the keys with the most permissions."""
+    return max(config.keys, key=lambda key: list(Role).index(key.role))
 
 
 def checked_request(source: Path, operation: str) -> dict[str, Any]:
@@ -160,7 +159,7 @@ def checked_request(source: Path, operation: str) -> dict[str, Any]:
     ]:
         raise ConfigError(f"{source}: {one}" for one in unknown_members)
     try:
-        refuse(list(objections(model.read(operation, request))))
+        refuse(list(rejections(model.read(operation, request))))
     except ApiProblem as error:
         raise ConfigError(f"{source}: {shortened(str(error))}") from error
     return dict(request)

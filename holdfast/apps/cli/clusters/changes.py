@@ -10,6 +10,7 @@ import click
 
 from holdfast.apps.cli.clusters.options import ClusterCalls, change_options, request_of
 from holdfast.apps.cli.help import examples
+from holdfast.apps.cli.known_names import cluster_names
 from holdfast.apps.cli.output import (
     confirm_or_abort,
     is_document,
@@ -53,7 +54,7 @@ class _Share(click.ParamType[Quota]):
     "source",
     type=click.Path(path_type=Path),
     required=True,
-    help="JSON file with a CreateCluster request, as aws sagemaker --cli-input-json takes it.",
+    help="JSON file with a CreateCluster request, for aws sagemaker --cli-input-json.",
 )
 @change_options
 def create(
@@ -91,7 +92,7 @@ def create(
     "source",
     type=click.Path(path_type=Path),
     required=True,
-    help="JSON file with an UpdateCluster request, as aws sagemaker --cli-input-json takes it.",
+    help="JSON file with an UpdateCluster request, for aws sagemaker --cli-input-json.",
 )
 @yes_option
 @change_options
@@ -124,7 +125,7 @@ def update(*, source: Path, yes: bool, dry_run: bool, calls: ClusterCalls, outpu
 
 @examples("holdfast clusters delete lab", "holdfast clusters delete lab --yes --output json")
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @yes_option
 @change_options
 def delete(
@@ -151,7 +152,7 @@ def delete(
 
 @examples("holdfast clusters scale lab worker-group-1 8", "holdfast clusters scale lab gpu 0 --yes")
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @click.argument("group")
 @click.argument("count", type=click.IntRange(min=0))
 @yes_option
@@ -195,7 +196,7 @@ def scale(
     "holdfast clusters update-software lab --group gpu --image ami-0123456789abcdef0 --dry-run",
 )
 @click.command("update-software")
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @click.option(
     "--group", multiple=True, help="Instance group to update; may be repeated.  [default: all]"
 )
@@ -246,7 +247,7 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
 
 @examples("holdfast clusters add-nodes lab gpu 2", "holdfast clusters add-nodes lab gpu 1 -o json")
 @click.command("add-nodes")
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @click.argument("group")
 @click.argument("count", type=click.IntRange(min=1, max=50))
 @change_options
@@ -277,7 +278,7 @@ def add_nodes(
     "holdfast clusters delete-nodes lab i-0123456789abcdef0 --dry-run",
 )
 @click.command("delete-nodes")
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @click.argument("node", nargs=-1, required=True)
 @yes_option
 @change_options
@@ -305,8 +306,8 @@ def delete_nodes(
     requested = {"NodeIds": ids, "NodeLogicalIds": names}
     given = {key: value for key, value in requested.items() if value}
     answer = calls.call("batch_delete_cluster_nodes", ClusterName=name, **given)
-    gone = (*answer.get(BatchResponse.SUCCESSFUL, ()), *answer.get(_NAMED, ()))
-    text = f"{name}: {', '.join(gone)} will be deleted" if gone else ""
+    deleted = (*answer.get(BatchResponse.SUCCESSFUL, ()), *answer.get(_NAMED, ()))
+    text = f"{name}: {', '.join(deleted)} will be deleted" if deleted else ""
     return _batch(answer, text, output)
 
 
@@ -330,8 +331,8 @@ def _after(before: Mapping[str, int], request: Mapping[str, Any]) -> dict[str, i
     requested = {
         one["InstanceGroupName"]: one["InstanceCount"] for one in request.get("InstanceGroups", ())
     }
-    gone = request.get("InstanceGroupsToDelete", ())
-    return {name: count for name, count in {**before, **requested}.items() if name not in gone}
+    deleted = request.get("InstanceGroupsToDelete", ())
+    return {name: count for name, count in {**before, **requested}.items() if name not in deleted}
 
 
 def _deployment(

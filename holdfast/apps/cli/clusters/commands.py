@@ -10,6 +10,7 @@ from holdfast.apps.cli.clusters.changes import CHANGES
 from holdfast.apps.cli.clusters.options import ClusterCalls, read_options
 from holdfast.apps.cli.clusters.prune import prune
 from holdfast.apps.cli.help import FullHelpGroup, examples
+from holdfast.apps.cli.known_names import cluster_names
 from holdfast.apps.cli.output import (
     Column,
     age,
@@ -97,7 +98,7 @@ def list_clusters(*, calls: ClusterCalls, watch: bool, output: str) -> None:
 
 @examples("holdfast clusters describe ml-cluster", "holdfast clusters describe lab -o yaml")
 @clusters.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @read_options
 def describe(*, name: str, calls: ClusterCalls, watch: bool, output: str) -> None:
     """Show details of a cluster and its instance groups."""
@@ -110,7 +111,7 @@ def describe(*, name: str, calls: ClusterCalls, watch: bool, output: str) -> Non
 
 @examples("holdfast clusters nodes ml-cluster", "holdfast clusters nodes lab --output wide --watch")
 @clusters.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @read_options
 def nodes(*, name: str, calls: ClusterCalls, watch: bool, output: str) -> None:
     """List the nodes of a cluster, including nodes that have no machine yet."""
@@ -124,7 +125,7 @@ def nodes(*, name: str, calls: ClusterCalls, watch: bool, output: str) -> None:
 
 @examples("holdfast clusters events ml-cluster", "holdfast clusters events lab --node i-0123456789")
 @clusters.command()
-@click.argument("name")
+@click.argument("name", shell_complete=cluster_names)
 @click.option("--group", help="Show only events of this instance group.")
 @click.option("--node", help="Show only events of this instance.")
 @read_options

@@ -8,6 +8,7 @@ import click
 
 from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.help import examples
+from holdfast.apps.cli.known_names import cluster_names
 from holdfast.apps.cli.output import (
     RESULTS,
     confirm_or_abort,
@@ -32,7 +33,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
     "holdfast clusters prune ml-cluster --output json --yes",
 )
 @click.command()
-@click.argument("name", nargs=-1)
+@click.argument("name", nargs=-1, shell_complete=cluster_names)
 @click.option(
     "--older-than",
     type=Duration(),

@@ -1,19 +1,22 @@
 """``holdfast jobs``: lists, describes and cancels jobs of all runs or of a cluster."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.jobs.doctor import doctor
+from holdfast.apps.cli.jobs.evidence import evidence
 from holdfast.apps.cli.jobs.logs import logs
-from holdfast.apps.cli.known_names import job_names
+from holdfast.apps.cli.known_names import cluster_names, job_names
 from holdfast.apps.cli.output import (
     LISTS,
+    NAMED_LISTS,
     RESULTS,
     Column,
+    OutputFormat,
     age,
     confirm_or_abort,
     dry_run_option,
@@ -26,15 +29,37 @@ from holdfast.apps.cli.output import (
     print_section,
     yes_option,
 )
+from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.views.jobs import Attempt, JobDetails, JobEvent, JobStatus, RankStatus
-from holdfast.apps.views.run_jobs import INTERRUPTED
+from holdfast.apps.views.jobs import (
+    INTERRUPTED,
+    Attempt,
+    JobDetails,
+    JobEvent,
+    JobStatus,
+    RankStatus,
+)
+from holdfast.apps.views.selection import RowFields, Selection, selected
 from holdfast.engine.wording import recovery
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
+from holdfast.model.jobs import JobPhase
+
+_STATES: Final = (*(phase.value for phase in JobPhase), INTERRUPTED, "active")
+_FIELDS: Final = RowFields[JobStatus](
+    states=lambda job: (job.phase, "active") if job.is_active else (job.phase,),
+    since=lambda job: job.phase_since,
+    reason=lambda job: job.reason,
+    jobs=lambda job: (job.name, job.id),
+    labels={
+        "name": lambda job: job.name,
+        "cluster": lambda job: job.cluster,
+        "namespace": lambda job: job.name.split("/")[-2] if "/" in job.name else "",
+    },
+)
 
 
 @click.group(cls=FullHelpGroup)
@@ -46,6 +71,7 @@ def jobs() -> None:
     """
 
 
+jobs.add_command(evidence)
 jobs.add_command(logs)
 jobs.add_command(doctor)
 
@@ -64,19 +90,26 @@ jobs.add_command(doctor)
     help="List all jobs of the clusters on this machine, also earlier ones and those of deleted "
     "clusters.",
 )
-@click.option("--cluster", metavar="NAME", help="List the jobs of this cluster on this machine.")
+@click.option(
+    "--cluster",
+    metavar="NAME",
+    shell_complete=cluster_names,
+    help="List the jobs of this cluster on this machine.",
+)
 @job_options()
+@select_options(_STATES, tuple(_FIELDS.labels))
 @watch_option
-@output_option(*LISTS)
-def list_jobs(*, watch: bool, output: str, **values: Any) -> None:
+@output_option(*NAMED_LISTS)
+def list_jobs(*, watch: bool, output: str, no_headers: bool, **values: Any) -> None:
     """List the jobs of all runs and clusters, oldest first.
 
     Of a cluster on this machine, the active jobs are listed, or else the last one.
     """
+    selection = taken_selection(values)
     where = taken(values)
     show(
-        lambda: _read(where),
-        lambda listing: _print(*listing, output, with_ids=where.everything),
+        lambda: _read(where, selection),
+        lambda listing: _print(*listing, output, with_ids=where.everything, headers=not no_headers),
         watch=watch,
     )
 
@@ -144,31 +177,43 @@ def _read_one(job: str, where: Where) -> JobDetails:
         return known.describe(job)
 
 
-def _read(where: Where) -> tuple[list[JobStatus], str]:
+def _read(where: Where, selection: Selection) -> tuple[Sequence[JobStatus], str]:
     with open_jobs(where) as known:
-        return known.jobs(), known.none_yet
+        jobs = known.jobs()
+        empty = "No job matches." if jobs else known.none_yet
+    return selected(jobs, _FIELDS, selection, SystemClock().now()), empty
 
 
-def _print(statuses: list[JobStatus], none_yet: str, output: str, *, with_ids: bool) -> None:
+def _print(
+    statuses: Sequence[JobStatus], none_yet: str, output: str, *, with_ids: bool, headers: bool
+) -> None:
     now = SystemClock().now()
     has_clusters = any(job.cluster for job in statuses)
     columns: list[Column[JobStatus]] = [
-        Column(title="job", cell=lambda job: job.name),
-        Column(title="id", cell=lambda job: job.id, wide=not (with_ids or has_clusters)),
-        Column(title="cluster", cell=lambda job: job.cluster, wide=not has_clusters),
+        Column(title="job", cell=lambda job: job.ref if output == OutputFormat.NAME else job.name),
+        Column(title="id", cell=lambda job: job.id, wide=not (with_ids or has_clusters), drop=1),
+        Column(title="cluster", cell=lambda job: job.cluster, wide=not has_clusters, drop=2),
         Column(title="phase", cell=lambda job: job.phase),
-        Column(title="nodes", cell=lambda job: job.nodes),
-        Column(title="attempt", cell=lambda job: job.attempt),
-        Column(title="step", cell=lambda job: job.step),
-        Column(title="hw retries", cell=lambda job: f"{job.hardware_retries}/{job.max_retries}"),
-        Column(title="app retries", cell=lambda job: f"{job.app_retries}/{job.max_app_retries}"),
-        Column(title="for", cell=lambda job: age(job.phase_since, now)),
-        Column(title="reason", cell=lambda job: job.reason, minor=True),
+        Column(title="nodes", cell=lambda job: job.nodes, drop=4),
+        Column(title="attempt", cell=lambda job: job.attempt, drop=5),
+        Column(title="step", cell=lambda job: job.step, drop=6),
+        Column(
+            title="hw retries",
+            cell=lambda job: f"{job.hardware_retries}/{job.max_retries}",
+            drop=7,
+        ),
+        Column(
+            title="app retries",
+            cell=lambda job: f"{job.app_retries}/{job.max_app_retries}",
+            drop=8,
+        ),
+        Column(title="for", cell=lambda job: age(job.phase_since, now), drop=3),
+        Column(title="reason", cell=lambda job: job.reason, whole=True),
         Column(title="started", cell=lambda job: f"{age(job.started_at, now)} ago", wide=True),
         Column(title="command", cell=lambda job: job.command, wide=True),
         Column(title="directory", cell=lambda job: job.directory, wide=True),
     ]
-    print_rows(statuses, columns, output=output, empty=none_yet)
+    print_rows(statuses, columns, output=output, empty=none_yet, headers=headers)
 
 
 def _describe(details: JobDetails, output: str) -> None:
@@ -224,6 +269,8 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Nodes", job.nodes
     yield "Attempt", job.attempt
     yield "Step", job.step
+    if job.steps_per_second is not None:
+        yield "Step rate", f"{job.steps_per_second:.3g} steps/s"
     yield (
         "Retries used",
         (

@@ -29,7 +29,7 @@ class _Log:
     path: Path
     offset: int = 0
 
-    def print_news(self) -> None:
+    def print_new_lines(self) -> None:
         """Print the appended bytes; a file that does not exist yet has none."""
         out = sys.stdout.buffer
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
@@ -73,7 +73,7 @@ def logs(*, job: str, rank: int, attempt: int | None, follow: bool, tail: int | 
         if follow:
             _follow(known, rank, number, log, is_restarted_too=attempt is None)
         else:
-            log.print_news()
+            log.print_new_lines()
 
 
 def _check(job: KnownJob, rank: int, attempt: int | None, *, may_wait: bool) -> None:
@@ -92,7 +92,7 @@ def _follow(job: KnownJob, rank: int, attempt: int, log: _Log, *, is_restarted_t
         # Read the record before the log: an attempt writes its log before its end is recorded.
         record = job.run.store.job(job.key)[1]
         has_ended = record.phase.is_final or not is_held(job.run.directory)
-        log.print_news()
+        log.print_new_lines()
         if record.attempt > attempt and is_restarted_too:
             attempt += 1
             log = _Log(job.files.log(attempt, rank))

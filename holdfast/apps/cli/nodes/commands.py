@@ -25,6 +25,7 @@ from holdfast.apps.cli.nodes.requests import (
 from holdfast.apps.cli.nodes.shell import shell
 from holdfast.apps.cli.output import (
     LISTS,
+    NAMED_LISTS,
     Column,
     age,
     is_document,
@@ -34,10 +35,18 @@ from holdfast.apps.cli.output import (
     print_rows,
     print_section,
 )
+from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.views.nodes import NodeStatus, check_waits, find_node, replacement_count
+from holdfast.apps.views.nodes import (
+    NodeStatus,
+    check_waits,
+    find_node,
+    phase_text,
+    replacement_count,
+)
+from holdfast.apps.views.selection import RowFields, Selection, selected
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Finding
 from holdfast.model.nodes import Breaker, PastFault, Phase, Remediation
@@ -49,11 +58,29 @@ _NOTHING: Final = (
 _NO_AGENT: Final = "No nodes: no agent of this cluster has reported yet."
 
 
+_STATES: Final = (*(phase.value for phase in Phase), "closed", "planned", "warning")
+_FIELDS: Final = RowFields[NodeStatus](
+    states=lambda node: tuple(_states(node)),
+    since=lambda node: node.phase_since,
+    reason=lambda node: " ".join([_fault(node), *node.conditions.values()]),
+    jobs=lambda node: node.job.split(","),
+    labels={
+        "name": lambda node: node.name,
+        "group": lambda node: node.group,
+        "type": lambda node: node.instance_type,
+        "run": lambda node: node.run,
+    },
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Listing:
     """Snapshot of the nodes to list."""
 
-    nodes: list[NodeStatus]
+    nodes: Sequence[NodeStatus]
+    is_selected: bool
+    """Whether a selection may have left out nodes."""
+
     breakers: dict[str, Breaker]
     """``run -> open circuit breaker``."""
 
@@ -81,19 +108,23 @@ for command in (reboot, replace, check, release, hold, unhold, reset_breaker, sh
 @examples(
     "holdfast nodes list --watch",
     "holdfast nodes list --platform kubernetes --output wide",
+    "holdfast nodes list --state quarantined,draining --sort-by since",
+    "holdfast nodes list -l group=gpu --output name",
     "holdfast nodes list --all --output yaml",
 )
 @nodes.command("list")
 @where_options("Show only this run, including ended runs.")
 @click.option("--all", "ended", is_flag=True, help="Include nodes of runs that have ended.")
+@select_options(_STATES, tuple(_FIELDS.labels))
 @watch_option
-@output_option(*LISTS)
-def list_nodes(*, ended: bool, watch: bool, output: str, **values: Any) -> None:
+@output_option(*NAMED_LISTS)
+def list_nodes(*, ended: bool, watch: bool, output: str, no_headers: bool, **values: Any) -> None:
     """List nodes of active runs or of a cluster."""
+    selection = taken_selection(values)
     where = taken(values)
     show(
-        lambda: _read(where, ended=ended),
-        lambda listing: _print(listing, output, where),
+        lambda: _read(where, selection, ended=ended),
+        lambda listing: _print(listing, output, where, headers=not no_headers),
         watch=watch,
         essence=_Listing.without_heartbeats,
     )
@@ -130,33 +161,39 @@ def _one(node: str, where: Where) -> NodeStatus:
         return next(one for one in owner.nodes() if one.name == name)
 
 
-def _read(where: Where, *, ended: bool) -> _Listing:
+def _read(where: Where, selection: Selection, *, ended: bool) -> _Listing:
+    now = SystemClock().now()
     with open_fleets(where, ended=ended) as known:
         breakers = {one.name: one.breaker() for one in known if one.is_active}
         return _Listing(
-            nodes=[node for one in known for node in one.nodes()],
+            nodes=selected(
+                [node for one in known for node in one.nodes()], _FIELDS, selection, now
+            ),
+            is_selected=selection != Selection(),
             breakers={name: one for name, one in breakers.items() if one.tripped_at is not None},
             shows_runs=len(known) > 1 or not all(one.is_active for one in known),
         )
 
 
-def _print(listing: _Listing, output: str, where: Where) -> None:
+def _print(listing: _Listing, output: str, where: Where, *, headers: bool) -> None:
     now = SystemClock().now()
     columns: list[Column[NodeStatus]] = [
         Column(title="node", cell=lambda node: node.name),
         Column(title="phase", cell=_phase),
-        Column(title="health", cell=lambda node: node.health_status),
-        Column(title="rank/job", cell=_rank),
-        Column(title="fault", cell=_fault, minor=True),
-        Column(title="for", cell=lambda node: age(node.phase_since, now)),
-        Column(title="run", cell=_run, wide=not listing.shows_runs),
+        Column(title="health", cell=lambda node: node.health_status, whole=True),
+        Column(title="rank/job", cell=_rank, drop=1),
+        Column(title="fault", cell=_fault, whole=True),
+        Column(title="for", cell=lambda node: age(node.phase_since, now), drop=2),
+        Column(title="run", cell=_run, wide=not listing.shows_runs, drop=3),
         Column(title="machine", cell=lambda node: node.provider_id, wide=True),
         Column(title="boot", cell=lambda node: node.boot_id, wide=True),
         Column(title="deep check", cell=lambda node: node.deep_check_status, wide=True),
         Column(title="heartbeat", cell=lambda node: age(node.heartbeat_at, now), wide=True),
     ]
     empty = _nothing() if where.place is TargetPlatform.LOCAL else _NO_AGENT
-    print_rows(listing.nodes, columns, output=output, empty=empty)
+    if listing.is_selected:
+        empty = "No node matches."
+    print_rows(listing.nodes, columns, output=output, empty=empty, headers=headers)
     for line in _replacements(listing.nodes, now):
         click.echo(line, err=True)
     for run, breaker in listing.breakers.items():
@@ -194,12 +231,21 @@ def _options_of(where: Where, run: str) -> str:
     return f" --run {run}" if where.place is TargetPlatform.LOCAL else where.as_options()
 
 
+def _states(node: NodeStatus) -> Iterator[str]:
+    is_closed = node.closed and node.phase is Phase.SCHEDULABLE
+    yield "closed" if is_closed else node.phase.value
+    if node.is_planned:
+        yield "planned"
+    if node.conditions and node.phase is Phase.SCHEDULABLE:
+        yield "warning"
+
+
 def _run(node: NodeStatus) -> str:
     return node.run if node.is_active else f"{node.run} (ended)"
 
 
 def _phase(node: NodeStatus) -> str:
-    return "closed" if node.closed and node.phase is Phase.SCHEDULABLE else node.phase
+    return "closed" if node.closed and node.phase is Phase.SCHEDULABLE else phase_text(node)
 
 
 def _rank(node: NodeStatus) -> str:
@@ -238,7 +284,7 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Boot", node.boot_id
     yield "Replaces", node.replaces
     yield "Power", None if node.powered_on is None else "on" if node.powered_on else "off"
-    yield "Phase", node.phase
+    yield "Phase", phase_text(node)
     yield "Since", f"{age(node.phase_since, now)} ago"
     yield "Health", node.health_status
     yield "Deep check", node.deep_check_status
@@ -251,7 +297,7 @@ def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
         "Drill",
         "" if node.drill_until is None else f"until {node.drill_until:%Y-%m-%d %H:%M:%SZ}",
     )
-    yield "Held", node.held
+    yield "Repairs paused", node.pause_reason
     yield "Closed", node.closed
     yield "Request", _request(node, now)
     yield "Incidents", ", ".join(node.incidents)

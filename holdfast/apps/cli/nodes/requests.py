@@ -13,7 +13,7 @@ import click
 
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import node_names
-from holdfast.apps.cli.nodes.wait import Awaited, wait_until_done
+from holdfast.apps.cli.nodes.wait import RepairWait, wait_until_done
 from holdfast.apps.cli.output import (
     RESULTS,
     confirm_or_abort,
@@ -97,7 +97,7 @@ def _request_repair(verb: Verb, *, node: tuple[str, ...], nodes: str, **values: 
         ]
         _print(outcomes, options)
         accepted = [
-            Awaited(target.fleet, target.node, outcome.request_id)
+            RepairWait(target.fleet, target.node, outcome.request_id)
             for target, outcome in zip(targets, outcomes, strict=False)
             if outcome.is_accepted and outcome.request_id
         ]
@@ -321,10 +321,7 @@ def hold(*, node: tuple[str, ...], why: str, dry_run: bool, **values: Any) -> in
 
     Exits with 0 if repairs are paused on all nodes, 1 if on none, 3 if only on some.
     """
-    reason = why or f"paused by {_user()}"
-    return _each(
-        taken(values), node, "held", lambda fleet, name: fleet.hold(name, reason), dry_run=dry_run
-    )
+    return _set_pause(taken(values), node, why or f"paused by {_user()}", dry_run=dry_run)
 
 
 @examples("holdfast nodes unhold gpu-17")
@@ -337,29 +334,18 @@ def unhold(*, node: tuple[str, ...], dry_run: bool, **values: Any) -> int:
 
     Exits with 0 if repairs are resumed on all nodes, 1 if on none, 3 if only on some.
     """
-    return _each(
-        taken(values),
-        node,
-        "no longer held",
-        lambda fleet, name: fleet.hold(name, ""),
-        dry_run=dry_run,
-    )
+    return _set_pause(taken(values), node, "", dry_run=dry_run)
 
 
-def _each(
-    where: Where,
-    texts: Sequence[str],
-    outcome: str,
-    act: Callable[[Fleet, str], None],
-    *,
-    dry_run: bool,
-) -> int:
+def _set_pause(where: Where, texts: Sequence[str], reason: str, *, dry_run: bool) -> int:
+    """Pause repairs on nodes for a reason, or resume them if it is empty."""
+    outcome = "repairs paused" if reason else "repairs resumed"
     with open_fleets(where) as known:
         targets, rejected = _targets(texts, [fleet for fleet in known if fleet.is_active])
         for target in targets:
             if not dry_run:
-                act(target.fleet, target.node)
-            click.echo(f"{target.node}: {'would be ' if dry_run else ''}{outcome}")
+                target.fleet.hold(target.node, reason)
+            click.echo(f"{target.node}: {outcome}{' (dry run)' if dry_run else ''}")
     for text, why in rejected.items():
         click.echo(f"holdfast: {text}: {why}", err=True)
     if not targets:

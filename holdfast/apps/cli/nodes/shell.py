@@ -18,7 +18,7 @@ from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.output import OutputFormat, dry_run_option, print_document
 from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, taken, where_options
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.shell.ways import Way, argv, on_slurm
+from holdfast.apps.shell.methods import ShellMethod, argv, on_slurm
 from holdfast.apps.views.nodes import NodeStatus, find_node
 from holdfast.apps.views.runs import open_runs
 from holdfast.model.errors import ConfigError
@@ -52,7 +52,7 @@ class _Program:
 @where_options("Name of the run of the node.")
 @click.option(
     "--via",
-    type=click.Choice([way.value for way in Way]),
+    type=click.Choice([method.value for method in ShellMethod]),
     help="How to connect.  [default: pod on Kubernetes; srun on Slurm, ssh if the node is drained]",
 )
 @click.option(
@@ -93,13 +93,13 @@ def shell(
     with open_fleets(where) as known:
         owner, name = find_node(node, known)
         status = next(one for one in owner.nodes() if one.name == name)
-    way = _way(where, status, via)
-    if way is Way.POD:
+    method = _method(where, status, via)
+    if method is ShellMethod.POD:
         return _in_pod(where, name, command, namespace, image, dry_run=dry_run)
-    if way is None:
+    if method is None:
         program = _on_this_machine(status, command)
     else:
-        there = argv(way, status, command, is_terminal=sys.stdin.isatty())
+        there = argv(method, status, command, is_terminal=sys.stdin.isatty())
         program = _Program(argv=there, environment=_environment(where))
     if dry_run:
         click.echo(f"would run: {shlex.join(program.argv)}")
@@ -107,7 +107,7 @@ def shell(
     return _become(program)
 
 
-def _way(where: Where, status: NodeStatus, via: str | None) -> Way | None:
+def _method(where: Where, status: NodeStatus, via: str | None) -> ShellMethod | None:
     """Return the way to reach a node; None for nodes on this machine.
 
     Raises:
@@ -119,12 +119,12 @@ def _way(where: Where, status: NodeStatus, via: str | None) -> Way | None:
             raise click.UsageError("--via does not apply to nodes on this machine; omit it")
         return None
     if via is not None:
-        if via == Way.SRUN and where.place is not TargetPlatform.SLURM:
+        if via == ShellMethod.SRUN and where.place is not TargetPlatform.SLURM:
             raise click.UsageError(f"--via srun: {status.name} is not a Slurm node")
-        if via == Way.POD and where.place is not TargetPlatform.KUBERNETES:
+        if via == ShellMethod.POD and where.place is not TargetPlatform.KUBERNETES:
             raise click.UsageError(f"--via pod: {status.name} is not a Kubernetes node")
-        return Way(via)
-    return Way.POD if where.place is TargetPlatform.KUBERNETES else on_slurm(status)
+        return ShellMethod(via)
+    return ShellMethod.POD if where.place is TargetPlatform.KUBERNETES else on_slurm(status)
 
 
 def _in_pod(

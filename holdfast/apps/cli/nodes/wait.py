@@ -13,7 +13,7 @@ from holdfast.model.nodes import Phase
 
 
 @dataclass(slots=True)
-class Awaited:
+class RepairWait:
     """Request on one node that is waited for."""
 
     fleet: Fleet
@@ -41,12 +41,12 @@ class Awaited:
 
 
 def wait_until_done(
-    awaited: Iterable[Awaited], timeout: timedelta, target_options: str = ""
+    waiting: Iterable[RepairWait], timeout: timedelta, target_options: str = ""
 ) -> bool:
     """Wait until all requests are done and every node, or its successor, is schedulable.
 
     Args:
-        awaited: requests to wait for.
+        waiting: requests to wait for.
         timeout: maximum time to wait.
         target_options: options that select the same target in another command.
 
@@ -55,7 +55,7 @@ def wait_until_done(
 
     """
     deadline = time.monotonic() + timeout.total_seconds()
-    left = list(awaited)
+    left = list(waiting)
     while left := [one for one in left if not one.is_done()]:
         ended = [one for one in left if one.fleet.has_ended()]
         for one in ended:

@@ -36,7 +36,6 @@ BLOCK: Final = 256 * 1024
 PAGE: Final = 1000
 """Maximum findings per table; a log with more gets several tables."""
 
-STDIN: Final = "-"
 
 _NO_LOG: Final = "no line is a kernel message"
 
@@ -115,7 +114,7 @@ def kernel_log(
     Examples:
       holdfast scan kernel-log /var/log/messages
       dmesg | holdfast scan kernel-log -
-      holdfast scan kernel-log --output json *.log | jq 'select(.remedy != "none")'
+      holdfast scan kernel-log -o json *.log | jq 'select(.remedy != "none")'
       holdfast scan kernel-log --verdict node-*.log
 
     Exits with 0 if all files were read, whatever the findings, 2 if a file was not read.

@@ -115,8 +115,8 @@ def _command(kind: _Kind) -> click.Command:
         \b
           healthy    no fault in what was measured; warnings are possible
           unhealthy  a fault, with the remedy that the agent would request
-          unknown    no verdict: the file is empty or truncated, has N/A values, or the tool
-                     failed; never a reason to repair the node
+          unknown    no verdict: the file is empty or truncated, has N/A values, or
+                     the tool failed; never a reason to repair the node
 
         Exits with 0 if all files were read, whatever the verdicts, 2 if a file was not read.
         """,

@@ -18,6 +18,7 @@ from holdfast.adapters.slurm.install.plan import Choices, MachineRole, next_step
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.slurm.doctor import doctor
 from holdfast.apps.cli.slurm.plan import plan as preview
+from holdfast.apps.cli.slurm.stacks import stacks
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.doctor import DEFAULT_CONF
 from holdfast.apps.slurm.install import Done, InstallAction, Installer, Manifest
@@ -99,7 +100,8 @@ def install(
 
     \b
       holdfast slurm install --role head --report-dir /fsx/holdfast --dry-run
-      holdfast slurm install --role compute --report-dir /fsx/holdfast --sagemaker-dir
+      holdfast slurm install --role compute --sagemaker-dir \\
+          --report-dir /fsx/holdfast
 
     Exits with 3 if a file that others wrote was kept.
     """  # noqa: D301 - click keeps the lines after it
@@ -165,6 +167,7 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
 
 slurm.add_command(doctor)
 slurm.add_command(preview)
+slurm.add_command(stacks)
 slurm.add_command(
     click.Command("supervise", help="Run a job step and restart it after a node fault.")
 )

@@ -14,37 +14,41 @@ from typing import Final
 
 from holdfast.adapters.database.connection import Database, recover_file
 from holdfast.adapters.database.records import DatabaseRecords
+from holdfast.adapters.database.sessions import DatabaseSessions
 from holdfast.adapters.local.layout import default_home
-from holdfast.api.call import Maker
+from holdfast.api.call import ClusterCreation
 from holdfast.api.clusters import Cluster
 from holdfast.api.created import CreatedClusterNodes, CreatedClusters
+from holdfast.api.script_sources import limited_to
 from holdfast.apps.api.adopted import Opener
-from holdfast.apps.api.config import Alarming, ApiConfig
+from holdfast.apps.api.config import AlarmSource, ApiConfig
 from holdfast.apps.api.fleet_clusters import FleetClusters
 from holdfast.apps.api.local_clusters import ClusterSupervisors, LocalClusters, local_groups
 from holdfast.apps.api.shared_fleet import SharedFleet
 from holdfast.apps.cli.where import TargetPlatform, Where
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.cluster_policy import ClusterPolicy
-from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
+from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, PollIntervals
 from holdfast.model.clusters import DesiredCluster
 from holdfast.model.errors import ConfigError
 from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
 from holdfast.ports.machine_groups import MachineGroups
 
-_LOCAL_PACE: Final = Pace(busy=timedelta(milliseconds=250), quiet=timedelta(seconds=1))
+_LOCAL_INTERVALS: Final = PollIntervals(
+    busy=timedelta(milliseconds=250), quiet=timedelta(seconds=1)
+)
 """Polling interval of local machines, which boot within a second and cost no API call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class MachineBackend:
     """Backend of the machines of created clusters."""
 
     groups: MachineGroups
     nodes: ClusterNodes
     supervisor: CreatedClusterNodes
-    objections: Callable[[DesiredCluster], Sequence[str]]
-    pace: Pace
+    rejections: Callable[[DesiredCluster], Sequence[str]]
+    intervals: PollIntervals
 
 
 class NoAlarms:
@@ -55,7 +59,7 @@ class NoAlarms:
         return frozenset()
 
 
-class Making:
+class ReconciliationThread:
     """Reconciles created clusters in a separate thread until it is closed."""
 
     def __init__(self, reconciler: ClusterReconciler) -> None:
@@ -91,10 +95,10 @@ class Making:
                 os.kill(os.getpid(), signal.SIGTERM)
 
 
-def making_of(
+def creation_of(
     config: ApiConfig, where: Where, shown: Opener, opened: ExitStack, report: Callable[[str], None]
-) -> tuple[Opener, Maker]:
-    """Dependencies for creating clusters, in addition to the existing ones.
+) -> tuple[Opener, ClusterCreation, DatabaseSessions]:
+    """Dependencies for creating clusters, in addition to the existing ones, and stored sessions.
 
     Args:
         config: configuration of the API.
@@ -117,27 +121,27 @@ def making_of(
     database = opened.enter_context(closing(Database(url, SystemClock())))
     database.keep_backup()
     records = DatabaseRecords(database)
-    ground = _ground(config, where, opened)
+    backend = _machine_backend(config, where, opened)
     ports = ClusterPorts(
         records=records,
-        groups=ground.groups,
-        nodes=ground.nodes,
+        groups=backend.groups,
+        nodes=backend.nodes,
         alarms=_alarms(config),
         clock=SystemClock(),
         report=report,
     )
-    making = Making(ClusterReconciler(ports, ClusterPolicy(), ground.pace))
-    making.start()
-    opened.enter_context(closing(making))
-    maker = Maker(
+    thread = ReconciliationThread(ClusterReconciler(ports, ClusterPolicy(), backend.intervals))
+    thread.start()
+    opened.enter_context(closing(thread))
+    creation = ClusterCreation(
         records=records,
-        objections=ground.objections,
-        wake=making.wake,
+        rejections=limited_to(config.script_sources, backend.rejections),
+        wake=thread.wake,
         node_limit=config.node_limit,
-        has_alarms=config.alarms is not Alarming.NONE,
+        has_alarms=config.alarms is not AlarmSource.NONE,
     )
-    made = CreatedClusters(records, ground.supervisor)
-    return lambda: _all(made, shown), maker
+    made = CreatedClusters(records, backend.supervisor)
+    return lambda: _all(made, shown), creation, DatabaseSessions(database)
 
 
 @contextlib.contextmanager
@@ -148,7 +152,7 @@ def _all(made: CreatedClusters, shown: Opener) -> Iterator[Sequence[Cluster]]:
         yield [*created, *(one for one in others if one.name not in names)]
 
 
-def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
+def _machine_backend(config: ApiConfig, where: Where, opened: ExitStack) -> MachineBackend:
     if where.place is TargetPlatform.LOCAL:
         if config.ec2 is not None:
             raise ConfigError(
@@ -157,31 +161,35 @@ def _ground(config: ApiConfig, where: Where, opened: ExitStack) -> Ground:
         supervisors = opened.enter_context(closing(ClusterSupervisors()))
         clusters = LocalClusters(default_home())
         local = local_groups(default_home(), supervisors)
-        return Ground(
+        return MachineBackend(
             groups=local,
             nodes=clusters,
             supervisor=clusters,
-            objections=local.objections,
-            pace=_LOCAL_PACE,
+            rejections=local.rejections,
+            intervals=_LOCAL_INTERVALS,
         )
     fleets = FleetClusters(opened.enter_context(closing(SharedFleet(where))))
     if config.ec2 is not None:
         ec2 = _on_aws("holdfast.adapters.providers.ec2_machine_groups", "ec2")
         groups = ec2.build(config.ec2, SystemClock())
-        return Ground(
+        return MachineBackend(
             groups=groups,
             nodes=fleets,
             supervisor=fleets,
-            objections=groups.objections,
-            pace=Pace(),
+            rejections=groups.rejections,
+            intervals=PollIntervals(),
         )
-    return Ground(
-        groups=fleets, nodes=fleets, supervisor=fleets, objections=fleets.objections, pace=Pace()
+    return MachineBackend(
+        groups=fleets,
+        nodes=fleets,
+        supervisor=fleets,
+        rejections=fleets.rejections,
+        intervals=PollIntervals(),
     )
 
 
 def _alarms(config: ApiConfig) -> Alarms:
-    if config.alarms is Alarming.NONE:
+    if config.alarms is AlarmSource.NONE:
         return NoAlarms()
     alarms = _on_aws("holdfast.adapters.telemetry.alarms", "alarms")
     found: Alarms = alarms.CloudWatchAlarms()

@@ -14,7 +14,7 @@ from holdfast.model.errors import BackendError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierJob:
+class PreviousJob:
     """A job that a new one of the same name may resume from."""
 
     id: str
@@ -29,7 +29,7 @@ class EarlierJob:
         return False
 
 
-def archived_jobs(run: RunDir, kept: Path | None) -> list[EarlierJob]:
+def archived_jobs(run: RunDir, kept: Path | None) -> list[PreviousJob]:
     """Jobs of the archived runs of a name, oldest first.
 
     Args:
@@ -43,12 +43,12 @@ def archived_jobs(run: RunDir, kept: Path | None) -> list[EarlierJob]:
     return sorted((one for one in found if one is not None), key=lambda one: one.started_at)
 
 
-def last_with_checkpoints(jobs: Sequence[EarlierJob]) -> EarlierJob | None:
+def last_with_checkpoints(jobs: Sequence[PreviousJob]) -> PreviousJob | None:
     """The job to resume from, of jobs in the order in which they started; None if none can be."""
     return next((one for one in reversed(jobs) if one.has_checkpoints), None)
 
 
-def report_resume(name: str, job: EarlierJob | None) -> None:
+def report_resume(name: str, job: PreviousJob | None) -> None:
     """Report which job a new one of that name resumes from; None if no job has checkpoints."""
     if job is None:
         text = f"--resume: no earlier job {name} has checkpoints; {name} starts from the beginning"
@@ -57,7 +57,7 @@ def report_resume(name: str, job: EarlierJob | None) -> None:
     click.echo(f"holdfast: {text}", err=True)
 
 
-def report_unused(name: str, job: EarlierJob | None) -> None:
+def report_unused(name: str, job: PreviousJob | None) -> None:
     """Report the checkpoints of an earlier job of the same name that the new one does not use."""
     if job is not None:
         click.echo(
@@ -72,16 +72,16 @@ def _is_archive(directory: str, name: str) -> bool:
     return directory.startswith(f"{name}.") and directory[len(name) + 1 :].isdecimal()
 
 
-def _archived(kept: RunDir, run: RunDir, *, is_last: bool) -> EarlierJob | None:
+def _archived(kept: RunDir, run: RunDir, *, is_last: bool) -> PreviousJob | None:
     """The job of an archived run; None if it is a run that a person gave that very name."""
     reported = _submission(kept)
     if reported is None or not reported.checkpoint_dir:
         at = datetime.fromtimestamp(kept.path.stat().st_mtime, UTC)
-        own = EarlierJob(id=kept.name, started_at=at, checkpoints=kept.checkpoints)
+        own = PreviousJob(id=kept.name, started_at=at, checkpoints=kept.checkpoints)
         return own if is_last else None
     if reported.name not in ("", run.name):
         return None
-    return EarlierJob(
+    return PreviousJob(
         id=reported.id or kept.name,
         started_at=reported.started_at,
         checkpoints=kept.moved_from(run, Path(reported.checkpoint_dir)),

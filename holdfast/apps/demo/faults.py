@@ -1,14 +1,17 @@
 """The faults of the demo, and the thread that injects them while the job trains."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.local.faults import (
     XID_TEXTS,
+    hang_rank,
     kill_rank,
     power_off,
     write_kernel_line,
@@ -35,6 +38,8 @@ class PlannedFault:
     """Fraction of all steps after which the fault is due."""
 
     inject: Callable[[NodeDir], object]
+    damages: bool = False
+    """Whether a bit of the newest checkpoint is flipped right after the fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +52,8 @@ class Injected:
     """The attempt that it hit."""
 
     at: datetime
+    damaged: str = ""
+    """Checkpoint that was damaged; empty if none was."""
 
 
 def xid(code: int) -> Callable[[NodeDir], object]:
@@ -60,16 +67,45 @@ def xid(code: int) -> Callable[[NodeDir], object]:
     return inject
 
 
-STORY: Final = (
+FAULTS: Final = (
     PlannedFault(fault="xid 74", rank=1, share=0.2, inject=xid(74)),
     PlannedFault(fault="xid 73", rank=0, share=0.4, inject=xid(73)),
     PlannedFault(fault="kill-rank", rank=1, share=0.6, inject=kill_rank),
     PlannedFault(fault="power-off", rank=0, share=0.8, inject=power_off),
 )
 
+DAMAGE: Final = (
+    PlannedFault(fault="power-off", rank=0, share=0.5, inject=power_off, damages=True),
+)
+
+HANG: Final = (PlannedFault(fault="hang-rank", rank=1, share=0.5, inject=hang_rank),)
+
+
+def flip_bit(folder: Path) -> str:
+    """Flip one bit in the middle of the newest checkpoint, and return its name.
+
+    Its size and times stay as they are, as after a silent error of a disk.
+
+    Raises:
+        BackendError: there is no checkpoint, or it cannot be written.
+
+    """
+    try:
+        newest = max(folder.glob("step-*.ckpt"))
+        status = newest.stat()
+        with newest.open("r+b") as file:
+            file.seek(status.st_size // 2)
+            [byte] = file.read(1)
+            file.seek(status.st_size // 2)
+            file.write(bytes([byte ^ 1]))
+        os.utime(newest, ns=(status.st_atime_ns, status.st_mtime_ns))
+    except (OSError, ValueError) as error:
+        raise BackendError(f"{folder}: no checkpoint could be damaged: {error}") from error
+    return newest.name
+
 
 @dataclass(slots=True)
-class Storyteller:
+class FaultInjector:
     """Injects the faults into a run, from its own thread.
 
     A fault is injected once the job has reached its step, runs, and has its spare node again. It is
@@ -80,14 +116,14 @@ class Storyteller:
     job: str
     steps: int
     reported: Callable[[Injected], None]
-    acts: tuple[PlannedFault, ...] = STORY
+    planned: tuple[PlannedFault, ...] = FAULTS
     injected: list[Injected] = field(default_factory=list)
     _over: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
     def start(self) -> None:
         """Start the thread; the run must have been prepared."""
-        self._thread = threading.Thread(target=self._play, name="story", daemon=True)
+        self._thread = threading.Thread(target=self._inject_all, name="fault-injector", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -96,16 +132,16 @@ class Storyteller:
         if self._thread is not None:
             self._thread.join()
 
-    def _play(self) -> None:
+    def _inject_all(self) -> None:
         store = LocalStore(self.run.state)
         try:
-            for act in self.acts:
-                while not self._over.is_set() and not self._try(act, store):
+            for fault in self.planned:
+                while not self._over.is_set() and not self._try(fault, store):
                     self._over.wait(_POLL_S)
         finally:
             store.close()
 
-    def _try(self, act: PlannedFault, store: LocalStore) -> bool:
+    def _try(self, fault: PlannedFault, store: LocalStore) -> bool:
         """Inject the fault if it is due. Returns whether it was injected."""
         try:
             if self.job not in (jobs := store.jobs()):
@@ -117,14 +153,21 @@ class Storyteller:
             ):
                 return False
             step = read_progress(self.run.progress(record.attempt)).last
-            if step is None or step < act.share * self.steps:
+            if step is None or step < fault.share * self.steps:
                 return False
-            node = record.placement[act.rank]
+            if fault.damages and not self._has_two():
+                return False
+            node = record.placement[fault.rank]
             at = datetime.now(UTC)
-            act.inject(self.run.node(node))
+            fault.inject(self.run.node(node))
+            damaged = flip_bit(self.run.checkpoints) if fault.damages else ""
         except BackendError:
             return False  # the rank has just ended: retried later
-        one = Injected(fault=act.fault, node=node, attempt=record.attempt, at=at)
+        one = Injected(fault=fault.fault, node=node, attempt=record.attempt, at=at, damaged=damaged)
         self.injected.append(one)
         self.reported(one)
         return True
+
+    def _has_two(self) -> bool:
+        """Whether there is a checkpoint before the newest one, to resume from."""
+        return len(list(self.run.checkpoints.glob("step-*.ckpt"))) > 1

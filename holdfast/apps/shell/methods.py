@@ -21,7 +21,7 @@ _INSTANCE: Final = re.compile(
 _COMMAND_DOCUMENT: Final = "AWS-StartInteractiveCommand"
 
 
-class Way(StrEnum):
+class ShellMethod(StrEnum):
     """Way to open a shell on a node."""
 
     POD = "pod"
@@ -30,30 +30,32 @@ class Way(StrEnum):
     SSM = "ssm"
 
 
-def on_slurm(node: NodeStatus) -> Way:
+def on_slurm(node: NodeStatus) -> ShellMethod:
     """Return srun for a schedulable node, ssh for others: Slurm starts nothing on these."""
-    return Way.SRUN if node.phase is Phase.SCHEDULABLE else Way.SSH
+    return ShellMethod.SRUN if node.phase is Phase.SCHEDULABLE else ShellMethod.SSH
 
 
-def argv(way: Way, node: NodeStatus, command: Sequence[str], *, is_terminal: bool) -> list[str]:
+def argv(
+    method: ShellMethod, node: NodeStatus, command: Sequence[str], *, is_terminal: bool
+) -> list[str]:
     """Return the command line to execute in place of this process.
 
     Raises:
         ConfigError: the way does not work for this node.
 
     """
-    match way:
-        case Way.SRUN:
+    match method:
+        case ShellMethod.SRUN:
             pty = ["--pty"] if is_terminal else []
             return ["srun", "--nodelist", node.name, "--nodes=1", "--ntasks=1", *pty, *(
                 command or _LOGIN
             )]  # fmt: skip
-        case Way.SSH:
+        case ShellMethod.SSH:
             tty = ["-t"] if is_terminal else []
             return ["ssh", *tty, node.name, *([shlex.join(command)] if command else [])]
-        case Way.SSM:
+        case ShellMethod.SSM:
             return [*_session(node), *_document(command)]
-        case Way.POD:
+        case ShellMethod.POD:
             raise ConfigError(f"--via pod: {node.name} is not a Kubernetes node")
 
 

@@ -1,0 +1,68 @@
+"""Options and arguments that the commands of ``holdfast checkpoint`` share."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.adapters.checkpoints.table import ROWS
+from holdfast.model.checkpoints import Depth
+from holdfast.model.errors import HoldfastError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def format_option(command: F) -> F:
+    """Add the option ``--format``."""
+    names = [row.name for row in ROWS]
+    return click.option(
+        "--format",
+        "format_name",
+        metavar="NAME",
+        help=f"Checkpoint format: {', '.join(names)}, or one that an installed package registers;"
+        " recognised by content if omitted.",
+    )(command)
+
+
+def depth_option_of(default: Depth) -> Callable[[F], F]:
+    """Return a decorator that adds the option ``--depth``."""
+    return click.option(
+        "--depth",
+        type=click.Choice([depth.value for depth in Depth]),
+        default=default.value,
+        show_default=True,
+        help="Compare names and sizes, or also checksums, which reads every byte.",
+    )
+
+
+depth_option = depth_option_of(Depth.SIZES)
+
+
+def checkpoint_names(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Complete the names of the checkpoints in DIRECTORY."""
+    return _completed(
+        ctx, incomplete, lambda store: [one.name for one in store.survey().checkpoints]
+    )
+
+
+def aside_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the names of the checkpoints that were set aside from DIRECTORY."""
+    return _completed(ctx, incomplete, lambda store: list(store.set_aside()))
+
+
+def _completed(
+    ctx: click.Context, incomplete: str, names: Callable[[CheckpointDirectory], list[str]]
+) -> list[CompletionItem]:
+    directory = ctx.params.get("directory")
+    if directory is None:
+        return []
+    try:
+        found = names(CheckpointDirectory(Path(directory)))
+    except HoldfastError:  # the command itself reports it
+        return []
+    return [CompletionItem(name) for name in found if name.startswith(incomplete)]

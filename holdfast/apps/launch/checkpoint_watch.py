@@ -1,0 +1,29 @@
+"""Starts ``holdfast checkpoint watch`` for a job. Standard library only."""
+
+import os
+import subprocess
+import sys
+from typing import IO, Final
+
+CHECKPOINTS_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DIR"
+"""Environment variable with the directory to which the job saves."""
+
+
+def start_watch(folder: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    """Start the watch of a checkpoint directory; it ends with this process.
+
+    Args:
+        folder: the directory; it need not exist.
+        log: gets its output; None: damage goes to standard error, and nothing else is shown.
+
+    """
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "holdfast", "checkpoint", "watch", folder),
+            *("--exit-with", str(os.getpid())),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if log is None else log,
+        stderr=log,
+        start_new_session=True,  # Ctrl-C ends this process, and that ends the watch
+    )

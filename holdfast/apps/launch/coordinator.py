@@ -1,0 +1,90 @@
+"""The coordinator of a job: applies events and prints what changed."""
+
+import sys
+import time
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from holdfast.decisions.launch_events import Event
+from holdfast.decisions.launch_rounds import (
+    JobRounds,
+    Order,
+    Outcome,
+    Phase,
+    RoundSettings,
+    advance,
+    next_deadline,
+    order_for,
+    orders_for,
+)
+from holdfast.decisions.restart_rungs import Rung
+
+_ENDS = {
+    Outcome.SUCCEEDED: "JobSucceeded",
+    Outcome.INTERRUPTED: "JobStopped",
+    Outcome.RESTART_JOB: "JobRestartRequested",
+    Outcome.FAILED: "JobFailed",
+}
+
+_SHOWN_NODES: Final = 16
+"""Nodes that a message names."""
+
+
+class Coordinator:
+    """State of a job in this process."""
+
+    def __init__(self, settings: RoundSettings) -> None:
+        self.settings = settings
+        self._started, self._clock = datetime.now(UTC), time.monotonic()
+        self.job = JobRounds(since=self._started)
+
+    def handle(self, event: Event | None) -> None:
+        """Apply an event, or the time (None)."""
+        before, self.job = self.job, advance(self.job, event, self._now(), self.settings)
+        for line in progress_lines(before, self.job, self.settings):
+            sys.stderr.write(f"holdfast: {line}\n")
+
+    def order_for(self, launcher: str) -> Order:
+        """Return the order for a launcher."""
+        return order_for(self.job, launcher)
+
+    def orders_for(self, launchers: Collection[str]) -> dict[str, Order]:
+        """Return the order for each launcher."""
+        return orders_for(self.job, launchers)
+
+    def next_call(self) -> float | None:
+        """Return the monotonic time of the next call of ``handle`` without an event."""
+        deadline = next_deadline(self.job, self.settings)
+        if deadline is None:
+            return None
+        return time.monotonic() + (deadline - self._now()).total_seconds()
+
+    def _now(self) -> datetime:
+        return self._started + timedelta(seconds=time.monotonic() - self._clock)
+
+
+def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings) -> list[str]:
+    """Return what changed between two states, for people."""
+    lines = []
+    if after.failure is not None and before.failure is None:
+        failure = after.failure
+        who = f"rank {failure.rank}" if failure.rank >= 0 else "node"
+        lines.append(
+            f"RankFailed: round {after.round}: {who} on {failure.launcher}: {failure.text}"
+        )
+    if len(after.restarts) > len(before.restarts):
+        rung = after.restarts[-1].rung
+        limit = settings.budget.in_place
+        used = sum(one.rung is rung for one in after.restarts)
+        count = f" (restarts in place: {used}, limit {limit})" if rung is Rung.IN_PLACE else ""
+        lines.append(f"RanksRestarted: {rung}{count}: {after.why}")
+    if after.round > before.round and settings.nodes > 1:
+        shown = list(after.active)[:_SHOWN_NODES]
+        more = len(after.active) - len(shown)
+        nodes = ", ".join(shown) + (f" and {more} more" if more else "")
+        spares = len(after.members) - len(after.active)
+        lines.append(f"RoundStarted: round {after.round} on {nodes}; hot spares: {spares}")
+    if after.phase is Phase.END and before.phase is not Phase.END:
+        lines.append(f"{_ENDS[after.outcome or Outcome.FAILED]}: {after.why}")
+    return lines

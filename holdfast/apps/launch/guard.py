@@ -1,0 +1,108 @@
+"""The process that outlives the launcher, and leaves none of its processes behind.
+
+The launcher is a child of the guard. The guard adopts every process whose parent has ended, passes
+signals on, and when the launcher ends in any way, or does not renew its lease, sends SIGKILL to all
+that is left.
+"""
+
+import contextlib
+import math
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.kit.processes import become_subreaper, die_with_parent, kill_below, reap
+
+FORWARDED: Final = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Signals that the guard passes to the launcher."""
+
+_DEADLINE: Final = struct.Struct("=d")
+_REAP_MS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The launcher's side of its lease with the guard."""
+
+    descriptor: int
+
+    def renew(self, until: float) -> None:
+        """Let ranks run until a monotonic time; infinity: without a limit."""
+        with contextlib.suppress(BlockingIOError):  # the guard has not read older ones
+            os.write(self.descriptor, _DEADLINE.pack(until))
+
+
+def fork_under_guard() -> Lease | int:
+    """Continue in a child process that this one guards.
+
+    Returns:
+        The lease, in the child; in the guard, the exit code of the child, once it has ended.
+
+    """
+    become_subreaper()
+    parent = os.getpid()
+    leases, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    child = os.fork()
+    if child == 0:
+        os.close(leases)
+        os.setpgid(0, 0)  # Ctrl-C reaches it once, through the guard
+        die_with_parent(parent, signal.SIGTERM)  # it then ends its ranks
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+        return Lease(writer)
+    os.close(writer)
+    for signum in FORWARDED:
+        signal.signal(signum, lambda number, _: _pass_on(child, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    return _outlive(child, leases)
+
+
+def _pass_on(child: int, signum: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signum)
+
+
+def _outlive(child: int, leases: int) -> int:
+    ended = os.pidfd_open(child)
+    poll = select.poll()
+    for descriptor in (ended, leases):
+        poll.register(descriptor, select.POLLIN)
+    until = math.inf
+    while True:
+        pause = min(_REAP_MS, max(0.0, (until - time.monotonic()) * 1000))
+        ready = [descriptor for descriptor, _ in poll.poll(pause)]
+        if ended in ready:
+            break
+        if leases in ready:
+            data = os.read(leases, 4096)  # whole records: a pipe does not split small writes
+            if not data:
+                poll.unregister(leases)
+                continue
+            (until,) = _DEADLINE.unpack(data[-_DEADLINE.size :])
+        elif time.monotonic() >= until:
+            sys.stderr.write("holdfast: the launcher does not respond; ending its ranks\n")
+            os.kill(child, signal.SIGKILL)
+            kill_below(os.getpid())
+            until = math.inf
+        reap([child])
+    _, status = os.waitpid(child, 0)
+    kill_below(os.getpid())
+    code = os.waitstatus_to_exitcode(status)
+    if code < 0:
+        sys.stderr.write(
+            f"holdfast: launcher ended by signal {-code}; its ranks were sent SIGKILL\n"
+        )
+        return 128 - code
+    return code

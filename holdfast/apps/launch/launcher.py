@@ -1,0 +1,255 @@
+"""Event loop of ``holdfast launch``: signals, ends of ranks, messages and deadlines."""
+
+import math
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from holdfast.adapters.launch.client import CoordinatorLink
+from holdfast.adapters.launch.server import LauncherServer
+from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.launch.checkpoint_watch import CHECKPOINTS_VARIABLE, start_watch
+from holdfast.apps.launch.coordinator import Coordinator
+from holdfast.apps.launch.guard import FORWARDED, Lease
+from holdfast.apps.launch.node_ranks import NodeRanks, describe_unkillable
+from holdfast.apps.launch.options import LaunchOptions
+from holdfast.apps.launch.rendezvous import Rendezvous
+from holdfast.decisions.launch_events import Joined, Lost, Member, Reported, StopRequested
+from holdfast.decisions.launch_rounds import Order, OrderKind, Outcome, RoundSettings
+from holdfast.kit.free_ports import free_port
+from holdfast.model.jobs import LAUNCH_KEY_VARIABLE
+
+_RELAYED: Final = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that ranks get while the job continues, for example to save a checkpoint."""
+
+_GUARD_S: Final = 0.5
+"""Time from the end of the lease until the guard acts, for the launcher to do so itself. Together
+with the kill it is less than ``RoundSettings.fence``."""
+
+_UNKILLABLE_S: Final = 40.0
+"""More than the time after which the launcher gives up on processes that do not end."""
+
+_LINGER_S: Final = 5.0
+"""Time for launchers to read the last order before the coordinator exits."""
+
+
+class Launcher:
+    """Launcher of one node, and coordinator of its job if it is at the rendezvous endpoint."""
+
+    def __init__(
+        self, options: LaunchOptions, environment: Mapping[str, str], lease: Lease
+    ) -> None:
+        self._options = options
+        self._lease = lease
+        self._reports: deque[Reported] = deque()
+        self._order: Order | None = None
+        self._is_joined = False
+        self._leaving = 0
+        self._ready: frozenset[int] = frozenset()
+        self._leave_at: float | None = None
+        member = Member(
+            name=f"{socket.gethostname()}-{os.getpid()}-{os.urandom(3).hex()}",
+            address=options.address,
+            port=options.master_port or free_port(),
+            slots=options.slots,
+            order=options.node_rank,
+        )
+        kept = {name: value for name, value in environment.items() if name != LAUNCH_KEY_VARIABLE}
+        self._node = NodeRanks(member, options, kept, self._reports.append)
+        self._coordinator: Coordinator | None = None
+        self._checkpoints = environment.get(CHECKPOINTS_VARIABLE, "")
+        self._watch: subprocess.Popen[bytes] | None = None
+        self._server: LauncherServer | None = None
+        self._link: CoordinatorLink | None = None
+        if options.rendezvous is None:
+            self._coordinator = Coordinator(RoundSettings(budget=options.budget))
+        else:
+            self._meet(options.rendezvous)
+
+    def _meet(self, rendezvous: Rendezvous) -> None:
+        listener = rendezvous.listen()
+        lease_s = rendezvous.lease.total_seconds()
+        if listener is not None:
+            settings = RoundSettings(
+                nodes=rendezvous.nodes,
+                join_timeout=rendezvous.join_timeout,
+                budget=self._options.budget,
+            )
+            coordinator = self._coordinator = Coordinator(settings)
+            self._server = LauncherServer(listener, rendezvous.key, lease_s, coordinator.handle)
+        endpoint = (rendezvous.host, rendezvous.port)
+        self._link = CoordinatorLink(endpoint, rendezvous.key, lease_s, self._renew)
+
+    def run(self) -> int:
+        """Run the job. Returns the exit code."""
+        wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        if self._checkpoints and self._coordinator is not None:
+            self._watch = start_watch(self._checkpoints, None)
+            self._node.spared.add(self._watch.pid)
+        for signum in (*FORWARDED, signal.SIGCHLD):
+            signal.signal(signum, lambda *_: None)
+        try:
+            while not self._is_over():
+                readers = [wake, *self._node.descriptors()]
+                writers: list[int] = []
+                for one in (self._server, self._link):
+                    if one is not None:
+                        readers += one.readers()
+                        writers += one.writers()
+                self._ready = _ready(readers, writers, self._pause())
+                self._read_signals(wake)
+                self._node.advance()
+        finally:
+            self._lease.renew(math.inf)
+            if self._watch is not None:
+                self._watch.kill()
+            self._node.close()
+            for other in (self._link, self._server):
+                if other is not None:
+                    other.close()
+        return self._exit_code()
+
+    def _is_over(self) -> bool:
+        """Exchange events and orders; return whether nothing is left to do."""
+        if self._link is not None:
+            self._exchange(self._link)
+        elif self._coordinator is not None:
+            self._coordinate(self._coordinator)
+        if self._node.unkillable:
+            return True
+        if not self._node.is_idle():
+            return False
+        self._lease.renew(math.inf)
+        has_ended = self._order is not None and self._order.kind is OrderKind.END
+        return self._leaving > 0 or (has_ended and self._has_lingered())
+
+    def _coordinate(self, coordinator: Coordinator) -> None:
+        name = self._node.member.name
+        if not self._is_joined:
+            self._is_joined = True
+            coordinator.handle(Joined(member=self._node.member))
+        coordinator.handle(Lost(launcher=name) if self._node.unkillable else None)
+        self._apply_order(coordinator.order_for(name))
+        while self._reports:
+            coordinator.handle(self._reports.popleft())
+            self._apply_order(coordinator.order_for(name))
+
+    def _exchange(self, link: CoordinatorLink) -> None:
+        for order in link.advance(may_resolve=self._node.is_idle()):
+            self._apply_order(order)
+        if not link.is_connected():
+            self._without_coordinator(link)
+        elif not self._is_joined and self._node.is_idle() and not self._leaving:
+            self._is_joined = True
+            self._reports.clear()
+            link.send(self._joined(link.local_address()))
+        while self._is_joined and self._reports:
+            link.send(self._reports.popleft())
+        if self._server is not None and self._coordinator is not None:
+            self._server.advance(self._ready)
+            self._coordinator.handle(None)
+            self._server.send_orders(self._coordinator.orders_for)
+
+    def _without_coordinator(self, link: CoordinatorLink) -> None:
+        if self._order is not None and self._order.kind is OrderKind.END:
+            return
+        if self._is_joined:
+            self._is_joined = False
+            sys.stderr.write(f"holdfast: connection to the coordinator lost: {link.problem}\n")
+        if not self._node.is_idle():  # SIGKILL is on its way, so the guard need not act
+            self._node.stop(signal.SIGKILL)
+            self._lease.renew(time.monotonic() + _UNKILLABLE_S)
+        rendezvous = self._options.rendezvous
+        limit_s = rendezvous.join_timeout.total_seconds() if rendezvous is not None else 0.0
+        if not self._leaving and time.monotonic() - link.lost_since > limit_s:
+            sys.stderr.write(f"holdfast: no coordinator: {link.problem or 'timed out'}\n")
+            self._order = Order(kind=OrderKind.END, round=0, outcome=Outcome.FAILED)
+
+    def _joined(self, address: str) -> Joined:
+        member = self._node.member
+        if not member.address:
+            member = replace(member, address=address)
+        restarts = self._order.restarts if self._order is not None else ()
+        return Joined(member=member, round=self._node.round, restarts=restarts)
+
+    def _apply_order(self, order: Order) -> None:
+        if self._leaving or (self._order is not None and self._order.kind is OrderKind.END):
+            return
+        self._order = order
+        if order.kind is OrderKind.RUN and self._link is not None:
+            self._renew(self._link.lease_until)
+        self._node.apply_order(order)
+
+    def _renew(self, until: float) -> None:
+        if not self._node.is_idle() or (self._order and self._order.kind is OrderKind.RUN):
+            self._lease.renew(until + _GUARD_S)
+
+    def _has_lingered(self) -> bool:
+        """Return whether all launchers of other nodes have read the last order."""
+        if self._link is not None:
+            self._link.close()
+        if self._server is None:
+            return True
+        now = time.monotonic()
+        self._leave_at = self._leave_at or now + _LINGER_S
+        return not self._server.has_launchers() or now >= self._leave_at
+
+    def _pause(self) -> float | None:
+        calls = [self._node.next_call(), self._leave_at]
+        calls += [one.next_call() for one in (self._coordinator, self._server, self._link) if one]
+        times = [one for one in calls if one is not None]
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _read_signals(self, wake: int) -> None:
+        try:
+            numbers = set(os.read(wake, 4096))
+        except BlockingIOError:
+            return
+        if signal.SIGCHLD in numbers:
+            self._node.reap_adopted()
+        for signum in sorted(numbers & set(FORWARDED)):
+            if signum in _RELAYED:
+                self._node.relay(signum)
+            elif self._coordinator is not None:
+                self._coordinator.handle(StopRequested(signal=signum))
+            elif not self._leaving:
+                self._leaving = signum
+                self._node.stop(signum)
+
+    def _exit_code(self) -> int:
+        if self._node.unkillable:
+            sys.stderr.write(describe_unkillable(self._node.unkillable))
+            return ExitCode.FAILED
+        if self._leaving:
+            return 128 + self._leaving
+        match self._order.outcome if self._order is not None else None:
+            case Outcome.SUCCEEDED:
+                return ExitCode.OK
+            case Outcome.INTERRUPTED:
+                return 128 + (self._order.signal if self._order is not None else 0)
+            case Outcome.RESTART_JOB:
+                return ExitCode.RESTART_JOB
+        return (self._order.code if self._order is not None else 0) or ExitCode.FAILED
+
+
+def _ready(readers: list[int], writers: list[int], pause_s: float | None) -> frozenset[int]:
+    """Wait until a descriptor is readable or writable; return those that are.
+
+    ``select`` is limited to descriptors below 1024; ``poll`` is not.
+    """
+    poll = select.poll()
+    wanted = dict.fromkeys(readers, select.POLLIN)
+    for descriptor in writers:
+        wanted[descriptor] = wanted.get(descriptor, 0) | select.POLLOUT
+    for descriptor, events in wanted.items():
+        poll.register(descriptor, events)
+    return frozenset(key for key, _ in poll.poll(None if pause_s is None else pause_s * 1000))

@@ -1,0 +1,34 @@
+"""``holdfast launch``: runs the ranks of a training script on this node, in place of torchrun.
+
+Standard library only: every start and every restart waits for this process.
+"""
+
+import os
+from collections.abc import Sequence
+
+from holdfast.apps.launch.guard import fork_under_guard
+from holdfast.apps.launch.launcher import Launcher
+from holdfast.apps.launch.options import command_line_parser, parse
+from holdfast.kit.processes import become_subreaper
+from holdfast.model.errors import ConfigError
+
+__all__ = ("command_line_parser", "main")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the ranks until they end. Returns the exit code.
+
+    Raises:
+        ConfigError: an option is invalid, or the script does not exist.
+
+    """
+    environment = dict(os.environ)
+    options = parse(argv, environment)
+    if options.script_file and not os.path.exists(options.script_file):
+        what = f"script: {options.script_file!r} does not exist"
+        raise ConfigError(f"{what}; expected a Python script, or -m MODULE")
+    lease = fork_under_guard()
+    if isinstance(lease, int):
+        return lease
+    become_subreaper()
+    return Launcher(options, environment, lease).run()

@@ -1,0 +1,309 @@
+"""Executes the orders for one node: starts the ranks of a round, and ends all their processes."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Final
+
+from holdfast.apps.launch.options import LaunchOptions
+from holdfast.apps.launch.progress_watch import ProgressWatch
+from holdfast.apps.launch.rank_environment import (
+    JobNames,
+    RankFiles,
+    count_gpus,
+    rank_environment,
+    with_defaults,
+)
+from holdfast.apps.launch.rank_output import RankOutput
+from holdfast.apps.launch.ranks import Rank, RankProcesses, exit_text
+from holdfast.apps.launch.warm_ranks import WarmRanks
+from holdfast.decisions.crash_text import crash_text, error_file_text
+from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.launch_events import Failed, Member, Reported, Stopped, Succeeded
+from holdfast.decisions.launch_rounds import Order, OrderKind
+from holdfast.kit.bounded_files import read_end
+from holdfast.kit.free_ports import free_port
+from holdfast.kit.processes import reap
+from holdfast.kit.units import format_duration
+
+PROGRESS_VARIABLE: Final = "HOLDFAST_PROGRESS_FILE"
+"""File to which a rank appends the number of each step that it has done."""
+
+_UNKILLABLE_S: Final = 30.0
+"""Time after SIGKILL for processes to end. One in uninterruptible sleep does not."""
+
+_DRIVER_S: Final = 5.0
+"""Time for calls of the driver beyond the timeout of the wait for accelerators."""
+
+_SWEEP_S: Final = 0.005
+_COPY_S: Final = 0.1
+_TAIL_BYTES: Final = 65536
+
+Report = Callable[[Reported], None]
+
+
+class NodeRanks:
+    """Ranks of one node. ``member`` identifies its launcher."""
+
+    def __init__(
+        self,
+        member: Member,
+        options: LaunchOptions,
+        environment: Mapping[str, str],
+        report: Report,
+    ) -> None:
+        self.member = member
+        self.unkillable: list[int] = []
+        """Processes that did not end after SIGKILL; the node cannot be used any more."""
+
+        self.spared: set[int] = set()
+        """Processes below this one that are no ranks, and outlive them."""
+
+        self.round = 0
+        self._options = options
+        self._environment = environment
+        self._report = report
+        self._output = RankOutput(options.logs, options.run_id, options.role)
+        self._ranks = RankProcesses()
+        self._attempt = self._first_rank = 0
+        self._is_stopping = False
+        self._is_swept = True
+        self._kill_at: float | None = None
+        self._give_up_at: float | None = None
+        self._wait: subprocess.Popen[bytes] | None = None
+        self._wait_until = 0.0
+        limit = options.hang_timeout
+        self._progress = ProgressWatch(limit) if limit is not None else None
+        self._warm = WarmRanks(options.warm) if options.warm is not None else None
+
+    def apply_order(self, order: Order) -> None:
+        """Execute an order; a repeated one has no effect."""
+        if order.kind is OrderKind.WAIT:
+            self._prepare()
+        elif order.kind is OrderKind.RUN:
+            # No second round while a process of an earlier one is alive: a fence of its own.
+            if order.round > self.round and self.is_idle():
+                self._start(order)
+                self._prepare()
+        else:
+            self.stop(order.signal or self._options.shutdown_signal)
+
+    def is_idle(self) -> bool:
+        """Return whether no process of a round is left."""
+        return self._is_swept and self._wait is None
+
+    def stop(self, signum: int) -> None:
+        """Begin to end all ranks; ``Stopped`` is reported when no process is left."""
+        if self.is_idle() or (self._is_stopping and signum != signal.SIGKILL):
+            return
+        self._is_stopping = True
+        self._ranks.signal(signum)
+        self._ranks.signal(signal.SIGCONT)  # a stopped process handles no other signal
+        if self._kill_at is None:
+            self._kill_at = time.monotonic() + self._options.grace.total_seconds()
+
+    def relay(self, signum: int) -> None:
+        """Send a signal to the process groups of all ranks."""
+        self._ranks.signal(signum)
+
+    def descriptors(self) -> list[int]:
+        """Return pidfds that become readable when ``advance`` has something to do."""
+        return [rank.descriptor for rank in self._ranks.ranks if rank.code is None]
+
+    def next_call(self) -> float | None:
+        """Return the monotonic time of the next call of ``advance``; None: on an event only."""
+        now = time.monotonic()
+        times = [self._kill_at] if self._kill_at is not None else []
+        if self._is_stopping and not self._ranks.are_running() and not self._is_swept:
+            times.append(now + _SWEEP_S)
+        if self._wait is not None:
+            times.append(now + _COPY_S)
+        if self._output.is_following():
+            times.append(now + _COPY_S)
+        if self._progress is not None and not self._is_stopping and not self._is_swept:
+            times += [at for at in [self._progress.next_call()] if at is not None]
+        return min(times, default=None)
+
+    def advance(self) -> None:
+        """Report what ended, and continue the stop."""
+        for rank in self._ranks.reap():
+            if rank.code:
+                self._report_failure(rank)
+        self._output.copy()
+        self._check_progress()
+        if not self._is_swept and not self._ranks.are_running():
+            self._is_stopping = True
+            self._sweep()
+        elif self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_at = None
+            self._ranks.signal(signal.SIGKILL)
+        self._after_wait()
+
+    def close(self) -> None:
+        """Release the files. No rank may be left."""
+        if self._wait is not None:
+            self._wait.kill()
+            self._wait.wait()
+        if self._warm is not None:
+            self._warm.close()
+        self._output.remove_temporary()
+
+    def _start(self, order: Order) -> None:
+        self.round = order.round
+        self._attempt, self._first_rank = len(order.restarts), order.first_rank
+        self._ranks = RankProcesses()
+        self._is_stopping = self._is_swept = False
+        self._kill_at = self._give_up_at = None
+        names = JobNames(
+            run_id=self._options.run_id,
+            role=self._options.role,
+            max_restarts=self._options.budget.in_place,
+        )
+        for local_rank in range(self._options.slots):
+            files = RankFiles(error=str(self._error_file(local_rank)))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(files.error)
+            environment = rank_environment(
+                self._environment, order, local_rank, self._options.slots, names, files
+            )
+            if self._progress is not None:
+                environment[PROGRESS_VARIABLE] = self._progress_file(local_rank)
+            streams = self._output.open_streams(self._attempt, local_rank)
+            command = self._options.command
+            warm = None
+            if self._warm is not None:
+                warm = self._warm.take(local_rank, command, environment, streams)
+            rank = self._ranks.start(local_rank, command, environment, streams, warm)
+            if rank.code is not None:
+                self._report_failure(rank)
+        if self._progress is not None:
+            slots = range(self._options.slots)
+            self._progress.begin({rank: self._progress_file(rank) for rank in slots})
+
+    def _progress_file(self, local_rank: int) -> str:
+        own = self._output.folder(self._attempt, local_rank) / "progress"
+        return self._environment.get(PROGRESS_VARIABLE) or str(own)
+
+    def _check_progress(self) -> None:
+        if self._progress is None or self._is_stopping or self._is_swept:
+            return
+        local_rank = self._progress.stalled()
+        if local_rank is None or self._ranks.ranks[local_rank].code is not None:
+            return
+        limit = format_duration(self._options.hang_timeout or timedelta())
+        self._report_failed(local_rank, 0, ExitMeaning.CRASH, f"no progress for {limit}")
+
+    def _prepare(self) -> None:
+        """Start the warm ranks of the next round."""
+        if self._warm is not None:
+            environment = with_defaults(self._environment, self._options.slots)
+            for local_rank in range(self._options.slots):
+                self._warm.prepare(local_rank, environment)
+
+    def _error_file(self, local_rank: int) -> Path:
+        return self._output.folder(self._attempt, local_rank) / "error.json"
+
+    def _report_failure(self, rank: Rank) -> None:
+        if self._is_stopping or rank.code is None:
+            return
+        meaning = self._options.meanings.get(rank.code, ExitMeaning.CRASH)
+        reason = rank.error or self._crash(rank.local_rank)
+        text = exit_text(rank.code) + (f": {reason}" if reason else "")
+        self._report_failed(rank.local_rank, rank.code, meaning, text)
+
+    def _report_failed(self, local_rank: int, code: int, meaning: ExitMeaning, text: str) -> None:
+        self._report(
+            Failed(
+                launcher=self.member.name,
+                round=self.round,
+                rank=self._first_rank + local_rank,
+                code=code,
+                meaning=meaning,
+                text=text,
+            )
+        )
+
+    def _crash(self, local_rank: int) -> str:
+        """Return the exception of a rank from its error file or its log; empty if there is none."""
+        found = error_file_text(_tail(self._error_file(local_rank)))
+        return found or crash_text(_tail(self._error_file(local_rank).with_name("stderr.log")))
+
+    def _sweep(self) -> None:
+        """End processes that the ranks left running, in any session."""
+        spared = self.spared | (self._warm.pids() if self._warm else set())
+        left = self._ranks.signal_below(signal.SIGKILL, spared)
+        if left:
+            now = time.monotonic()
+            self._give_up_at = self._give_up_at or now + _UNKILLABLE_S
+            if now >= self._give_up_at:
+                self.unkillable = left
+            return
+        self._is_swept = True
+        self._kill_at = None
+        self._output.copy(is_over=True)
+        if all(rank.code == 0 for rank in self._ranks.ranks):
+            self._report(Succeeded(launcher=self.member.name, round=self.round))
+            self._report_stopped()
+        elif count_gpus():
+            self._wait = self._accelerator_wait()
+        else:
+            self._report_stopped()
+
+    def _accelerator_wait(self) -> subprocess.Popen[bytes]:
+        timeout = self._options.accelerator_timeout.total_seconds()
+        self._wait_until = time.monotonic() + timeout + _DRIVER_S
+        devices = self._environment.get("CUDA_VISIBLE_DEVICES", "")
+        module = "holdfast.adapters.host.accelerator_memory"
+        options = ("--timeout", str(timeout), "--devices", devices)
+        return subprocess.Popen(
+            [sys.executable, "-m", module, *options], stdin=subprocess.DEVNULL, stdout=sys.stderr
+        )
+
+    def _after_wait(self) -> None:
+        if self._wait is None:
+            return
+        status = self._wait.poll()
+        if status is None and time.monotonic() < self._wait_until:
+            return
+        if status != 0:
+            sys.stderr.write("holdfast: GPU memory is still in use; restarting anyway\n")
+        self._wait = None
+        self._report_stopped()
+
+    def _report_stopped(self) -> None:
+        self._report(Stopped(launcher=self.member.name, round=self.round, port=free_port()))
+
+    def reap_adopted(self) -> None:
+        """Reap processes whose own parent has ended."""
+        own_pids = [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
+        own_pids += [self._wait.pid] if self._wait is not None else []
+        reap([*own_pids, *(self._warm.pids() if self._warm is not None else ())])
+
+
+def _tail(path: Path) -> str:
+    try:
+        return read_end(path, _TAIL_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def describe_unkillable(pids: list[int]) -> str:
+    """Return lines about processes that did not end, with their kernel stacks."""
+    lines = []
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stack", encoding="utf-8") as file:
+                stack = ", ".join(line.split()[-1] for line in file.read(4096).splitlines()[:8])
+        except OSError as error:
+            stack = f"stack not readable: {error.strerror}"
+        lines.append(
+            f"holdfast: process {pid} did not end after SIGKILL ({stack}); "
+            "reboot this node before it is used again\n"
+        )
+    return "".join(lines)

@@ -1,0 +1,388 @@
+"""Command line of ``holdfast launch``: torchrun's options and PET_* variables, and our own."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from holdfast.apps.launch.rank_environment import count_gpus
+from holdfast.apps.launch.rendezvous import Rendezvous, meeting_point, parse_nodes, slurm_step
+from holdfast.decisions.exit_meanings import EXIT_MEANINGS, ExitMeaning, parse_exit_meanings
+from holdfast.decisions.restart_rungs import RestartBudget
+from holdfast.kit.units import parse_duration
+from holdfast.model.errors import ConfigError
+
+PROGRAM: Final = "holdfast launch"
+
+_DESCRIPTION: Final = (
+    "Run the ranks of a training script on this node, and restart them in place after a failure. "
+    "Replaces torchrun: it accepts the same options and PET_* variables, and sets the same "
+    "variables for the script."
+)
+
+_STREAMS: Final = {"0": 0, "1": 1, "2": 2, "3": 3}
+
+SIGNALS: Final = {name: signal.Signals[name] for name in ("SIGTERM", "SIGINT", "SIGKILL")}
+"""Signals that ``--shutdown-signal`` accepts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Where the output of ranks goes."""
+
+    directory: str
+    """Directory of log and error files; empty for a temporary directory without logs."""
+
+    to_file: int
+    """Streams of ranks that go to a file only: 1 stdout, 2 stderr, 3 both."""
+
+    to_both: int
+    """Streams of ranks that go to a file and to this process's output."""
+
+    shown: frozenset[int]
+    """Local ranks whose output is shown; empty for all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WarmScript:
+    """What warm ranks run."""
+
+    script: str
+    arguments: tuple[str, ...]
+    is_module: bool
+    preload: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOptions:
+    """Options of a launch."""
+
+    script_file: str = ""
+    """Python script to run; empty for a module or a program."""
+
+    command: tuple[str, ...]
+    run_id: str
+    role: str
+    slots: int
+    """Number of ranks on this node."""
+
+    address: str
+    """Address at which ranks of other nodes reach those of this one; empty: that of the connection
+    to the coordinator."""
+
+    master_port: int
+    """Fixed MASTER_PORT; 0: a free port for each round."""
+
+    node_rank: int
+    """Preferred node rank."""
+
+    rendezvous: Rendezvous | None
+    """Where launchers meet; None for one node."""
+
+    budget: RestartBudget
+    meanings: Mapping[int, ExitMeaning]
+    shutdown_signal: int
+    grace: timedelta
+    accelerator_timeout: timedelta
+    hang_timeout: timedelta | None
+    """Time without progress after which a rank has failed; None: without a limit."""
+
+    logs: LogOptions
+    warm: WarmScript | None
+    """What warm ranks run; None if ranks start cold."""
+
+
+def parse(argv: Sequence[str], environment: Mapping[str, str]) -> LaunchOptions:
+    """Return the options of a command line and of PET_* variables.
+
+    Raises:
+        ConfigError: each problem names the option, its value and what was expected.
+
+    """
+    given = command_line_parser(environment).parse_args(list(argv))
+    problems = [
+        *(
+            ["--module and --no-python exclude each other"]
+            if given.module and given.no_python
+            else []
+        ),
+        *(["--warm and --no-python exclude each other"] if given.warm and given.no_python else []),
+        *_unusable(given),
+    ]
+    if problems:
+        raise ConfigError(problems)
+    step = slurm_step(environment)
+    rendezvous = meeting_point(given, environment, step)
+    rank = given.node_rank if given.node_rank is not None else (step.node_rank if step else 0)
+    return LaunchOptions(
+        command=_command(given),
+        run_id=given.rdzv_id,
+        role=given.role,
+        slots=_slots(given.nproc_per_node),
+        address=given.local_addr or ("" if rendezvous else given.master_addr or "127.0.0.1"),
+        master_port=0 if rendezvous else given.master_port,
+        node_rank=rank,
+        rendezvous=rendezvous,
+        budget=RestartBudget(
+            in_place=given.max_restarts,
+            period=given.restart_period,
+            job_restarts=max(0, given.max_job_restarts - _past_job_restarts(environment)),
+        ),
+        meanings={**EXIT_MEANINGS, **given.exit_codes},
+        shutdown_signal=SIGNALS[given.shutdown_signal],
+        grace=given.shutdown_timeout,
+        accelerator_timeout=given.accelerator_timeout,
+        hang_timeout=given.hang_timeout or None,
+        logs=_log_options(given),
+        script_file="" if given.module or given.no_python else given.script,
+        warm=_warm_script(given),
+    )
+
+
+def command_line_parser(environment: Mapping[str, str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command line, with PET_* variables as defaults."""
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
+    known = environment if environment is not None else {}
+    for names, settings in _OPTIONS:
+        forms = [form for name in names for form in dict.fromkeys((name, _underscored(name)))]
+        variable = f"PET_{names[-1].removeprefix('--').replace('-', '_').upper()}"
+        values = dict(settings)
+        if variable in known:
+            is_flag = values.get("action") == "store_true"
+            values["default"] = known[variable] == "1" if is_flag else known[variable]
+        parser.add_argument(*forms, **values)
+    parser.add_argument("script", help="script, module (-m) or program (--no-python)")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
+    return parser
+
+
+def _underscored(name: str) -> str:
+    return f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name
+
+
+def _duration(text: str) -> timedelta:
+    """Parse a duration; a plain number is seconds, as in torchrun."""
+    try:
+        return parse_duration(f"{text}s" if text[-1:].isdecimal() else text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 7):
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a whole number from 0 to 999999")
+    return int(text)
+
+
+def _nodes(text: str) -> str:
+    try:
+        parse_nodes(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    return text
+
+
+def _port(text: str) -> int:
+    number = _count(text)
+    if number > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a TCP port")
+    return number
+
+
+def _meanings(text: str) -> dict[int, ExitMeaning]:
+    try:
+        return parse_exit_meanings(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+_Row = tuple[tuple[str, ...], Mapping[str, Any]]
+
+
+def _row(*names: str, **settings: Any) -> _Row:
+    return names, settings
+
+
+_BUDGET: Final = RestartBudget()
+_IGNORED: Final = "ignored; accepted for compatibility with torchrun"
+
+_OPTIONS: Final = (
+    _row(
+        "--nproc-per-node", default="1", metavar="N",
+        help="number of ranks; auto and gpu: one for each GPU (auto: or one for each CPU); cpu",
+    ),
+    _row(
+        "--nnodes", type=_nodes, metavar="MIN[:MAX]",
+        help="number of nodes; launchers beyond MIN are hot spares (default: nodes of the Slurm "
+        "step, else 1)",
+    ),
+    _row(
+        "--node-rank", type=_count, metavar="N",
+        help="preferred rank of this node; 0 is the coordinator (default: SLURM_NODEID, else by "
+        "order of arrival)",
+    ),
+    _row(
+        "--rdzv-endpoint", default="", metavar="HOST:PORT",
+        help="rendezvous address, on one of the nodes (default: --master-addr and --master-port, "
+        "else the first node of the Slurm step)",
+    ),
+    _row(
+        "--join-timeout", type=_duration, default=timedelta(minutes=10), metavar="TIME",
+        help="time to wait for enough launchers, or for the coordinator (default: 10m)",
+    ),
+    _row(
+        "--lease-timeout", type=_duration, default=timedelta(seconds=2), metavar="TIME",
+        help="time without a response after which a launcher counts as lost (default: 2s)",
+    ),
+    _row(
+        "--local-addr", default="", metavar="HOST",
+        help="address of this node for ranks of other nodes",
+    ),
+    _row(
+        "--max-restarts", type=_count, default=_BUDGET.in_place, metavar="N",
+        help="maximum restarts in place within --restart-period (default: 3)",
+    ),
+    _row(
+        "--restart-period", type=_duration, default=_BUDGET.period, metavar="TIME",
+        help="period in which restarts in place are counted (default: 6h)",
+    ),
+    _row(
+        "--max-job-restarts", type=_count, default=0, metavar="N",
+        help="exit with 75 instead of 1 after --max-restarts, so that the platform restarts the "
+        "job; counted by HOLDFAST_ATTEMPT or SLURM_RESTART_COUNT (default: 0)",
+    ),
+    _row(
+        "--exit-codes", type=_meanings, default={}, metavar="CODE=MEANING,...",
+        help="meanings of exit codes of ranks: crash, resume, another-device or stop "
+        "(default: 16=another-device,17=resume,93=stop)",
+    ),
+    _row(
+        "--shutdown-signal", choices=tuple(SIGNALS), default="SIGTERM",
+        help="signal that ends ranks before a restart (default: SIGTERM)",
+    ),
+    _row(
+        "--shutdown-timeout", type=_duration, default=timedelta(seconds=15), metavar="TIME",
+        help="time from --shutdown-signal to SIGKILL (default: 15s)",
+    ),
+    _row(
+        "--accelerator-timeout", type=_duration, default=timedelta(seconds=50), metavar="TIME",
+        help="time to wait for GPU memory to be released before a restart (default: 50s)",
+    ),
+    _row(
+        "--hang-timeout", type=_duration, metavar="TIME",
+        help="restart the ranks if one that has reported steps in HOLDFAST_PROGRESS_FILE reports "
+        "no new step within this time (default: no limit)",
+    ),
+    _row(
+        "--warm", action="store_true",
+        help="keep a process for each rank that has imported --preload, for the next restart",
+    ),
+    _row(
+        "--preload", default="torch", metavar="MODULE,...",
+        help="modules that warm ranks import (default: torch)",
+    ),
+    _row("--log-dir", default="", metavar="DIR", help="directory of log and error files of ranks"),
+    _row(
+        "-r", "--redirects", choices=tuple(_STREAMS), default="0",
+        help="streams that go to files only: 1 stdout, 2 stderr, 3 both",
+    ),
+    _row(
+        "-t", "--tee", choices=tuple(_STREAMS), default="",
+        help="streams that go to files and the console (default: 3 with --log-dir, else 0)",
+    ),
+    _row(
+        "--local-ranks-filter", default="", metavar="RANK,...",
+        help="local ranks whose output is shown (default: all)",
+    ),
+    _row("-m", "--module", action="store_true", help="run the script as a module"),
+    _row("--no-python", action="store_true", help="run a program instead of a Python script"),
+    _row("--rdzv-id", default="none", metavar="ID", help="identifier of the job"),
+    _row("--role", default="default", help="role of the ranks, for ROLE_NAME and log prefixes"),
+    _row(
+        "--master-addr", default="", metavar="HOST",
+        help="value of MASTER_ADDR with one node (default: 127.0.0.1); else see --rdzv-endpoint",
+    ),
+    _row(
+        "--master-port", type=_port, default=0, metavar="PORT",
+        help="value of MASTER_PORT with one node (default: a free port for each restart)",
+    ),
+    _row("--standalone", action="store_true", help="run on this node only"),
+    _row("--rdzv-backend", default="", metavar="NAME", help=_IGNORED),
+    _row("--rdzv-conf", default="", metavar="KEY=VALUE,...", help=_IGNORED),
+    _row("--monitor-interval", default="", metavar="SECONDS", help=_IGNORED),
+    _row("--start-method", default="", metavar="NAME", help=_IGNORED),
+)  # fmt: skip
+"""Options in the order of the help. The last name of each gives its PET_* variable."""
+
+
+def _unusable(given: argparse.Namespace) -> list[str]:
+    choices: Mapping[str, Collection[str]] = {
+        "shutdown_signal": SIGNALS, "redirects": _STREAMS, "tee": ("", *_STREAMS),
+    }  # fmt: skip
+    problems = [  # argparse does not check a default, and PET_* variables are defaults
+        f"PET_{name.upper()}: {getattr(given, name)!r}: expected one of {', '.join(known)}"
+        for name, known in choices.items()
+        if getattr(given, name) not in known
+    ]
+    named = {"auto", "gpu", "cpu"}
+    count = given.nproc_per_node
+    if count not in named and not (count.isascii() and count.isdecimal() and 0 < int(count) < 4096):
+        problems.append(f"--nproc-per-node: {count!r}: expected 1 to 4095, auto, gpu or cpu")
+    if count == "gpu" and count_gpus() == 0:
+        problems.append("--nproc-per-node: gpu: this node has no NVIDIA GPU; give a number")
+    wanted = given.local_ranks_filter.split(",") if given.local_ranks_filter else []
+    if not all(one.isascii() and one.isdecimal() for one in wanted):
+        problems.append(f"--local-ranks-filter: {given.local_ranks_filter!r}: expected ranks: 0,2")
+    return problems
+
+
+def _slots(count: str) -> int:
+    if count.isdecimal():
+        return int(count)
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = len(list(filter(None, listed.split(",")))) if listed is not None else count_gpus()
+    cpus = len(os.sched_getaffinity(0))
+    return cpus if count == "cpu" or (count == "auto" and gpus == 0) else max(1, gpus)
+
+
+def _command(given: argparse.Namespace) -> tuple[str, ...]:
+    if given.no_python:
+        return given.script, *given.arguments
+    python = (sys.executable, "-u")
+    return *python, *(("-m",) if given.module else ()), given.script, *given.arguments
+
+
+def _log_options(given: argparse.Namespace) -> LogOptions:
+    has_choice = given.tee != "" or given.redirects != "0"
+    tee = given.tee or ("3" if given.log_dir and not has_choice else "0")
+    shown = given.local_ranks_filter.split(",") if given.local_ranks_filter else []
+    return LogOptions(
+        directory=given.log_dir,
+        to_file=_STREAMS[given.redirects],
+        to_both=_STREAMS[tee],
+        shown=frozenset(map(int, shown)),
+    )
+
+
+def _warm_script(given: argparse.Namespace) -> WarmScript | None:
+    if not given.warm:
+        return None
+    return WarmScript(
+        script=given.script,
+        arguments=tuple(given.arguments),
+        is_module=given.module,
+        preload=tuple(given.preload.split(",")),
+    )
+
+
+def _past_job_restarts(environment: Mapping[str, str]) -> int:
+    """Return how often the platform has restarted the job."""
+    attempt = environment.get("HOLDFAST_ATTEMPT", "")
+    if attempt.isdecimal():
+        return max(0, int(attempt) - 1)
+    count = environment.get("SLURM_RESTART_COUNT", "")
+    return int(count) if count.isdecimal() else 0

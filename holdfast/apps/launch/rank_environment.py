@@ -1,0 +1,104 @@
+"""Environment of a rank: the variables that training frameworks read."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from holdfast.decisions.launch_rounds import Order
+from holdfast.decisions.recorder_variables import recorder_defaults
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFiles:
+    """Files of a rank."""
+
+    error: str
+    """Written by PyTorch's ``@record`` when the rank fails."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNames:
+    """Values of a job that all ranks share."""
+
+    run_id: str
+    role: str
+    max_restarts: int
+
+
+def rank_environment(
+    inherited: Mapping[str, str],
+    order: Order,
+    local_rank: int,
+    slots: int,
+    names: JobNames,
+    files: RankFiles,
+) -> dict[str, str]:
+    """Return the environment of a rank.
+
+    Args:
+        inherited: environment of the launcher.
+        order: order to run a round.
+        local_rank: rank within the node.
+        slots: number of ranks on the node.
+        names: values that all ranks share.
+        files: files of the rank.
+
+    """
+    rank, world = str(order.first_rank + local_rank), str(order.world_size)
+    node, nodes = str(order.node_rank), str(order.nodes)
+    local, local_world = str(local_rank), str(slots)
+    given = {
+        "RANK": rank,
+        "LOCAL_RANK": local,
+        "WORLD_SIZE": world,
+        "LOCAL_WORLD_SIZE": local_world,
+        "GROUP_RANK": node,
+        "GROUP_WORLD_SIZE": nodes,
+        "ROLE_NAME": names.role,
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world,
+        "MASTER_ADDR": order.master_addr,
+        "MASTER_PORT": str(order.master_port),
+        "TORCHELASTIC_RESTART_COUNT": str(len(order.restarts)),
+        "TORCHELASTIC_MAX_RESTARTS": str(names.max_restarts),
+        "TORCHELASTIC_RUN_ID": names.run_id,
+        "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 serves the store
+        "TORCHELASTIC_ERROR_FILE": files.error,
+        "NODE_RANK": node,  # Lightning
+        "LOCAL_SIZE": local_world,  # DeepSpeed, with the next two
+        "CROSS_RANK": node,
+        "CROSS_SIZE": nodes,
+        "JAX_COORDINATOR_ADDRESS": f"{order.master_addr}:{order.master_port}",
+        "HOLDFAST_LAUNCH_ROUND": str(order.round),
+    }
+    environment = {**with_defaults(inherited, slots), **given}
+    if order.rotation:
+        environment |= _shifted_devices(environment, order.rotation)
+    return environment
+
+
+def with_defaults(inherited: Mapping[str, str], slots: int) -> dict[str, str]:
+    """Return the environment of the launcher with torchrun's defaults for what is not set.
+
+    The flight recorder is on, too.
+    """
+    defaults = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", **recorder_defaults(inherited)}
+    if slots > 1:
+        defaults["OMP_NUM_THREADS"] = "1"
+    return {**defaults, **inherited}
+
+
+def _shifted_devices(environment: Mapping[str, str], places: int) -> dict[str, str]:
+    """Return CUDA_VISIBLE_DEVICES in another order, so that local ranks get other devices."""
+    listed = environment.get("CUDA_VISIBLE_DEVICES")
+    devices = listed.split(",") if listed else [str(number) for number in range(count_gpus())]
+    if len(devices) < 2:
+        return {}
+    shift = places % len(devices)
+    return {"CUDA_VISIBLE_DEVICES": ",".join(devices[shift:] + devices[:shift])}
+
+
+def count_gpus() -> int:
+    """Return the number of NVIDIA GPUs whose device files exist."""
+    names = [name.removeprefix("nvidia") for name in os.listdir("/dev")]
+    return sum(name.isdecimal() for name in names)

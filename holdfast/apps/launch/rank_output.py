@@ -1,0 +1,135 @@
+"""Files of ranks, and the part of their output that is copied to this process's output."""
+
+import os
+import select
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from holdfast.apps.launch.options import LogOptions
+
+_CHUNK: Final = 65536
+_LONGEST_LINE: Final = 65536
+"""Bytes after which a line without an end is copied in parts."""
+
+_LAST_COPY_S: Final = 0.5
+"""Time for a full pipe or a slow terminal to accept more, at the end of a round."""
+
+_STREAMS: Final = (("stdout", 1), ("stderr", 2))
+
+
+@dataclass(frozen=True, slots=True)
+class RankStreams:
+    """Standard output and standard error of a rank; None: those of the launcher."""
+
+    stdout: IO[bytes] | None
+    stderr: IO[bytes] | None
+
+    def close(self) -> None:
+        """Close the files; the rank has its own descriptors."""
+        for stream in (self.stdout, self.stderr):
+            if stream is not None:
+                stream.close()
+
+
+class RankOutput:
+    """Log and error files of the ranks of a node: ``DIR/RUN_ID/attempt_N/LOCAL_RANK/stdout.log``.
+
+    The layout is that of torchrun, without its random suffix. Ranks write their files themselves:
+    neither a slow terminal nor the end of the launcher blocks them.
+    """
+
+    def __init__(self, options: LogOptions, run_id: str, role: str) -> None:
+        self._options = options
+        self._role = role
+        self._is_temporary = not options.directory
+        base = options.directory or tempfile.mkdtemp(prefix="holdfast-launch-")
+        self._root = Path(base) / run_id.replace("/", "_")
+        self._followed: list[_FollowedFile] = []
+
+    def folder(self, attempt: int, local_rank: int) -> Path:
+        """Return the directory of a rank's files; created if it is missing."""
+        folder = self._root / f"attempt_{attempt}" / str(local_rank)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def open_streams(self, attempt: int, local_rank: int) -> RankStreams:
+        """Return where a rank writes. Files that are also shown are followed from now on."""
+        opened: list[IO[bytes] | None] = []
+        is_shown = not self._options.shown or local_rank in self._options.shown
+        for name, bit in _STREAMS:
+            is_copied = bool(self._options.to_both & bit)
+            if not is_copied and not self._options.to_file & bit and is_shown:
+                opened.append(None)
+                continue
+            path = self.folder(attempt, local_rank) / f"{name}.log"
+            opened.append(path.open("ab"))
+            if is_copied and is_shown:
+                target = sys.stdout if name == "stdout" else sys.stderr
+                prefix = f"[{self._role}{local_rank}]:".encode()
+                self._followed.append(_FollowedFile(path, target.fileno(), prefix))
+        return RankStreams(*opened)
+
+    def is_following(self) -> bool:
+        """Return whether ``copy`` must be called from time to time."""
+        return bool(self._followed)
+
+    def copy(self, *, is_over: bool = False) -> None:
+        """Copy new lines to this process's output.
+
+        Args:
+            is_over: whether the ranks have ended: the last line may then lack its end.
+
+        """
+        for file in self._followed:
+            file.copy(is_over=is_over)
+        if is_over:
+            for file in self._followed:
+                file.close()
+            self._followed.clear()
+
+    def remove_temporary(self) -> None:
+        """Remove the directory if no one asked for it."""
+        if self._is_temporary:
+            shutil.rmtree(self._root.parent, ignore_errors=True)
+
+
+class _FollowedFile:
+    def __init__(self, path: Path, target: int, prefix: bytes) -> None:
+        self._file = path.open("rb", buffering=0)
+        self._file.seek(0, os.SEEK_END)
+        self._target = target
+        self._prefix = prefix
+        self._partial = b""
+        self._unwritten = b""
+
+    def copy(self, *, is_over: bool) -> None:
+        limit_s = _LAST_COPY_S if is_over else 0.0
+        while self._write(limit_s) and (data := self._file.read(_CHUNK)):
+            *lines, self._partial = (self._partial + data).split(b"\n")
+            if len(self._partial) > _LONGEST_LINE:
+                lines.append(self._partial)
+                self._partial = b""
+            self._unwritten = b"".join(self._prefix + line + b"\n" for line in lines)
+        if is_over and self._partial:
+            self._unwritten += self._prefix + self._partial + b"\n"
+            self._partial = b""
+            self._write(limit_s)
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, limit_s: float) -> bool:
+        """Write what is unwritten while the target accepts it; return whether all was written."""
+        while self._unwritten:
+            if not select.select([], [self._target], [], limit_s)[1]:
+                return False
+            part = self._unwritten[: select.PIPE_BUF]  # such a write does not block
+            try:
+                self._unwritten = self._unwritten[os.write(self._target, part) :]
+            except OSError:  # nobody reads it any more; the file has it
+                self._unwritten = b""
+        return True

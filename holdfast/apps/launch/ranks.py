@@ -1,0 +1,111 @@
+"""Processes of the ranks of one round on this node."""
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from holdfast.apps.launch.rank_output import RankStreams
+from holdfast.kit.processes import descendants, die_with_parent, send
+
+_CANNOT_EXECUTE: Final = 126  # exit codes of POSIX shells
+_NOT_FOUND: Final = 127
+
+
+@dataclass(slots=True)
+class Rank:
+    """A rank's process, leader of its session and process group."""
+
+    local_rank: int
+    process: subprocess.Popen[bytes] | None
+    """None if it could not be started."""
+
+    descriptor: int
+    """pidfd, readable when the process has ended; -1 if there is none."""
+
+    error: str = ""
+    code: int | None = None
+    """Exit code, or the negative number of the signal; None while the process runs."""
+
+
+@dataclass(slots=True)
+class RankProcesses:
+    """Ranks of one round, and processes that they started."""
+
+    ranks: list[Rank] = field(default_factory=list)
+
+    def start(
+        self,
+        local_rank: int,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        streams: RankStreams,
+        warm: subprocess.Popen[bytes] | None = None,
+    ) -> Rank:
+        """Start a rank, or take a warm one that runs the command already.
+
+        A program that cannot be executed gives a rank that has ended.
+        """
+        try:
+            process = warm or subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=streams.stdout,
+                stderr=streams.stderr,
+                env=environment,
+                start_new_session=True,
+                preexec_fn=partial(die_with_parent, os.getpid()),
+            )
+        except OSError as error:
+            code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_EXECUTE
+            text = f"cannot run {command[0]!r}: {error.strerror}"
+            rank = Rank(local_rank, None, -1, text, code)
+        else:
+            rank = Rank(local_rank, process, os.pidfd_open(process.pid))
+        finally:
+            streams.close()
+        self.ranks.append(rank)
+        return rank
+
+    def reap(self) -> list[Rank]:
+        """Return the ranks that have ended since the last call."""
+        ended = []
+        for rank in self.ranks:
+            if rank.process is not None and rank.code is None:
+                rank.code = rank.process.poll()
+                if rank.code is not None:
+                    os.close(rank.descriptor)
+                    ended.append(rank)
+        return ended
+
+    def are_running(self) -> bool:
+        """Return whether a rank runs."""
+        return any(rank.code is None for rank in self.ranks)
+
+    def signal(self, signum: int) -> None:
+        """Send a signal to the process groups of all ranks that run."""
+        for rank in self.ranks:
+            if rank.process is not None and rank.code is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(rank.process.pid, signum)
+
+    def signal_below(self, signum: int, spare: Collection[int] = ()) -> list[int]:
+        """Send a signal to all processes below this one, in any session. Returns those left."""
+        left = [pid for pid in descendants(os.getpid()) if pid not in spare]
+        for pid in left:
+            send(pid, signum)
+        return left
+
+
+def exit_text(code: int) -> str:
+    """Return an exit code in words, such as ``exit code 1`` or ``signal 9 (SIGKILL)``."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"signal {-code} ({signal.Signals(-code).name})"
+    except ValueError:
+        return f"signal {-code}"

@@ -1,0 +1,160 @@
+"""Where the launchers of a job meet: from options, PET_* variables, or a Slurm step."""
+
+import argparse
+import errno
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from holdfast.model.errors import ConfigError
+from holdfast.model.jobs import LAUNCH_KEY_VARIABLE
+
+_KEY_CHARS: Final = 16
+_PORT: Final = 29400
+"""torchrun's default port of the c10d rendezvous."""
+
+_SLURM_PORTS: Final = range(20_000, 29_000)
+"""Ports for steps of Slurm, by number of the job; below the ephemeral ports of Linux (32768)."""
+
+_NODES: Final = re.compile(r"([1-9][0-9]{0,4})(?::([1-9][0-9]{0,4}))?")
+_FIRST_HOST: Final = re.compile(r"([^\[\],]+)(?:\[([0-9]+)[^\]]*\])?([^\[\],]*)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendezvous:
+    """Meeting point of the launchers of a job with several nodes."""
+
+    host: str
+    port: int
+    key: bytes
+    nodes: int
+    """Nodes of a round. Launchers beyond this number are hot spares."""
+
+    node_rank: int | None
+    """Node rank that was given. The node with 0 has the coordinator, others do not; without node
+    ranks, the node of the endpoint has it."""
+
+    join_timeout: timedelta
+    lease: timedelta
+
+    def listen(self) -> socket.socket | None:
+        """Return a socket at the endpoint if it is on this machine and free; None if it is not."""
+        if self.node_rank:
+            return None
+        for host in [self.host, *([""] if self.node_rank == 0 else [])]:
+            try:
+                found = socket.getaddrinfo(
+                    host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+                )
+            except socket.gaierror:
+                continue
+            family, kind, protocol, _, address = found[0]
+            listener = socket.socket(family, kind, protocol)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(address)
+            except OSError as error:
+                listener.close()
+                if error.errno == errno.EADDRNOTAVAIL:
+                    continue
+                if error.errno == errno.EADDRINUSE:
+                    return None
+                raise
+            return listener
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmStep:
+    """What Slurm says about the step that this process is a task of."""
+
+    nodes: int
+    node_rank: int
+    first_host: str
+    port: int
+
+
+def slurm_step(environment: Mapping[str, str]) -> SlurmStep | None:
+    """Return the step of this process if it has several nodes; None if there is none.
+
+    Raises:
+        ConfigError: the step has more than one task on a node.
+
+    """
+    names = ("SLURM_STEP_NUM_NODES", "SLURM_STEP_NUM_TASKS", "SLURM_NODEID", "SLURM_JOB_ID")
+    numbers = [environment.get(name, "") for name in names]
+    first = _FIRST_HOST.match(environment.get("SLURM_STEP_NODELIST", ""))
+    if first is None or not all(number.isdecimal() for number in numbers):
+        return None
+    nodes, tasks, node_rank, job = map(int, numbers)
+    if nodes == 1:
+        return None
+    if tasks != nodes:
+        raise ConfigError(
+            f"srun: {tasks} tasks on {nodes} nodes; start one launcher on each node with "
+            "--ntasks-per-node=1"
+        )
+    return SlurmStep(
+        nodes=nodes,
+        node_rank=node_rank,
+        first_host=f"{first[1]}{first[2] or ''}{first[3]}",
+        port=_SLURM_PORTS[job % len(_SLURM_PORTS)],
+    )
+
+
+def parse_nodes(text: str) -> tuple[int, int]:
+    """Parse ``MIN`` or ``MIN:MAX``.
+
+    Raises:
+        ValueError: the message names what was expected.
+
+    """
+    found = _NODES.fullmatch(text)
+    if found is None or int(found[2] or found[1]) < int(found[1]):
+        raise ValueError(f"{text[:60]!r}: expected N or MIN:MAX nodes, such as 4 or 4:5")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def meeting_point(
+    given: argparse.Namespace, environment: Mapping[str, str], step: SlurmStep | None
+) -> Rendezvous | None:
+    """Return where the launchers meet; None for a job of one node without spares.
+
+    Raises:
+        ConfigError: there is no endpoint or no key.
+
+    """
+    least, most = parse_nodes(given.nnodes) if given.nnodes else (1, 1)
+    if not given.nnodes and step is not None and not given.standalone:
+        least = most = step.nodes
+    if most == 1 or given.standalone:
+        return None
+    endpoint = given.rdzv_endpoint or given.master_addr or (step.first_host if step else "")
+    host, colon, port_text = endpoint.rpartition(":") if ":" in endpoint else (endpoint, "", "")
+    port = given.master_port or (step.port if step else _PORT)
+    problems = []
+    if not host:
+        problems.append("--rdzv-endpoint: missing; give HOST:PORT of one node, equal on all nodes")
+    if colon and not (port_text.isascii() and port_text.isdecimal() and int(port_text) < 65536):
+        problems.append(f"--rdzv-endpoint: {endpoint[:80]!r}: expected HOST:PORT")
+    key = environment.get(LAUNCH_KEY_VARIABLE, "")
+    if len(key) < _KEY_CHARS:
+        problems.append(
+            f"{LAUNCH_KEY_VARIABLE}: missing or shorter than {_KEY_CHARS} characters; set it to "
+            "the same random value on all nodes, for example from: openssl rand -hex 32"
+        )
+    if problems:
+        raise ConfigError(problems)
+    given_rank = given.node_rank if given.node_rank is not None or step is None else step.node_rank
+    return Rendezvous(
+        host=host.strip("[]"),
+        port=int(port_text) if port_text else port,
+        key=key.encode(),
+        nodes=least,
+        node_rank=given_rank,
+        join_timeout=given.join_timeout,
+        lease=given.lease_timeout,
+    )
