@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.api.clusters import Cluster, Node
-from holdfast.api.identity import AccessKey
+from holdfast.api.identity import Principal
 from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.clusters import DesiredCluster
@@ -25,11 +25,11 @@ class AwsLocation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Maker:
+class ClusterCreation:
     """Records of the requested clusters, and what this server supports of a request."""
 
     records: ClusterRecords
-    objections: Callable[[DesiredCluster], Sequence[str]]
+    rejections: Callable[[DesiredCluster], Sequence[str]]
     """Unsupported parts of a cluster: one message for each."""
 
     wake: Callable[[str], None]
@@ -49,31 +49,33 @@ class Call:
     request: Json
     """Request, valid by the model of its operation."""
 
-    key: AccessKey
+    principal: Principal
     clusters: Sequence[Cluster]
+    """Clusters that the caller may use."""
+
     place: AwsLocation
     now: datetime
-    maker: Maker | None = None
+    creation: ClusterCreation | None = None
     """Records of created clusters; None if this server cannot create clusters."""
 
-    def made(self) -> Maker:
+    def require_creation(self) -> ClusterCreation:
         """Records of created clusters.
 
         Raises:
             ValidationException: this server cannot create clusters.
 
         """
-        if self.maker is None:
+        if self.creation is None:
             raise ValidationException(
                 "Clusters cannot be created, changed or deleted: this server only shows existing "
                 "clusters"
             )
-        return self.maker
+        return self.creation
 
     def requested(self, operation: str) -> RecordedRequest:
         """The request, for the record."""
         return RecordedRequest(
-            at=self.now, person=self.key.person, operation=operation, request=self.request
+            at=self.now, person=self.principal.person, operation=operation, request=self.request
         )
 
     def cluster(self) -> Cluster:

@@ -74,7 +74,7 @@ class Cluster(Protocol):
         """All stored incidents."""
         ...
 
-    def wanted(self) -> DesiredCluster | None:
+    def desired(self) -> DesiredCluster | None:
         """Cluster requested through the API; None for a cluster created otherwise."""
         ...
 

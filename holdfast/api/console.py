@@ -1,288 +1,314 @@
 """The web console: pages, data and requests. It records requests and never acts on nodes."""
 
-import asyncio
-import hashlib
-import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
-from importlib import resources
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from holdfast.api.console_live import Live
-from holdfast.api.console_sessions import (
-    LIFETIME,
-    ConsoleSession,
-    Sessions,
-    TooManyTries,
-    WrongToken,
+from holdfast.api.audit import AuditedRequest, AuditTrail
+from holdfast.api.console_files import HEADERS, one_of, served_file, static_files
+from holdfast.api.console_http import (
+    Refused,
+    answering,
+    json_response,
+    read_body,
+    require_same_origin,
 )
+from holdfast.api.console_jobs import CANCEL, JobViews
+from holdfast.api.console_live import Live
+from holdfast.api.console_sessions import LIFETIME, ConsoleSession, Sessions
 from holdfast.api.console_source import (
     ConsoleAction,
     ConsoleBackend,
     Json,
-    NotAccepted,
     RepairRequest,
     UnknownObject,
 )
-from holdfast.api.identity import Role
-from holdfast.api.problems import BODY_TIMEOUT_S
+from holdfast.api.identity import Principal
+from holdfast.api.problems import AccessDenied
 from holdfast.kit.serial import from_plain
-from holdfast.model.errors import HoldfastError
+from holdfast.model.errors import BackendError
 
 COOKIE: Final = "holdfast_session"
 PROOF: Final = "x-holdfast-proof"
 """Header of requests that change something: ``ConsoleSession.proof``."""
 
-_BODY_LIMIT: Final = 10_000
-_TYPES: Final = {
-    ".html": "text/html; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".svg": "image/svg+xml",
+_OPERATION: Final[dict[str, str]] = {
+    ConsoleAction.REBOOT: "BatchRebootClusterNodes",
+    ConsoleAction.REPLACE: "BatchReplaceClusterNodes",
+    ConsoleAction.DEEP_CHECK: "StartClusterHealthCheck",
+    ConsoleAction.RELEASE: "ReleaseNode",
+    ConsoleAction.HOLD: "HoldNode",
+    ConsoleAction.UNHOLD: "UnholdNode",
+    ConsoleAction.RESET_BREAKER: "ResetBreaker",
+    "cancel-job": CANCEL,
+    "read-audit": "ReadAuditLog",
 }
-_HEADERS: Final = {
-    "content-security-policy": (
-        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
-        "object-src 'none'"
-    ),
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "cache-control": "no-store",
-}
+"""Operation that the caller must be permitted to use, the same as in the API where there is one."""
 
-_STATUS: Final = {WrongToken: 401, UnknownObject: 404, NotAccepted: 409, TooManyTries: 429}
-"""HTTP status by error of a refused request; any other error is a backend failure."""
+_AUDIT_ENTRIES: Final = 1000
+_METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 _View = Callable[[Request, ConsoleSession], Awaitable[Response]]
-
-
-class _Refused(HoldfastError):
-    """The request is refused; the text is returned to the client."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
+_Change = Callable[[Request, ConsoleSession, AuditedRequest], Awaitable[Response]]
 
 
 class Console:
     """Serves the console."""
 
-    def __init__(self, source: ConsoleBackend, sessions: Sessions, live: Live) -> None:
+    def __init__(
+        self,
+        source: ConsoleBackend,
+        sessions: Sessions,
+        live: Live,
+        audit: AuditTrail,
+        provider_login: str = "",
+    ) -> None:
+        """Serve a source.
+
+        Args:
+            source: data of the pages.
+            sessions: sessions of people who have logged in.
+            live: changes for open pages.
+            audit: audit log.
+            provider_login: path that begins a login at another provider; empty without one.
+
+        """
+        self._provider_login = provider_login
         self._source = source
         self._sessions = sessions
         self._live = live
+        self._audit = audit
 
     def routes(self) -> list[Route]:
         """URL patterns; ``/`` only for methods other than POST."""
-        files = {one.name: _file(one.name, one.read_bytes()) for one in _static().iterdir()}
+        files, jobs = static_files(), JobViews(self._source)
         return [
-            Route("/", partial(_served, files["index.html"])),
-            Route("/console/static/{name}", partial(_one_of, files)),
-            Route("/console/session", _answering(self._begin), methods=["POST"]),
+            Route("/", partial(served_file, files["index.html"])),
+            Route("/console/static/{path:path}", partial(one_of, files)),
+            Route("/console/ways", self._sign_in_methods),
+            Route("/console/session", answering(self._begin), methods=["POST"]),
             Route("/console/session", self._for_all(self._who), methods=["GET"]),
-            Route("/console/session", self._for_all(self._end), methods=["DELETE"]),
+            Route("/console/session", self._changing(self._end, "LogOut"), methods=["DELETE"]),
             Route("/console/live", self._for_all(self._stream)),
             Route("/console/node", self._for_all(self._node)),
-            Route("/console/job", self._for_all(self._job)),
+            Route("/console/job", self._for_all(jobs.details)),
+            Route("/console/log", self._for_all(jobs.log)),
+            Route("/console/log/file", self._for_all(jobs.log_file)),
+            Route("/console/jobs/cancel", self._changing(jobs.cancel, CANCEL), methods=["POST"]),
+            Route("/metrics", answering(self._metrics)),
+            Route("/console/audit", self._for_all(self._audit_log)),
+            Route("/console/trends", self._for_all(self._trends)),
             Route("/console/goodput", self._for_all(self._goodput)),
-            Route("/console/repairs", self._for_all(self._ask), methods=["POST"]),
+            Route(
+                "/console/repairs",
+                self._changing(self._request_repair, "RequestRepair"),
+                methods=["POST"],
+            ),
         ]
 
     def _for_all(self, view: _View) -> Callable[[Request], Awaitable[Response]]:
         """View that requires a login."""
 
         async def answer(request: Request) -> Response:
-            session = self._sessions.find(request.cookies.get(COOKIE, ""))
-            if session is None:
-                raise _Refused(401, "log in first")
-            if request.method not in ("GET", "HEAD"):
-                self._prove(request, session)
-            return await view(request, session)
+            return await view(request, await self._session(request))
 
-        return _answering(answer)
+        return answering(answer)
+
+    def _changing(
+        self, change: _Change, operation: str
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """View that changes something: it requires a login and a page of the same session.
+
+        Args:
+            change: the view.
+            operation: operation in the audit log, until the request was read.
+
+        """
+
+        async def answer(request: Request) -> Response:
+            audited = _audited(request, operation)
+            with self._audit.change(audited):
+                session = await self._session(request)
+                audited.is_from(session.principal)
+                self._prove(request, session)
+                return await change(request, session, audited)
+
+        return answering(answer)
+
+    async def _session(self, request: Request) -> ConsoleSession:
+        session = await self._found(request.cookies.get(COOKIE, ""))
+        if session is None:
+            raise Refused(401, "log in first")
+        return session
+
+    async def _found(self, cookie: str) -> ConsoleSession | None:
+        known = self._sessions.known(cookie)
+        return known or await run_in_threadpool(self._sessions.find, cookie)
 
     def _prove(self, request: Request, session: ConsoleSession) -> None:
         """Verify that a page of this console made the request (CSRF protection)."""
-        _same_origin(request)
+        require_same_origin(request)
         if not self._sessions.proves(session, request.headers.get(PROOF, "")):
-            raise _Refused(403, "the page is outdated; reload it")
+            raise Refused(403, "the page is outdated; reload it")
 
     async def _begin(self, request: Request) -> Response:
-        _same_origin(request)
-        token = (await _body(request)).get("token")
-        if not isinstance(token, str):
-            raise _Refused(400, "token: expected a string")
-        if not self._sessions.are_possible:
-            raise _Refused(403, "no key in api.toml has a token; add token = ... to a key")
-        cookie = self._sessions.begin(token, request.client.host if request.client else "")
-        session = self._sessions.find(cookie)
-        answer = _json(_session_json(session) if session else {})
-        answer.set_cookie(
-            COOKIE,
-            cookie,
-            max_age=int(LIFETIME.total_seconds()),
-            path="/console",
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
+        audited = _audited(request, "LogIn")
+        with self._audit.change(audited):
+            require_same_origin(request)
+            token = (await read_body(request)).get("token")
+            if not isinstance(token, str):
+                raise Refused(400, "token: expected a string")
+            if not self._sessions.are_possible:
+                raise Refused(
+                    403, "no key in api.toml has a token; create one with: holdfast api --new-key"
+                )
+            cookie, session = await run_in_threadpool(self._sessions.begin, token, audited.address)
+            audited.is_from(session.principal)
+        answer = json_response(_session_json(session))
+        set_session_cookie(answer, cookie, is_secure=request.url.scheme == "https")
         return answer
 
-    async def _who(self, _request: Request, session: ConsoleSession) -> Response:
-        return _json(_session_json(session))
+    async def _sign_in_methods(self, _request: Request) -> Response:
+        """Ways to log in."""
+        sign_in_methods = {"token": self._sessions.are_possible, "provider": self._provider_login}
+        return json_response(sign_in_methods)
 
-    async def _end(self, request: Request, _session: ConsoleSession) -> Response:
-        self._sessions.end(request.cookies[COOKIE])
-        answer = Response(status_code=204, headers=_HEADERS)
+    async def _who(self, _request: Request, session: ConsoleSession) -> Response:
+        return json_response(_session_json(session))
+
+    async def _end(
+        self, request: Request, _session: ConsoleSession, _audited: AuditedRequest
+    ) -> Response:
+        await run_in_threadpool(self._sessions.end, request.cookies[COOKIE])
+        answer = Response(status_code=204, headers=HEADERS)
         answer.delete_cookie(COOKIE, path="/console", httponly=True, samesite="strict")
         return answer
 
-    async def _stream(self, request: Request, _session: ConsoleSession) -> Response:
-        cookie = request.cookies[COOKIE]
+    async def _stream(self, request: Request, session: ConsoleSession) -> Response:
+        cookie, principal = request.cookies[COOKIE], session.principal
+
+        async def is_authorized() -> bool:
+            try:
+                return await self._found(cookie) is not None
+            except BackendError:  # the page connects again
+                return False
+
         events = self._live.stream(
             request.headers.get("last-event-id", ""),
-            lambda: self._sessions.find(cookie) is not None,
+            is_authorized,
+            None if principal.clusters is None else principal.may_use,
         )
-        headers = {**_HEADERS, "x-accel-buffering": "no"}
+        headers = {**HEADERS, "x-accel-buffering": "no"}
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
-    async def _node(self, request: Request, _session: ConsoleSession) -> Response:
+    async def _node(self, request: Request, session: ConsoleSession) -> Response:
         query = request.query_params
         fleet, name = query.get("fleet", ""), query.get("name", "")
-        return _json(await run_in_threadpool(self._source.node, fleet, name))
+        _permit_fleet(session.principal, fleet, f"node {name} no longer exists")
+        return json_response(await run_in_threadpool(self._source.node, fleet, name))
 
-    async def _job(self, request: Request, _session: ConsoleSession) -> Response:
-        name = request.query_params.get("name", "")
-        return _json(await run_in_threadpool(self._source.job, name))
+    async def _goodput(self, _request: Request, session: ConsoleSession) -> Response:
+        return json_response(
+            await run_in_threadpool(self._source.goodput, session.principal.may_use)
+        )
 
-    async def _goodput(self, _request: Request, _session: ConsoleSession) -> Response:
-        return _json(await run_in_threadpool(self._source.goodput))
+    async def _trends(self, request: Request, session: ConsoleSession) -> Response:
+        hours = request.query_params.get("hours", "")
+        if not (hours.isascii() and hours.isdecimal() and len(hours) <= 4 and int(hours) > 0):
+            raise Refused(400, "hours: expected a number from 1 to 9999")
+        return json_response(
+            await run_in_threadpool(self._source.trends, int(hours), session.principal.may_use)
+        )
 
-    async def _ask(self, request: Request, session: ConsoleSession) -> Response:
-        if session.key.role is not Role.OPERATE:
-            raise _Refused(
-                403,
-                f"{session.key.person} is not authorized to change nodes: the key "
-                f"has the role {session.key.role}",
-            )
-        repair = _repair_request(await _body(request))
-        message = await run_in_threadpool(self._source.submit, repair, session.key.person)
-        return _json({"message": message}, status=202)
+    async def _metrics(self, request: Request) -> Response:
+        """Metrics for the owner of the token in the header ``Authorization``."""
+        kind, _, token = request.headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            raise Refused(401, "send the console token of a key: Authorization: Bearer TOKEN")
+        address = request.client.host if request.client else ""
+        principal = self._sessions.identify(token.strip(), address)
+        text = await run_in_threadpool(self._source.metrics, principal.may_use)
+        return Response(text, media_type=_METRICS, headers=HEADERS)
+
+    async def _audit_log(self, _request: Request, session: ConsoleSession) -> Response:
+        principal = session.principal
+        principal.permit("ReadAuditLog")
+        if principal.clusters is not None:
+            raise AccessDenied("the audit log is of all clusters, and your key is not")
+        entries = await run_in_threadpool(self._audit.recent, _AUDIT_ENTRIES)
+        return json_response({"entries": entries})
+
+    async def _request_repair(
+        self, request: Request, session: ConsoleSession, audited: AuditedRequest
+    ) -> Response:
+        principal = session.principal
+        content = await read_body(request)
+        repair = _repair_request(content)
+        audited.operation, audited.request = _OPERATION[repair.act], content
+        principal.permit(audited.operation)
+        _permit_fleet(principal, repair.fleet, f"there is no fleet {repair.fleet}")
+        message = await run_in_threadpool(self._source.submit, repair, principal.person)
+        return json_response({"message": message}, status=202)
 
 
-def _answering(
-    view: Callable[[Request], Awaitable[Response]],
-) -> Callable[[Request], Awaitable[Response]]:
-    """View that returns errors as JSON."""
+def set_session_cookie(answer: Response, cookie: str, *, is_secure: bool) -> None:
+    """Store a session in the browser.
 
-    async def answer(request: Request) -> Response:
-        try:
-            return await view(request)
-        except _Refused as refused:
-            return _problem(refused.status, str(refused))
-        except HoldfastError as error:
-            return _problem(_STATUS.get(type(error), 503), str(error))
+    Args:
+        answer: response that begins the session.
+        cookie: cookie of the session.
+        is_secure: whether the browser may send it over TLS only.
 
-    return answer
+    """
+    answer.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=int(LIFETIME.total_seconds()),
+        path="/console",
+        secure=is_secure,
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def _audited(request: Request, operation: str) -> AuditedRequest:
+    address = request.client.host if request.client else ""
+    return AuditedRequest(via="console", address=address, operation=operation)
+
+
+def _permit_fleet(principal: Principal, fleet: str, message: str) -> None:
+    """Hide fleets that a person may not see.
+
+    Raises:
+        UnknownObject: the fleet is one of them; the text is ``message``.
+
+    """
+    if not principal.may_use(fleet):
+        raise UnknownObject(message)
 
 
 def _session_json(session: ConsoleSession) -> Json:
     return {
-        "person": session.key.person,
-        "role": session.key.role,
+        "person": session.principal.person,
+        "role": session.principal.role,
+        "acts": [act for act, name in _OPERATION.items() if not session.principal.rejection(name)],
         "proof": session.proof,
         "expires_at": session.expires_at.isoformat(),
     }
-
-
-def _same_origin(request: Request) -> None:
-    """Verify the Origin header, which browsers send with every request that may change state."""
-    origin = request.headers.get("origin", "")
-    try:
-        host = urlsplit(origin).netloc
-    except ValueError:
-        host = ""
-    if not host or host != request.headers.get("host"):
-        raise _Refused(403, f"the request comes from {origin or 'nowhere'}, not from this console")
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_TIMEOUT_S):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > _BODY_LIMIT:
-                    raise _Refused(413, f"the request exceeds the limit of {_BODY_LIMIT} bytes")
-    except (TimeoutError, ClientDisconnect):
-        raise _Refused(
-            408, f"the request was not received within {BODY_TIMEOUT_S:.0f} seconds"
-        ) from None
-    try:
-        content = json.loads(body)
-        json.dumps(content, ensure_ascii=False).encode()  # rejects lone surrogates
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
-        raise _Refused(400, "the request body is not a JSON object")
-    return content
 
 
 def _repair_request(content: dict[str, Any]) -> RepairRequest:
     try:
         repair = from_plain(RepairRequest, content)
     except ValueError:
-        raise _Refused(
+        raise Refused(
             400, f"expected act (one of {', '.join(ConsoleAction)}), fleet, node, why, when_idle"
         ) from None
     if not repair.node and repair.act is not ConsoleAction.RESET_BREAKER:
-        raise _Refused(400, "node: expected the name of a node")
+        raise Refused(400, "node: expected the name of a node")
     return repair
-
-
-def _json(content: Json, status: int = 200) -> JSONResponse:
-    return JSONResponse(content, status_code=status, headers=_HEADERS)
-
-
-def _problem(status: int, message: str) -> JSONResponse:
-    headers = {"retry-after": "60"} if status == 429 else {}
-    return JSONResponse({"message": message}, status_code=status, headers={**_HEADERS, **headers})
-
-
-def _static() -> resources.abc.Traversable:
-    return resources.files("holdfast.api") / "static"
-
-
-def _file(name: str, content: bytes) -> tuple[bytes, Mapping[str, str]]:
-    """Static file: content and headers."""
-    return (
-        content,
-        {
-            **_HEADERS,
-            "content-type": _TYPES[name[name.rindex(".") :]],
-            "cache-control": "no-cache",  # revalidated, sent only if changed
-            "etag": f'"{hashlib.sha256(content).hexdigest()[:20]}"',
-        },
-    )
-
-
-async def _served(file: tuple[bytes, Mapping[str, str]], request: Request) -> Response:
-    content, headers = file
-    if request.headers.get("if-none-match") == headers["etag"]:
-        return Response(status_code=304, headers=headers)
-    return Response(content, headers=headers)
-
-
-async def _one_of(
-    files: Mapping[str, tuple[bytes, Mapping[str, str]]], request: Request
-) -> Response:
-    file = files.get(request.path_params["name"])
-    return _problem(404, "file not found") if file is None else await _served(file, request)

@@ -4,18 +4,18 @@ import asyncio
 import json
 import secrets
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
 
-from holdfast.api.console_source import ConsoleBackend, Tables
+from holdfast.api.console_source import ConsoleBackend, Tables, visible
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
 
-BEAT_S: Final = 5.0
+HEARTBEAT_S: Final = 5.0
 """Seconds between heartbeats; a page reconnects after three missed heartbeats."""
 
 KEPT: Final = 200
@@ -41,44 +41,55 @@ class Live:
         self._epoch = secrets.token_hex(4)
         self._number = 0
         self._tables: Tables | None = None
-        self._trouble = ""
+        self._problem = ""
         self._as_of: datetime | None = None
         self._changes: deque[tuple[int, str]] = deque(maxlen=KEPT)
-        self._news = asyncio.Event()
+        self._updated = asyncio.Event()
         self._readers = 0
         self._watch: asyncio.Task[None] | None = None
         self.is_ending: Callable[[], bool] = lambda: False
         """Whether the server is shutting down, which ends all streams."""
 
-    async def stream(self, last: str, is_welcome: Callable[[], bool]) -> AsyncIterator[str]:
+    async def stream(
+        self,
+        last: str,
+        is_authorized: Callable[[], Awaitable[bool]],
+        may_see: Callable[[str], bool] | None = None,
+    ) -> AsyncIterator[str]:
         """Server-sent events for one page: a snapshot or the missed changes, then each change.
 
         Args:
             last: ID of the last event that the page received; may be empty.
-            is_welcome: returns whether its session is still valid.
+            is_authorized: returns whether its session is still valid.
+            may_see: returns whether the session may see the fleet with a name; all if None.
 
         """
         self._readers += 1
+        part = None if may_see is None else _Part(may_see)
         try:
             seen = self._seen(last)
             reported = ""
             yield f"retry: {_RETRY_MS}\n\n"
 
-            def is_over() -> bool:
-                return self.is_ending() or not is_welcome()
+            async def is_over() -> bool:
+                return self.is_ending() or not await is_authorized()
 
-            while not is_over():
+            while not await is_over():
                 if self._watch is None:
                     self._begin()
-                news = self._news
-                if self._trouble != reported:  # first: rows below may be stale
-                    reported = self._trouble
+                updated = self._updated
+                if self._problem != reported:  # first: rows below may be stale
+                    reported = self._problem
                     as_of = self._as_of.isoformat() if self._as_of else None
                     yield self._event("trouble", {"message": reported, "as_of": as_of})
-                for text, number in self._since(seen):
-                    seen = number
-                    yield text
-                if not await self._arrives(news, is_over):
+                if part is not None:
+                    for name, tables in part.changes(self._tables):
+                        yield self._event(name, {"tables": tables})
+                else:
+                    for text, number in self._since(seen):
+                        seen = number
+                        yield text
+                if not await self._arrives(updated, is_over):
                     yield self._event("beat", {})
         finally:
             self._readers -= 1
@@ -98,13 +109,15 @@ class Live:
             return [(self._event("snapshot", content, self._number), self._number)]
         return [(text, number) for number, text in self._changes if number > seen]
 
-    async def _arrives(self, news: asyncio.Event, is_over: Callable[[], bool]) -> bool:
+    async def _arrives(
+        self, updated: asyncio.Event, is_over: Callable[[], Awaitable[bool]]
+    ) -> bool:
         """Whether a change or the end arrives within a heartbeat interval."""
-        for _ in range(round(BEAT_S / _TICK_S)):
+        for _ in range(round(HEARTBEAT_S / _TICK_S)):
             with suppress(TimeoutError):
-                await asyncio.wait_for(news.wait(), _TICK_S)
+                await asyncio.wait_for(updated.wait(), _TICK_S)
                 return True
-            if is_over():
+            if await is_over():
                 return True
         return False
 
@@ -123,7 +136,7 @@ class Live:
             while self._readers and not self.is_ending():
                 begun = loop.time()
                 try:
-                    tables = await run_in_threadpool(self._source.look)
+                    tables = await run_in_threadpool(self._source.read_tables)
                 except BackendError as error:
                     self._note(self._tables, str(error))
                 else:
@@ -136,26 +149,46 @@ class Live:
             self._number += 1
             self._changes.clear()
 
-    def _note(self, tables: Tables | None, trouble: str) -> None:
+    def _note(self, tables: Tables | None, problem: str) -> None:
         changed = difference(self._tables, tables) if self._tables and tables else {}
         is_first = self._tables is None and tables is not None
-        is_new = is_first or bool(changed) or trouble != self._trouble
-        self._tables, self._trouble = tables, trouble
-        if not trouble:
+        is_new = is_first or bool(changed) or problem != self._problem
+        self._tables, self._problem = tables, problem
+        if not problem:
             self._as_of = self._clock.now()
         if changed:
             self._number += 1
             event = self._event("change", {"tables": changed}, self._number)
             self._changes.append((self._number, event))
         if is_new:
-            self._news.set()
-            self._news = asyncio.Event()
+            self._updated.set()
+            self._updated = asyncio.Event()
 
     def _event(self, name: str, content: dict[str, Any], number: int | None = None) -> str:
         now = self._clock.now().isoformat()
         data = json.dumps({"now": now, **content}, separators=(",", ":"))
         mark = "" if number is None else f"id: {self._epoch}.{number}\n"
         return f"{mark}event: {name}\ndata: {data}\n\n"
+
+
+class _Part:
+    """The rows that one session may see."""
+
+    def __init__(self, may_see: Callable[[str], bool]) -> None:
+        self._may_see = may_see
+        self._all: Tables | None = None
+        self._sent: Tables | None = None
+
+    def changes(self, tables: Tables | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        """Name and content of the event that the session has not received yet, if any."""
+        if tables is None or tables is self._all:
+            return
+        self._all = tables
+        before, self._sent = self._sent, visible(tables, self._may_see)
+        if before is None:
+            yield "snapshot", self._sent
+        elif changed := difference(before, self._sent):
+            yield "change", changed
 
 
 def difference(before: Tables, after: Tables) -> dict[str, dict[str, Any]]:

@@ -56,8 +56,8 @@ class CreatedCluster:
         """See ``Cluster.created_at``."""
         return self.held.cluster.created_at
 
-    def wanted(self) -> DesiredCluster | None:
-        """See ``Cluster.wanted``."""
+    def desired(self) -> DesiredCluster | None:
+        """See ``Cluster.desired``."""
         return self.held.cluster
 
     def cluster_events(self) -> Sequence[ClusterEvent]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.api.call import Call
+from holdfast.api.desired_groups import changed_group, desired_group, node_count, refuse, rejections
 from holdfast.api.problems import (
     Conflict,
     ResourceInUse,
@@ -15,7 +16,6 @@ from holdfast.api.problems import (
 )
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.tags import checked_tags
-from holdfast.api.wanted_groups import changed_group, node_count, objections, refuse, wanted_group
 from holdfast.decisions.cluster_members import ClusterEventCollector
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage
 from holdfast.model.sagemaker import ClusterStatus
@@ -32,9 +32,9 @@ _UID_BYTES: Final = 6
 
 def create_cluster(call: Call) -> Json:
     """See ``CreateCluster``."""
-    maker, request = call.made(), call.request
+    creation, request = call.require_creation(), call.request
     name = request["ClusterName"]
-    refuse(list(objections(request)))
+    refuse(list(rejections(request)))
     tags = checked_tags({}, request.get("Tags", ()))
     shared = {key: request[key] for key in _SHARED if key in request}
     repairs = request.get("NodeRecovery", _AUTOMATIC) == _AUTOMATIC
@@ -48,29 +48,29 @@ def create_cluster(call: Call) -> Json:
         repairs=repairs,
         is_continuous="NodeProvisioningMode" in request,
         groups=tuple(
-            wanted_group(name, uid, one, shared, repairs=repairs)
+            desired_group(name, uid, one, shared, repairs=repairs)
             for one in request.get("InstanceGroups", ())
         ),
         requested=shared,
     )
-    refuse(maker.objections(cluster))
+    refuse(creation.rejections(cluster))
     collector = ClusterEventCollector(cluster, call.now)
     collector.cluster("Cluster {c} creation started successfully")
     is_known = any(one.name == name and one.is_listed for one in call.clusters)
-    if is_known or not maker.records.create(
+    if is_known or not creation.records.create(
         cluster, collector.reported, tags, call.requested("CreateCluster"), fits=within_limit(call)
     ):
         raise ResourceInUse(
             f"Resource Already Exists: Cluster with name {name} already exists. Choose a different "
             "name."
         )
-    maker.wake(name)
+    creation.wake(name)
     return {"ClusterArn": call.place.arn(uid)}
 
 
 def update_cluster(call: Call) -> Json:
     """See ``UpdateCluster``."""
-    refuse(list(objections(call.request)))
+    refuse(list(rejections(call.request)))
     return changed(
         call, "UpdateCluster", lambda held: _updated(call, held), fits=within_limit(call)
     )
@@ -117,14 +117,14 @@ def changed(
     """
     cluster = call.cluster()
     name = cluster.name
-    answer = call.made().records.change(name, make, call.requested(operation), **more)
+    answer = call.require_creation().records.change(name, make, call.requested(operation), **more)
     if answer is None:
-        if any(one.name == name and one.wanted() is None for one in call.clusters):
+        if any(one.name == name and one.desired() is None for one in call.clusters):
             raise ValidationException(
                 f"Cluster {name} was not created by this API, which cannot change or delete it"
             )
         raise ResourceNotFound(f"Cluster with name {name} not found")
-    call.made().wake(name)
+    call.require_creation().wake(name)
     return {"ClusterArn": call.place.arn(cluster.id), **answer}
 
 
@@ -147,7 +147,7 @@ def within_limit(call: Call) -> Fits:
 
     Raises ``ResourceLimitExceeded``.
     """
-    limit = call.made().node_limit
+    limit = call.require_creation().node_limit
 
     def fits(before: Sequence[DesiredCluster], after: Sequence[DesiredCluster]) -> None:
         count = node_count(after)
@@ -173,7 +173,7 @@ def _updated(call: Call, held: StoredCluster) -> Change:
     if "NodeRecovery" in request:
         repairs = request["NodeRecovery"] == _AUTOMATIC
     requested = {
-        one["InstanceGroupName"]: wanted_group(
+        one["InstanceGroupName"]: desired_group(
             cluster.name, cluster.uid, one, shared, repairs=repairs
         )
         for one in request.get("InstanceGroups", ())
@@ -197,7 +197,7 @@ def _updated(call: Call, held: StoredCluster) -> Change:
         groups=(*groups, *requested.values()),
         requested=shared,
     )
-    refuse(call.made().objections(after))
+    refuse(call.require_creation().rejections(after))
     collector = ClusterEventCollector(after, call.now)
     collector.cluster("Cluster {c} update started successfully")
     return Change(

@@ -11,7 +11,7 @@ from holdfast.api.clusters import Cluster, instance_id
 from holdfast.api.paging import page
 from holdfast.api.problems import ResourceNotFound
 from holdfast.api.sagemaker_model import Json
-from holdfast.decisions.incident_updates import level_of
+from holdfast.decisions.planned_work import level_of
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident
 from holdfast.model.sagemaker import EventLevel, ResourceType

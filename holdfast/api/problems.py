@@ -54,6 +54,12 @@ class AccessDenied(ApiProblem):
     code = "AccessDeniedException"
 
 
+class ExpiredKey(ApiProblem):
+    """The key is no longer valid."""
+
+    code = "ExpiredTokenException"
+
+
 class NotReadable(ApiProblem):
     """The request is not valid JSON, or a member has the wrong type: it cannot be validated."""
 

@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Final
 
-from holdfast.api.call import AwsLocation, Call, Maker
+from holdfast.api.audit import AuditedRequest, AuditTrail
+from holdfast.api.call import AwsLocation, Call, ClusterCreation
 from holdfast.api.clusters import Cluster
-from holdfast.api.identity import Keyring, permit
+from holdfast.api.identity import REQUIRED_ROLE, Keyring, Principal, Role
 from holdfast.api.operations import OPERATIONS
 from holdfast.api.problems import (
     BODY_LIMIT,
+    AccessDenied,
     ApiProblem,
     NotAvailable,
     NotReadable,
@@ -22,8 +24,10 @@ from holdfast.api.problems import (
 from holdfast.api.sagemaker_model import SageMakerModel
 from holdfast.api.signature import (
     InMemorySignatures,
+    Signature,
     SignedRequest,
     UsedSignatures,
+    claimed_key,
     mark_used,
     verified,
 )
@@ -33,7 +37,7 @@ from holdfast.ports.clock import Clock
 
 CONTENT_TYPE: Final = "application/x-amz-json-1.1"
 SIGNING_NAME: Final = "sagemaker"
-_TARGET: Final = "SageMaker."
+_SERVICE: Final = "SageMaker"
 _SHOWN: Final = 200
 """Maximum characters of an invalid target that the response repeats."""
 
@@ -56,15 +60,19 @@ class Protocol:
         place: AwsLocation,
         clusters: Callable[[], AbstractContextManager[Sequence[Cluster]]],
         clock: Clock,
-        maker: Maker | None = None,
+        audit: AuditTrail,
+        creation: ClusterCreation | None = None,
     ) -> None:
         self._keys = keys
         self._place = place
         self._clusters = clusters
         self._clock = clock
-        self._maker = maker
+        self._audit = audit
+        self._creation = creation
         self._model = SageMakerModel()
-        self._used: UsedSignatures = maker.records if maker is not None else InMemorySignatures()
+        self._used: UsedSignatures = (
+            creation.records if creation is not None else InMemorySignatures()
+        )
 
     def answer(self, request: SignedRequest) -> ApiResponse:
         """Handle a request."""
@@ -76,30 +84,57 @@ class Protocol:
             return refusal(NotAvailable(str(error)))
 
     def _carried_out(self, request: SignedRequest) -> dict[str, Any]:
+        service, _, name = request.headers.get("x-amz-target", "").partition(".")
+        if service != _SERVICE or name not in OPERATIONS:
+            self._verified(request)
+            raise _unknown(request.headers)
+        audited = AuditedRequest(
+            via="api",
+            address=request.address,
+            operation=name,
+            claimed_key=claimed_key(request.headers),
+        )
+        with self._audit.change(audited):
+            now = self._clock.now()
+            signature = self._verified(request)
+            principal = self._keys.owner(signature.key_id, now)
+            audited.is_from(principal)
+            wanted = self._model.read(name, _payload(request.body))
+            audited.request = wanted
+            _permit(principal, name, wanted)
+            changes = REQUIRED_ROLE[name] is not Role.VIEW
+            once = mark_used(signature, self._used, now) if changes else nullcontext()
+            with once, self._clusters() as clusters:
+                call = Call(
+                    request=wanted,
+                    principal=principal,
+                    clusters=[one for one in clusters if principal.may_use(one.name)],
+                    place=self._place,
+                    now=now,
+                    creation=self._creation,
+                )
+                return self._model.write(name, OPERATIONS[name](call))
+
+    def _verified(self, request: SignedRequest) -> Signature:
         if len(request.body) > BODY_LIMIT:
             raise TooLarge(f"The request has {len(request.body)} bytes; the limit is {BODY_LIMIT}")
         now = self._clock.now()
-        signature = verified(request, self._keys.secrets, self._place.region, SIGNING_NAME, now)
-        name = _operation(request.headers)
-        if name not in OPERATIONS:
-            raise UnknownOperation(
-                f"{name[:_SHOWN]} is not supported; supported operations: "
-                f"{', '.join(sorted(OPERATIONS))}"
-            )
-        wanted = self._model.read(name, _payload(request.body))
-        operation, key = OPERATIONS[name], self._keys.owner(signature.key_id)
-        permit(key, name, changes=operation.changes)
-        once = mark_used(signature, self._used, now) if operation.changes else nullcontext()
-        with once, self._clusters() as clusters:
-            call = Call(
-                request=wanted,
-                key=key,
-                clusters=clusters,
-                place=self._place,
-                now=now,
-                maker=self._maker,
-            )
-            return self._model.write(name, operation.answer(call))
+        return verified(request, self._keys.secrets, self._place.region, SIGNING_NAME, now)
+
+
+def _permit(principal: Principal, operation: str, request: Mapping[str, Any]) -> None:
+    """Authorize a call; a cluster of another name is refused before it exists.
+
+    Raises:
+        AccessDenied: the caller lacks the permission.
+
+    """
+    principal.permit(operation)
+    if operation == "CreateCluster" and not principal.may_use(request["ClusterName"]):
+        raise AccessDenied(
+            f"{principal.person} is not authorized to create the cluster "
+            f"{request['ClusterName']}; the clusters of the key do not include it"
+        )
 
 
 def refusal(problem: ApiProblem) -> ApiResponse:
@@ -115,13 +150,17 @@ def _answer(status: int, content: dict[str, Any]) -> ApiResponse:
     )
 
 
-def _operation(headers: Mapping[str, str]) -> str:
+def _unknown(headers: Mapping[str, str]) -> UnknownOperation:
     target = headers.get("x-amz-target", "")
-    if not target.startswith(_TARGET):
-        raise UnknownOperation(
-            f"The header X-Amz-Target is {target[:_SHOWN]!r}; expected {_TARGET} and the operation"
+    service, _, name = target.partition(".")
+    if service != _SERVICE:
+        return UnknownOperation(
+            f"The header X-Amz-Target is {target[:_SHOWN]!r}; expected {_SERVICE}. and the "
+            "operation"
         )
-    return target.removeprefix(_TARGET)
+    return UnknownOperation(
+        f"{name[:_SHOWN]} is not supported; supported operations: {', '.join(sorted(OPERATIONS))}"
+    )
 
 
 def _refuse_constant(word: str) -> Any:

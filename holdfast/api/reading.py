@@ -36,9 +36,9 @@ def describe_cluster(call: Call) -> Json:
     """See ``DescribeCluster``."""
     cluster = call.cluster()
     nodes = cluster.nodes()
-    wanted = cluster.wanted()
-    if wanted is not None:
-        return {**_summary(call, cluster), **described(wanted, nodes)}
+    desired = cluster.desired()
+    if desired is not None:
+        return {**_summary(call, cluster), **described(desired, nodes)}
     return {
         **_summary(call, cluster),
         "InstanceGroups": [_group(name, nodes) for name in sorted({one.group for one in nodes})],
@@ -81,12 +81,12 @@ def describe_cluster_node(call: Call) -> Json:
 
 
 def _summary(call: Call, cluster: Cluster) -> Json:
-    wanted = cluster.wanted()
+    desired = cluster.desired()
     return {
         "ClusterArn": call.place.arn(cluster.id),
         "ClusterName": cluster.name,
         "CreationTime": cluster.created_at,
-        "ClusterStatus": ClusterStatus.IN_SERVICE if wanted is None else wanted.status,
+        "ClusterStatus": ClusterStatus.IN_SERVICE if desired is None else desired.status,
     }
 
 

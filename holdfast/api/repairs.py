@@ -34,14 +34,17 @@ def start_health_check(call: Call) -> Json:
     for wanted in call.request["DeepHealthCheckConfigurations"]:
         for one in _members(nodes, wanted):
             chosen[one.name] |= set(wanted["DeepHealthChecks"])
-    in_vain = [
+    rejection = [
         cluster.submit(
-            name, Verb.DEEP_CHECK, call.key.person, [kind for kind in DeepCheck if kind in kinds]
+            name,
+            Verb.DEEP_CHECK,
+            call.principal.person,
+            [kind for kind in DeepCheck if kind in kinds],
         )
         for name, kinds in chosen.items()
     ]
-    if all(in_vain):
-        raise ValidationException("; ".join(in_vain))
+    if all(rejection):
+        raise ValidationException("; ".join(rejection))
     return {"ClusterArn": call.place.arn(cluster.id)}
 
 
@@ -88,12 +91,12 @@ def _each(
             refused.append((given, _why("InstanceIdNotFound", f"{given} is not in the cluster")))
             continue
         try:
-            in_vain = cluster.submit(name, verb, call.key.person)
+            rejection = cluster.submit(name, verb, call.principal.person)
         except BackendError as error:
             refused.append((given, _why("InternalServerError", str(error))))
             continue
-        if in_vain:
-            refused.append((given, _why("InvalidInstanceStatus", in_vain)))
+        if rejection:
+            refused.append((given, _why("InvalidInstanceStatus", rejection)))
         else:
             done.append(given)
     return done, refused

@@ -5,7 +5,7 @@ import re
 import reprlib
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache
 from typing import Any, Final
 
 from botocore.loaders import Loader
@@ -39,17 +39,22 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 }
 
 
-class SageMakerModel:
-    """Service model that botocore ships; loaded once, on first use."""
+@cache
+def _loaded() -> Mapping[str, Any]:
+    model: Mapping[str, Any] = Loader().load_service_model(_SERVICE, "service-2")
+    scripts = model["shapes"]["ClusterLifeCycleConfig"]["members"]["SourceS3Uri"]
+    model["shapes"][_SOURCE] = {**model["shapes"][scripts["shape"]], "pattern": _ANY_SOURCE}
+    scripts["shape"] = _SOURCE
+    gc.freeze()  # 80,000 permanent objects: collecting them costs 50 ms each time
+    return model
 
-    @cached_property
+
+class SageMakerModel:
+    """Service model that botocore ships; loaded once by a process, on first use."""
+
+    @property
     def _model(self) -> Mapping[str, Any]:
-        model: Mapping[str, Any] = Loader().load_service_model(_SERVICE, "service-2")
-        scripts = model["shapes"]["ClusterLifeCycleConfig"]["members"]["SourceS3Uri"]
-        model["shapes"][_SOURCE] = {**model["shapes"][scripts["shape"]], "pattern": _ANY_SOURCE}
-        scripts["shape"] = _SOURCE
-        gc.freeze()  # 80,000 permanent objects: collecting them costs 50 ms each time
-        return model
+        return _loaded()
 
     @property
     def operations(self) -> Sequence[str]:
@@ -105,7 +110,7 @@ class SageMakerModel:
     def _problems(self, shape: Mapping[str, Any], value: Any, path: str) -> Iterator[str]:
         kind = shape["type"]
         if not _is_of(kind, value):
-            raise NotReadable(_mistaken(value, path, kind))
+            raise NotReadable(_type_error(value, path, kind))
         if (limit := _limit(shape, value)) is not None:
             yield _failed(value, path, limit)
             return
@@ -121,7 +126,7 @@ class SageMakerModel:
                     yield from self._problems(self._shape(shape["key"]), key, f"{path}.key")
                     yield from self._problems(self._shape(shape["value"]), item, f"{path}.{key}")
             case "timestamp" if _time(value) is None:
-                raise NotReadable(_mistaken(value, path, kind))
+                raise NotReadable(_type_error(value, path, kind))
 
     def _problems_in_members(
         self, shape: Mapping[str, Any], value: Json, path: str
@@ -195,7 +200,7 @@ def _is_of(kind: str, value: Any) -> bool:
     return kind not in _BITS or -(2 ** _BITS[kind]) <= value < 2 ** _BITS[kind]
 
 
-def _mistaken(value: Any, path: str, kind: str) -> str:
+def _type_error(value: Any, path: str, kind: str) -> str:
     return f"'{_shown(value)}' at '{path or '.'}' can not be converted to {kind}"
 
 

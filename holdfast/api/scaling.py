@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from holdfast.api.call import Call
 from holdfast.api.creation import changed, within_limit
+from holdfast.api.desired_groups import refuse
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
-from holdfast.api.wanted_groups import refuse
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, Member
 from holdfast.model.names import BatchResponse
 from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
@@ -86,7 +86,7 @@ def _added(call: Call, held: StoredCluster) -> Change:
             for one in places
         ]
     after = replace(cluster, groups=tuple(groups.values()))
-    refuse(call.made().objections(after))
+    refuse(call.require_creation().rejections(after))
     return Change(cluster=after, members=tuple(members), answer=answer)
 
 

@@ -42,6 +42,7 @@ def application(
                 headers={name.lower(): value for name, value in request.headers.items()},
                 body=await _body(request),
                 query=request.url.query,
+                address=request.client.host if request.client else "",
             )
         except ApiProblem as problem:
             response = _response(refusal(problem))

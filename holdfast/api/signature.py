@@ -44,6 +44,9 @@ class SignedRequest:
     query: str = ""
     """Raw query string."""
 
+    address: str = ""
+    """IP address of the client."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
@@ -102,6 +105,12 @@ def verified(
     if not hmac.compare_digest(expected.encode(), found.text.encode()):
         raise BadSignature(_WRONG)
     return found
+
+
+def claimed_key(headers: Mapping[str, str]) -> str:
+    """ID of the key that a request names, without verification; may be empty."""
+    fields = dict(_FIELD.findall(headers.get("authorization", "")))
+    return str(fields.get("Credential", "")).partition("/")[0]
 
 
 def _read(headers: Mapping[str, str]) -> Signature:

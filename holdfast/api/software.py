@@ -22,7 +22,7 @@ def update_software(call: Call) -> Json:
     Without a rolling policy all machines of a group are replaced at once.
     """
     deployment = call.request.get("DeploymentConfig", {})
-    if deployment.get("AutoRollbackConfiguration") and not call.made().has_alarms:
+    if deployment.get("AutoRollbackConfiguration") and not call.require_creation().has_alarms:
         raise ValidationException(
             "DeploymentConfig.AutoRollbackConfiguration: alarms are not supported; set "
             'alarms = "cloudwatch" in the configuration of the server, or omit the member'

@@ -38,7 +38,7 @@ def checked_tags(before: Mapping[str, str], more: Iterable[Json]) -> dict[str, s
 def add_tags(call: Call) -> Json:
     """See ``AddTags``."""
     more = call.request["Tags"]
-    tags = call.made().records.tag(
+    tags = call.require_creation().records.tag(
         _named(call), lambda before: checked_tags(before, more), call.requested("AddTags")
     )
     return {"Tags": _listed(_there(call, tags))}
@@ -47,7 +47,7 @@ def add_tags(call: Call) -> Json:
 def delete_tags(call: Call) -> Json:
     """See ``DeleteTags``; unknown keys are ignored."""
     keys = set(call.request["TagKeys"])
-    tags = call.made().records.tag(
+    tags = call.require_creation().records.tag(
         _named(call),
         lambda before: {key: value for key, value in before.items() if key not in keys},
         call.requested("DeleteTags"),
@@ -59,7 +59,7 @@ def delete_tags(call: Call) -> Json:
 def list_tags(call: Call) -> Json:
     """See ``ListTags``."""
     name = _named(call)
-    tags = call.maker.records.tags(name) if call.maker is not None else {}
+    tags = call.creation.records.tags(name) if call.creation is not None else {}
     shown, token = page(
         _listed(tags), call.request, key=lambda one: (one["Key"], one["Key"]), descending=False
     )

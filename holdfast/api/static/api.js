@@ -7,8 +7,9 @@ export function whoIsThere() {
   return session;
 }
 
-export function mayOperate() {
-  return session?.role === "operate";
+/** Whether the user may request an action. */
+export function may(act) {
+  return session?.acts.includes(act) ?? false;
 }
 
 /** A call failed; `status` is the HTTP status, or 0 if the server is unreachable. */
@@ -21,6 +22,7 @@ export class Refused extends Error {
 
 async function call(method, path, content) {
   const headers = {};
+  const asked = session;
   if (content !== undefined) headers["content-type"] = "application/json";
   if (method !== "GET" && session) headers["x-holdfast-proof"] = session.proof;
   let response;
@@ -37,7 +39,7 @@ async function call(method, path, content) {
     // a proxy may return a body that is not JSON
   }
   if (response.ok) return body;
-  if (response.status === 401 && session) {
+  if (response.status === 401 && session && session === asked) {
     session = null;
     document.dispatchEvent(new Event("holdfast:out"));
   }
@@ -47,6 +49,10 @@ async function call(method, path, content) {
 export async function findSession() {
   session = await call("GET", "/console/session");
   return session;
+}
+
+export function waysToLogIn() {
+  return call("GET", "/console/ways");
 }
 
 export async function logIn(token) {
@@ -62,6 +68,10 @@ export async function logOut() {
 
 export function submitRepair(repair) {
   return call("POST", "/console/repairs", repair);
+}
+
+export function cancelJob(job) {
+  return call("POST", "/console/jobs/cancel", { job });
 }
 
 /**

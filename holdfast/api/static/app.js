@@ -1,15 +1,19 @@
 // The frame of all pages: user, navigation, and state of the connection.
 
-import { findSession, logOut, whoIsThere } from "./api.js";
+import { findSession, logOut, may, whoIsThere } from "./api.js";
 import { h, icon, notice, refill, announce } from "./dom.js";
 import { moment, now, tick } from "./format.js";
 import { connect, connectLater, connection, disconnect, forget, listen, table } from "./live.js";
 import { LOOKS } from "./appearance.js";
 import { showLogin } from "./login.js";
+import * as audit from "./audit.js";
 import * as fleet from "./fleet.js";
 import * as goodput from "./goodput.js";
+import * as incident from "./incident.js";
 import * as incidents from "./incidents.js";
 import * as jobs from "./jobs.js";
+import * as log from "./log.js";
+import * as trends from "./trends.js";
 import * as node from "./node.js";
 
 const PAGES = {
@@ -17,15 +21,31 @@ const PAGES = {
   node,
   jobs,
   job: jobs.one,
+  log,
   incidents,
-  incident: incidents.one,
+  incident,
   goodput,
+  trends,
+  audit,
+};
+/** Shown for an address that is no page, such as one that was cut in a message. */
+const UNKNOWN = {
+  title: "Page not found",
+  open(container) {
+    container.append(
+      h("header.head", {}, h("h1", { tabindex: "-1" }, "Page not found")),
+      h("div.nothing", {}, h("p", { role: "alert" }, `There is no page ${location.hash}.`), h("a", { href: "#/fleet" }, "Go to the fleet")),
+    );
+    return null;
+  },
 };
 const TABS = [
   ["fleet", "Fleet", ["node"]],
-  ["jobs", "Jobs", ["job"]],
+  ["jobs", "Jobs", ["job", "log"]],
   ["incidents", "Incidents", ["incident"]],
   ["goodput", "Goodput", []],
+  ["trends", "Trends", []],
+  ["audit", "Audit", [], "read-audit"], // only for who may read it
 ];
 
 const BLIP_MS = 8000; // one heartbeat of the server plus the time to reconnect
@@ -43,7 +63,7 @@ let closePage = null;
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...parts] = path.split("/");
-  return { name: PAGES[name] ? name : "fleet", parts: parts.map(readPart), query: new URLSearchParams(query) };
+  return { name: name || "fleet", parts: parts.map(readPart), query: new URLSearchParams(query) };
 }
 
 function readPart(text) {
@@ -65,11 +85,11 @@ function setQuery(values) {
 function openPage(isFirst) {
   if (!whoIsThere()) return;
   const { name, parts, query } = route();
-  const page = PAGES[name];
+  const page = Object.hasOwn(PAGES, name) ? PAGES[name] : UNKNOWN;
   closePage?.();
   main.replaceChildren(old);
   closePage = page.open(main, { parts, query, setQuery });
-  document.title = `${parts.at(-1) ?? page.title} · Holdfast`;
+  document.title = `${page === UNKNOWN ? page.title : (parts.at(-1) ?? page.title)} · Holdfast`;
   for (const tab of nav.querySelectorAll("a")) {
     const [own, , others] = TABS.find(([one]) => tab.getAttribute("href") === `#/${one}`);
     if (own === name || others.includes(name)) tab.setAttribute("aria-current", "page");
@@ -103,12 +123,12 @@ function paintOld(why, since) {
 }
 
 function paintFrame() {
-  nav.replaceChildren(...TABS.map(([name, word]) => h("a", { href: `#/${name}` }, icon(name, 20), h("span", {}, word))));
+  nav.replaceChildren(...TABS.filter(([, , , act]) => !act || may(act)).map(([name, word]) => h("a", { href: `#/${name}` }, icon(name, 20), h("span", {}, word))));
   const { person, role } = whoIsThere();
   refill(
     account,
     status,
-    h("span.person", {}, h("strong", {}, person), h("span", {}, role === "operate" ? "can operate" : "can view")),
+    h("span.person", {}, h("strong", {}, person), h("span", {}, role === "admin" ? "can administer" : `can ${role}`)),
     h("span.signs", {}, theme, h("button.quiet.round", { type: "button", "aria-label": "Log out", title: "Log out", onclick: leave }, icon("leave"))),
   );
 }
@@ -176,7 +196,7 @@ async function reconnect() {
 function announceFaults(changed) {
   if (!changed?.nodes) return;
   const rows = [...changed.nodes].map((key) => [key, table("nodes").get(key)]).filter(([, row]) => row);
-  const fresh = rows.filter(([key, row]) => row.look !== "healthy" && announced.get(key) !== row.look).map(([, row]) => row);
+  const fresh = rows.filter(([key, row]) => !["healthy", "planned"].includes(row.look) && announced.get(key) !== row.look).map(([, row]) => row);
   for (const [key, row] of rows) announced.set(key, row.look);
   if (fresh.length === 1) announce(`${fresh[0].name}: ${LOOKS[fresh[0].look].word}${fresh[0].reason ? `, ${fresh[0].reason}` : ""}`);
   else if (fresh.length > 1) announce(`${fresh.length} nodes are not healthy`);
@@ -186,6 +206,13 @@ const announced = new Map();
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the part after # is the page
   main.focus();
+});
+document.addEventListener("keydown", (event) => {
+  const isTyping = event.target.closest("input, select, textarea, dialog");
+  const search = main.querySelector("input.search");
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isTyping || !search) return;
+  event.preventDefault();
+  search.focus();
 });
 document.addEventListener("holdfast:theme", paintTheme);
 document.addEventListener("holdfast:out", out);

@@ -30,6 +30,11 @@ export const LOOKS = {
     about: "running a deep health check",
     path: "M8 .8a7.200 7.200 0 1 1 0 14.400A7.200 7.200 0 0 1 8 .8z",
   },
+  planned: {
+    word: "Planned",
+    about: "out of service for work that was requested or scheduled",
+    path: "M1.500 2.500h3V.800h2v1.700h3V.800h2v1.700h3v12.500h-13zM3.500 6.500v6.500h9V6.500z",
+  },
   joining: {
     word: "Joining",
     about: "waiting for its agent to report it healthy",
@@ -81,8 +86,8 @@ export function isOpen(incident) {
 }
 
 export function incidentBadge(row) {
-  const look = isOpen(row) ? "faulty" : row.released_at ? "healthy" : "joining";
-  return h(`span.badge.tint-${look}`, {}, mark(look, 10), row.state[0].toUpperCase() + row.state.slice(1));
+  const look = isOpen(row) ? (row.is_planned ? "planned" : "faulty") : row.released_at ? "healthy" : "joining";
+  return h(`span.badge.tint-${look}`, {}, mark(look, 10), row.state[0].toUpperCase() + row.state.slice(1) + (row.is_planned ? " (planned)" : ""));
 }
 
 export function nodeLink(fleet, name) {
@@ -91,6 +96,10 @@ export function nodeLink(fleet, name) {
 
 export function jobLink(name) {
   return `#/job/${encodeURIComponent(name)}`;
+}
+
+export function logLink(job, rank) {
+  return `#/log/${encodeURIComponent(job)}?rank=${rank}`;
 }
 
 /** The job of a node, as a link if it has a page; jobs that Holdfast does not resume have none. */

@@ -8,7 +8,7 @@ import { h, notice, announce } from "./dom.js";
  * fields: elements shown between the text and the buttons. The dialog shows the message of an error that
  * act() throws.
  */
-export function confirmDialog({ title, text, yes, fields = [], isGrave = false, act }) {
+export function confirmDialog({ title, text, yes, no = "Cancel", fields = [], isGrave = false, act }) {
   const wrong = h("p.wrong", { role: "alert", hidden: true });
   const go = h(`button.${isGrave ? "grave" : "main"}`, { type: "submit" }, yes);
   const form = h(
@@ -18,7 +18,7 @@ export function confirmDialog({ title, text, yes, fields = [], isGrave = false, 
     h("p", { id: "confirm-text" }, text),
     fields,
     wrong,
-    h("div.buttons", {}, h("button.quiet", { type: "button", onclick: () => dialog.close() }, "Cancel"), go),
+    h("div.buttons", {}, h("button.quiet", { type: "button", onclick: () => dialog.close() }, no), go),
   );
   const dialog = h("dialog", { "aria-labelledby": "confirm-title", "aria-describedby": "confirm-text" }, form);
   form.addEventListener("submit", async (event) => {

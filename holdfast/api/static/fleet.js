@@ -2,14 +2,15 @@
 
 import { h, icon, refill } from "./dom.js";
 import { count, number, since } from "./format.js";
-import { submitRepair, mayOperate } from "./api.js";
+import { submitRepair, may } from "./api.js";
 import { confirmDialog } from "./confirm.js";
 import { awaited, connection, listen, note, table } from "./live.js";
 import { described, nodeGrid } from "./grid.js";
-import { LOOKS, badge, isOpen, jobOf, mark, nodeLink, shortName } from "./appearance.js";
+import { LOOKS, badge, isOpen, jobLink, jobOf, mark, nodeLink, shortName } from "./appearance.js";
 import { keyedTable } from "./table.js";
 
 const URGENT = 8; // nodes listed above the grid
+const URGENCY = Object.keys(LOOKS);
 const NO_GROUP = "All nodes";
 
 export const title = "Fleet";
@@ -20,9 +21,11 @@ export function open(container, { query, setQuery }) {
     group: query.get("group") ?? "",
     text: query.get("q") ?? "",
     view: query.get("view") === "table" ? "table" : "grid",
+    sort: query.get("sort") ?? "",
   };
   const tiles = h("div.tiles");
   const alarms = h("div.alarms");
+  const asked = h("section.card.asked", { "aria-labelledby": "asked-title", hidden: true });
   const urgent = h("section.card.urgent", { "aria-labelledby": "urgent-title", hidden: true });
   const chips = h("div.chips", { role: "group", "aria-label": "Show only these states" });
   const search = h("input.search", {
@@ -38,11 +41,13 @@ export function open(container, { query, setQuery }) {
   const stage = h("div.stage");
   const marks = h("p.about", {}, "Line below a node: repairs paused. Dot at its corner: request pending.");
   const grids = new Map();
-  const list = nodeTable();
+  let order = []; // keys of all nodes
+  const list = nodeTable(wanted.sort, (sort) => change({ sort }));
 
   container.append(
     h("header.head", {}, h("h1", { tabindex: "-1" }, "Fleet"), h("p.about", {}, "Current state of all nodes that Holdfast manages.")),
     alarms,
+    asked,
     tiles,
     urgent,
     h("section.card", { "aria-label": "All nodes" }, h("div.bar", {}, chips, h("div.tools", {}, groups, search, views)), shown, stage, marks),
@@ -55,17 +60,28 @@ export function open(container, { query, setQuery }) {
       group: wanted.group,
       q: wanted.text,
       view: wanted.view === "table" ? "table" : "",
+      sort: wanted.view === "table" ? wanted.sort : "",
     };
     setQuery(kept);
     paint();
   }
 
+  /** All nodes by name; sorted again only if nodes came or went, which is rare. */
+  function byName() {
+    const rows = table("nodes");
+    if (order.length !== rows.size || !order.every((key) => rows.has(key))) {
+      order = [...rows].sort(([, one], [, other]) => (one.name < other.name ? -1 : 1)).map(([key]) => key);
+    }
+    return order.map((key) => rows.get(key));
+  }
+
   function paint() {
-    const nodes = [...table("nodes").values()];
+    const nodes = byName();
     const totals = Object.fromEntries(Object.keys(LOOKS).map((look) => [look, 0]));
     for (const row of nodes) totals[row.look] += 1;
     paintTiles(nodes, totals);
     paintAlarms();
+    paintAsked();
     paintUrgent(nodes);
     paintChips(totals);
     paintGroups(nodes);
@@ -77,11 +93,10 @@ export function open(container, { query, setQuery }) {
           (!wanted.look.size || wanted.look.has(row.look)) &&
           (!wanted.group || groupOf(row) === wanted.group) &&
           (!text || searched(row).includes(text)),
-      )
-      .sort((one, other) => (one.name < other.name ? -1 : 1));
+      );
     const isPart = matching.length !== nodes.length;
     shown.textContent = isPart ? `${number(matching.length)} of ${count(nodes.length, "node")}` : count(nodes.length, "node");
-    marks.hidden = wanted.view === "table" || !matching.some((row) => row.held || row.requested);
+    marks.hidden = wanted.view === "table" || !matching.some((row) => row.pause_reason || row.requested);
     if (wanted.view === "table") paintTable(matching, nodes.length);
     else paintGrids(matching, nodes.length);
     if (!nodes.length) stage.replaceChildren(emptyFleet());
@@ -91,12 +106,12 @@ export function open(container, { query, setQuery }) {
     const repairs = totals.rebooting + totals.replacing + totals.checking + totals.joining;
     const running = [...table("jobs").values()].filter((job) => job.phase === "running").length;
     const replaced = (window) => [...table("fleets").values()].reduce((sum, one) => sum + (one[window] ?? 0), 0);
-    const cases = [...table("incidents").values()].filter(isOpen).length;
+    const cases = [...table("incidents").values()].filter((row) => isOpen(row) && !row.is_planned).length;
     refill(
       tiles,
       tile("Nodes", number(nodes.length), nodes.length ? `${number(totals.healthy + totals.warning)} schedulable` : "none yet"),
       tile("Faulty", number(totals.faulty), totals.warning ? `${number(totals.warning)} with a warning` : "waiting for repair", totals.faulty ? "faulty" : ""),
-      tile("In repair", number(repairs), "reboot, replace, check, join", repairs ? "rebooting" : ""),
+      tile("In repair", number(repairs), totals.planned ? `and ${number(totals.planned)} for planned work` : "reboot, replace, check, join", repairs ? "rebooting" : ""),
       tile("Replaced in 24 h", number(replaced("replaced_last_day")), `automatically; ${number(replaced("replaced_last_hour"))} in the last hour`),
       tile("Jobs running", number(running), h("a", { href: "#/jobs" }, "All jobs")),
       tile("Open incidents", number(cases), h("a", { href: "#/incidents?state=open" }, "All incidents"), cases ? "faulty" : ""),
@@ -112,21 +127,45 @@ export function open(container, { query, setQuery }) {
           "div.alarm",
           { role: "alert" },
           h("div", {}, h("strong", {}, `Circuit breaker open: all repairs of ${one.name} paused for `, since(one.stopped_at)), h("p", {}, `${one.stopped_for ?? ""}. Inspect the nodes before you resume repairs.`)),
-          mayOperate() &&
+          may("reset-breaker") &&
             h("button", { type: "button", "data-focus": `breaker ${one.name}`, onclick: () => resetBreaker(one.name) }, icon("play"), "Resume repairs"),
         ),
       ),
     );
   }
 
+  /** What needs a person, in the order of the server: the same items as of `holdfast status`. */
+  function paintAsked() {
+    const rows = [...table("attention").entries()].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, row]) => row);
+    const items = rows.filter((item) => item.topic !== "breaker open"); // it has an alarm with a button
+    const all = (note("attention").all ?? rows.length) - (rows.length - items.length);
+    asked.hidden = items.length === 0;
+    refill(
+      asked,
+      h("h2", { id: "asked-title" }, "Needs attention ", h("span.amount", {}, number(all))),
+      h(
+        "ul.rows",
+        {},
+        items.slice(0, URGENT).map((item) =>
+          h(
+            "li",
+            {},
+            badge("faulty", item.topic[0].toUpperCase() + item.topic.slice(1)),
+            h("span.what", {}, attentionLink(item), h("span.next", {}, item.next)),
+          ),
+        ),
+      ),
+      all > URGENT && h("p.shown", {}, `and ${number(all - URGENT)} more: run holdfast status`),
+    );
+  }
+
   function paintUrgent(nodes) {
-    const rank = Object.keys(LOOKS);
     const bad = nodes.filter((row) => ["faulty", "warning", "rebooting", "replacing"].includes(row.look));
-    bad.sort((one, other) => rank.indexOf(one.look) - rank.indexOf(other.look) || (one.since < other.since ? -1 : 1));
+    bad.sort((one, other) => URGENCY.indexOf(one.look) - URGENCY.indexOf(other.look) || (one.since < other.since ? -1 : 1));
     urgent.hidden = bad.length === 0;
     refill(
       urgent,
-      h("h2", { id: "urgent-title" }, "Needs attention ", h("span.amount", {}, number(bad.length))),
+      h("h2", { id: "urgent-title" }, "Nodes out of service or with a warning ", h("span.amount", {}, number(bad.length))),
       h(
         "ul.rows",
         {},
@@ -211,7 +250,7 @@ export function open(container, { query, setQuery }) {
       if (!grids.has(name)) grids.set(name, groupSection(name));
       const { element, about, grid } = grids.get(name);
       const rows = grouped.get(name);
-      const bad = rows.filter((row) => row.look !== "healthy").length;
+      const bad = rows.filter((row) => !["healthy", "planned"].includes(row.look)).length;
       about.textContent = `${count(rows.length, "node")}, ${bad ? `${number(bad)} not healthy` : "all healthy"}`;
       return { element, update: () => grid.update(rows, total) };
     });
@@ -249,13 +288,20 @@ export function open(container, { query, setQuery }) {
   };
 }
 
+/** What happened, as a link to the job or the node that it is about. */
+function attentionLink(item) {
+  if (item.job && table("jobs").has(item.job)) return h("a", { href: jobLink(item.job) }, item.what);
+  if (item.node) return h("a", { href: nodeLink(item.fleet, item.node) }, item.what);
+  return h("span", {}, item.what);
+}
+
 function groupOf(row) {
   if (table("fleets").size < 2) return row.group ?? NO_GROUP;
   return row.group ? `${row.fleet} / ${row.group}` : row.fleet;
 }
 
 function searched(row) {
-  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.held && `paused ${row.held}`, row.requested].join(" ").toLowerCase();
+  return [row.name, row.machine, row.fleet, row.reason, row.job, row.type, row.pause_reason && `paused ${row.pause_reason}`, row.requested].join(" ").toLowerCase();
 }
 
 function tile(name, value, about, look = "") {
@@ -281,18 +327,20 @@ function resetBreaker(fleet) {
   });
 }
 
-function nodeTable() {
+function nodeTable(sorted, resorted) {
   return keyedTable({
     caption: "Nodes",
     key: (row) => `${row.fleet} ${row.name}`,
     empty: "There are no nodes.",
+    sorted,
+    resorted,
     columns: [
-      { title: "Node", cell: (row) => h("a", { href: nodeLink(row.fleet, row.name) }, shortName(row.name)), text: (row) => row.name },
-      { title: "State", cell: (row) => badge(row.look), text: (row) => row.look },
-      { title: "Group", cell: (row) => groupOf(row), narrow: "roomy" },
-      { title: "Reason", cell: (row) => described({ ...row, job: "", type: "" }).join(", ") || "–" },
-      { title: "Job", cell: (row) => (row.job ? jobOf(row, row.rank === undefined ? row.job : `${row.rank} / ${row.job}`) : "–"), text: (row) => `${row.rank} ${row.job}` },
-      { title: "For", cell: (row) => since(row.since), text: (row) => row.since, kind: "number" },
+      { title: "Node", cell: (row) => h("a", { href: nodeLink(row.fleet, row.name) }, shortName(row.name)), text: (row) => row.name, sort: (row) => row.name },
+      { title: "State", cell: (row) => badge(row.look), text: (row) => row.look, sort: (row) => URGENCY.indexOf(row.look) },
+      { title: "Group", cell: (row) => groupOf(row), sort: groupOf, narrow: "roomy" },
+      { title: "Reason", cell: (row) => described({ ...row, job: "", type: "" }).join(", ") || "–", sort: (row) => row.reason },
+      { title: "Job", cell: (row) => (row.job ? jobOf(row, row.rank === undefined ? row.job : `${row.rank} / ${row.job}`) : "–"), text: (row) => `${row.rank} ${row.job}`, sort: (row) => (row.job ? `${row.job} ${row.rank ?? ""}` : "") },
+      { title: "For", cell: (row) => since(row.since), text: (row) => row.since, sort: (row) => -Date.parse(row.since), kind: "number" },
     ],
   });
 }

@@ -76,7 +76,7 @@ export function nodeGrid(name) {
       drawn = { layout, cells: [] };
     }
     rows.forEach((row, place) => {
-      const cell = `${row.look}${row.held ? " held" : ""}${row.requested ? " requested" : ""}`;
+      const cell = `${row.look}${row.pause_reason ? " held" : ""}${row.requested ? " requested" : ""}`;
       if (drawn.cells[place] === cell) return; // few of thousands change at a time
       drawn.cells[place] = cell;
       drawCell(pen, row, place, sharp, color);
@@ -95,7 +95,7 @@ export function nodeGrid(name) {
     pen.clearRect(x, y, size, size + 2);
     pen.drawImage(stamp(row.look, Math.ceil(size * sharp), color(`--look-${row.look}`)), x, y, size, size);
     pen.fillStyle = color("--text");
-    if (row.held) pen.fillRect(x, y + size, size, 2);
+    if (row.pause_reason) pen.fillRect(x, y + size, size, 2);
     if (row.requested) pen.fillRect(x + size - 4, y, 4, 4);
   }
 
@@ -226,7 +226,7 @@ export function described(row) {
   return [
     row.reason && (row.remedy && row.remedy !== "none" ? `${row.reason}: ${row.remedy}` : row.reason),
     row.requested && `${row.requested} requested`,
-    row.held && `repairs paused: ${row.held}`,
+    row.pause_reason && `repairs paused: ${row.pause_reason}`,
     job,
     row.type,
   ].filter(Boolean);

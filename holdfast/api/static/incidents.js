@@ -1,13 +1,13 @@
-// Incident pages: list and details.
+// List of incidents, and the phases of an incident.
 
-import { broken, h, icon, refill } from "./dom.js";
-import { between, count, duration, moment, number, now, since, zoned } from "./format.js";
+import { broken, h, refill } from "./dom.js";
+import { between, count, duration, number, now, since } from "./format.js";
 import { awaited, connection, listen, note, table } from "./live.js";
-import { incidentBadge, incidentLink, isOpen, jobLink, nodeLink, shortName } from "./appearance.js";
+import { incidentBadge, incidentLink, isOpen, nodeLink, shortName } from "./appearance.js";
 import { stackedBar } from "./plots.js";
-import { keyedTable, plainTable } from "./table.js";
+import { keyedTable } from "./table.js";
 
-const POINTS = [
+export const POINTS = [
   ["detected_at", "detected", ""],
   ["quarantined_at", "quarantined", "deciding"],
   ["drained_at", "drained", "draining"],
@@ -16,13 +16,12 @@ const POINTS = [
   ["released_at", "released", "releasing"],
   ["vanished_at", "vanished", "disappearing"],
 ];
-const AGAIN_MS = 5000; // open phases grow
 const STATES = { all: "All", open: "Open", ended: "Ended" };
 
 export const title = "Incidents";
 
 /** Finished phases of an incident and the current one, each with its duration in seconds. */
-function phases(row) {
+export function phases(row) {
   const found = [];
   let before = null;
   for (const [field, , kind] of POINTS) {
@@ -37,12 +36,12 @@ function phases(row) {
   return found;
 }
 
-function took(row) {
+export function took(row) {
   return between(row.detected_at, row.released_at ?? row.vanished_at);
 }
 
 export function open(container, { query, setQuery }) {
-  const wanted = { state: STATES[query.get("state")] ? query.get("state") : "all", text: query.get("q") ?? "" };
+  const wanted = { state: STATES[query.get("state")] ? query.get("state") : "all", text: query.get("q") ?? "", sort: query.get("sort") ?? "" };
   const choice = h("div.switch", { role: "group", "aria-label": "Filter by state" });
   const search = h("input.search", { type: "search", placeholder: "Node, reason or job", "aria-label": "Search incidents", value: wanted.text, oninput: () => change({ text: search.value.trim() }) });
   const shown = h("p.shown", { role: "status" });
@@ -50,13 +49,15 @@ export function open(container, { query, setQuery }) {
     caption: "Incidents",
     key: (row) => `${row.fleet} ${row.id}`,
     empty: "No incidents yet.",
+    sorted: wanted.sort,
+    resorted: (sort) => change({ sort }),
     columns: [
-      { title: "Reason", cell: (row) => h("a", { href: incidentLink(row.fleet, row.id) }, broken(row.reason)), text: (row) => row.reason },
-      { title: "Node", cell: (row) => shortName(row.node) },
-      { title: "State", cell: (row) => incidentBadge(row), text: (row) => `${row.state} ${isOpen(row)}` },
-      { title: "Remedy", cell: (row) => (row.remedy === "none" ? "–" : row.remedy), narrow: "roomy" },
-      { title: "Detected", cell: (row) => since(row.detected_at, " ago"), text: (row) => row.detected_at },
-      { title: "Duration", cell: (row) => (isOpen(row) ? since(row.detected_at) : duration(took(row))), text: (row) => took(row) ?? row.state, kind: "number" },
+      { title: "Reason", cell: (row) => h("a", { href: incidentLink(row.fleet, row.id) }, broken(row.reason)), text: (row) => row.reason, sort: (row) => row.reason },
+      { title: "Node", cell: (row) => nodeName(row.fleet, row.node), text: (row) => `${row.node} ${table("nodes").has(`${row.fleet} ${row.node}`)}`, sort: (row) => row.node },
+      { title: "State", cell: (row) => incidentBadge(row), text: (row) => `${row.state} ${isOpen(row)}`, sort: (row) => row.state },
+      { title: "Remedy", cell: (row) => (row.remedy === "none" ? "–" : row.remedy), sort: (row) => row.remedy, narrow: "roomy" },
+      { title: "Detected", cell: (row) => since(row.detected_at, " ago"), text: (row) => row.detected_at, sort: (row) => row.detected_at },
+      { title: "Duration", cell: (row) => (isOpen(row) ? since(row.detected_at) : duration(took(row))), text: (row) => took(row) ?? row.state, sort: (row) => took(row) ?? between(row.detected_at, new Date(now()).toISOString()), kind: "number" },
       { title: "Jobs", cell: (row) => row.jobs.map((one) => one.job).join(", ") || "–", narrow: "roomy" },
       { title: "Phases", cell: (row) => bar(row), text: (row) => JSON.stringify([row.state, POINTS.map(([field]) => row[field])]), kind: "wide", narrow: "roomy" },
     ],
@@ -68,7 +69,7 @@ export function open(container, { query, setQuery }) {
 
   function change(next) {
     Object.assign(wanted, next);
-    setQuery({ state: wanted.state === "all" ? "" : wanted.state, q: wanted.text });
+    setQuery({ state: wanted.state === "all" ? "" : wanted.state, q: wanted.text, sort: wanted.sort });
     paint();
   }
 
@@ -97,102 +98,13 @@ export function open(container, { query, setQuery }) {
   });
 }
 
+/** Name of a node, as a link if it has a page. */
+function nodeName(fleet, node) {
+  return table("nodes").has(`${fleet} ${node}`) ? h("a", { href: nodeLink(fleet, node) }, shortName(node)) : shortName(node);
+}
+
 function bar(row) {
   const found = phases(row);
   const text = found.map((one) => `${one.name} ${duration(one.value)}`).join(", ");
   return found.length ? stackedBar(text, found, 10) : "–";
-}
-
-export const one = { title: "Incident", open: openOne };
-
-function openOne(container, { parts: [fleet, id] }) {
-  const state = h("span");
-  const heading = h("h1", { tabindex: "-1" }, id);
-  const body = h("div");
-  let painted = "";
-  container.append(h("header.head", {}, h("a.up", { href: "#/incidents" }, icon("back"), "Incidents"), h("div.titled", {}, heading, state), h("p.about", {}, id)), body);
-
-  function paint() {
-    const row = table("incidents").get(`${fleet} ${id}`) ?? [...table("incidents").values()].find((one) => one.id === id);
-    if (!row) {
-      refill(body, connection().isFilled ? h("div.nothing", {}, h("h2", {}, "Incident not found"), h("p", {}, "It may be older than the incidents shown here."), h("a", { href: "#/incidents" }, "Back to incidents")) : h("div.loading", { role: "status" }, "Reading the incident…"));
-      return;
-    }
-    const text = JSON.stringify([row, linked(row), isOpen(row) && Math.floor(now() / AGAIN_MS)]);
-    if (text === painted) return;
-    painted = text;
-    heading.replaceChildren(...broken(row.reason));
-    refill(state, incidentBadge(row));
-    refill(body, facts(row), timeline(row), jobs(row));
-  }
-
-  paint();
-  const stop = listen((changed) => {
-    if (!changed || changed.incidents || changed.nodes || changed.jobs) paint();
-  });
-  const timer = setInterval(paint, AGAIN_MS);
-  return () => {
-    clearInterval(timer);
-    stop();
-  };
-}
-
-function facts(row) {
-  const name = (node) => (table("nodes").has(`${row.fleet} ${node}`) ? h("a", { href: nodeLink(row.fleet, node) }, node) : node);
-  const fields = [
-    ["Node", name(row.node)],
-    ["Machine", row.provider_id],
-    ["Replaced by", row.successor && name(row.successor)],
-    ["Remedy", row.remedy],
-    ["Detected", zoned(row.detected_at)],
-    ["Duration", row.state === "unfinished" ? "unknown: its run is no longer managed" : isOpen(row) ? h("span", {}, since(row.detected_at), " so far") : duration(took(row))],
-    ["Evidence", row.message && h("code", {}, row.message)],
-    ["Fleet", row.fleet],
-  ].filter(([, value]) => value);
-  return h("section.card", {}, h("dl.facts", {}, fields.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
-}
-
-function timeline(row) {
-  const found = phases(row);
-  const points = POINTS.filter(([field]) => row[field]);
-  const last = points.at(-1)[0];
-  const rows = points.map(([field, point], place) => [
-    point,
-    moment(row[field]),
-    place ? duration(between(row[points[place - 1][0]], row[field])) : "–",
-    duration(between(row.detected_at, row[field])),
-  ]);
-  if (isOpen(row)) rows.push([`${row.state}…`, "now", since(row[last]), since(row.detected_at)]);
-  return h(
-    "section.card",
-    {},
-    h("h2", {}, "Timeline"),
-    found.length > 0 && stackedBar(found.map((one) => `${one.name} ${duration(one.value)}`).join(", "), found, 22),
-    h("ul.key", {}, found.map((one) => h("li", {}, h(`i.part-${one.kind}`), `${one.name} ${duration(one.value)}`))),
-    plainTable("Timeline", ["Milestone", "Time", "Duration", "Since detected"], rows, ["", "", "number", "number"]),
-  );
-}
-
-/** State of other rows that the page shows: nodes that have a page, active jobs. */
-function linked(row) {
-  return [row.node, row.successor].map((node) => table("nodes").has(`${row.fleet} ${node}`)).concat(row.jobs.map((one) => isActive(one.job)));
-}
-
-const isActive = (job) => table("jobs").get(job)?.is_active;
-
-function jobs(row) {
-  const rows = row.jobs.map((one) => [
-    h("a", { href: jobLink(one.job) }, one.job),
-    `#${one.attempt}`,
-    one.step === null ? "–" : number(one.step),
-    moment(one.stopped_at),
-    one.resumed_at ? moment(one.resumed_at) : isActive(one.job) ? "not yet" : "–",
-    one.resumed_at ? duration(between(one.stopped_at, one.resumed_at)) : isActive(one.job) ? since(one.stopped_at) : "–",
-  ]);
-  return h(
-    "section.card",
-    {},
-    h("h2", {}, "Affected jobs"),
-    rows.length ? plainTable("Jobs", ["Job", "Attempt", "Step", "Stopped", "Resumed", "Down for"], rows, ["", "", "number"]) : h("p.empty", {}, "No job was affected."),
-  );
 }

@@ -1,41 +1,66 @@
 // Job pages: list and details.
 
-import { read, repeated } from "./api.js";
+import { cancelJob, may, read, repeated } from "./api.js";
+import { confirmDialog } from "./confirm.js";
 import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, moment, number, percent, since, zoned } from "./format.js";
 import { awaited, connection, listen, note, table } from "./live.js";
-import { incidentLink, jobBadge, jobLink, nodeLink, shortName } from "./appearance.js";
+import { incidentLink, jobBadge, jobLink, logLink, nodeLink, shortName } from "./appearance.js";
+import { grouped, withLinks } from "./events.js";
 import { PARTS, partsKey, partsOf } from "./goodput.js";
 import { stackedBar, timeline } from "./plots.js";
 import { keyedTable, plainTable } from "./table.js";
 
 const AGAIN_MS = 5000;
+const EVENTS = 200;
+const STATES = { all: "All", active: "Active", ended: "Ended" };
 
 export const title = "Jobs";
 
-export function open(container) {
+export function open(container, { query, setQuery }) {
+  const wanted = { state: STATES[query.get("state")] ? query.get("state") : "all", text: query.get("q") ?? "", sort: query.get("sort") ?? "" };
+  const choice = h("div.switch", { role: "group", "aria-label": "Filter by state" });
+  const search = h("input.search", { type: "search", placeholder: "Name, phase or reason", "aria-label": "Search jobs", value: wanted.text, oninput: () => change({ text: search.value.trim() }) });
+  const shown = h("p.shown", { role: "status" });
   const list = keyedTable({
     caption: "Jobs",
     key: (row) => row.name,
     empty: "No jobs yet.",
+    sorted: wanted.sort,
+    resorted: (sort) => change({ sort }),
     columns: [
-      { title: "Job", cell: (row) => h("a", { href: jobLink(row.name) }, row.name), text: (row) => row.name },
-      { title: "Phase", cell: (row) => jobBadge(row.phase), text: (row) => row.phase },
-      { title: "Nodes", cell: (row) => number(row.nodes), kind: "number" },
-      { title: "Attempt", cell: (row) => number(row.attempt), kind: "number" },
-      { title: "Step", cell: (row) => (row.step === undefined ? "–" : number(row.step)), kind: "number" },
-      { title: "Retries", cell: (row) => retries(row), narrow: "roomy" },
-      { title: "For", cell: (row) => since(row.since), text: (row) => row.since, kind: "number" },
-      { title: "Reason", cell: (row) => row.reason ?? "–", narrow: "roomy" },
+      { title: "Job", cell: (row) => h("a", { href: jobLink(row.name) }, row.name), text: (row) => row.name, sort: (row) => row.name },
+      { title: "Phase", cell: (row) => jobBadge(row.phase), text: (row) => row.phase, sort: (row) => row.phase },
+      { title: "Nodes", cell: (row) => number(row.nodes), sort: (row) => row.nodes, kind: "number" },
+      { title: "Attempt", cell: (row) => number(row.attempt), sort: (row) => row.attempt, kind: "number" },
+      { title: "Step", cell: (row) => (row.step === undefined ? "–" : number(row.step)), sort: (row) => row.step ?? -1, kind: "number" },
+      { title: "Retries", cell: (row) => retries(row), sort: (row) => row.hardware_retries + row.app_retries, narrow: "roomy" },
+      { title: "For", cell: (row) => since(row.since), text: (row) => row.since, sort: (row) => -Date.parse(row.since), kind: "number" },
+      { title: "Reason", cell: (row) => row.reason ?? "–", sort: (row) => row.reason, narrow: "roomy" },
     ],
   });
   container.append(
     h("header.head", {}, h("h1", { tabindex: "-1" }, "Jobs"), h("p.about", {}, "All jobs, newest first. A job that fails because of its hardware resumes automatically.")),
-    h("section.card", {}, list.element),
+    h("section.card", {}, h("div.bar", {}, choice, h("div.tools", {}, search)), shown, list.element),
   );
+  function change(next) {
+    Object.assign(wanted, next);
+    setQuery({ state: wanted.state === "all" ? "" : wanted.state, q: wanted.text, sort: wanted.sort });
+    paint();
+  }
   const paint = () => {
-    const rows = [...table("jobs").values()].sort((one, other) => (one.started_at < other.started_at ? 1 : -1));
-    list.update(rows, connection().isFilled ? note("jobs").message || "No jobs yet." : awaited("jobs"));
+    refill(
+      choice,
+      Object.entries(STATES).map(([state, word]) => h("button", { type: "button", "aria-pressed": String(wanted.state === state), "data-focus": state, onclick: () => change({ state }) }, word)),
+    );
+    const all = [...table("jobs").values()].sort((one, other) => (one.started_at < other.started_at ? 1 : -1));
+    const text = wanted.text.toLowerCase();
+    const rows = all
+      .filter((row) => wanted.state === "all" || row.is_active === (wanted.state === "active"))
+      .filter((row) => [row.name, row.phase, row.reason].join(" ").toLowerCase().includes(text));
+    shown.textContent = rows.length === all.length ? count(all.length, "job") : `${number(rows.length)} of ${count(all.length, "job")}`;
+    const none = all.length ? "No job matches." : note("jobs").message || "No jobs yet.";
+    list.update(rows, connection().isFilled ? none : awaited("jobs"));
   };
   paint();
   return listen((changed) => {
@@ -51,9 +76,10 @@ export const one = { title: "Job", open: openOne };
 
 function openOne(container, { parts: [name] }) {
   const state = h("span");
+  const buttons = h("div.actions");
   const body = h("div", {}, h("div.loading", { role: "status" }, "Reading the job…"));
   container.append(
-    h("header.head", {}, h("a.up", { href: "#/jobs" }, icon("back"), "Jobs"), h("div.titled", {}, h("h1", { tabindex: "-1" }, name), state)),
+    h("header.head", {}, h("a.up", { href: "#/jobs" }, icon("back"), "Jobs"), h("div.titled", {}, h("h1", { tabindex: "-1" }, name), state), buttons),
     body,
   );
   let isClosed = false;
@@ -69,8 +95,28 @@ function openOne(container, { parts: [name] }) {
   }
 
   function paint() {
-    refill(state, jobBadge(last.phase));
-    refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks(last))), attempts(last, body.clientWidth - 40), events(last));
+    refill(state, jobBadge(last.phase), last.cancel_requested && last.is_active && h("span.badge.tint-joining", {}, "Cancellation requested"));
+    refill(
+      buttons,
+      h("a.button.quiet", { href: logLink(name, 0) }, icon("log"), "Logs"),
+      last.is_active && !last.cancel_requested && !last.cancel_command && may("cancel-job") && h("button.quiet", { type: "button", "data-focus": "cancel", onclick: confirmCancellation }, icon("stop"), "Cancel job"),
+    );
+    refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks(name, last))), attempts(last, body.clientWidth - 40), events(last));
+  }
+
+  function confirmCancellation() {
+    confirmDialog({
+      title: `Cancel ${name}?`,
+      text: `Its ranks on ${count(last.nodes, "node")} get SIGTERM, and SIGKILL after the grace period. Holdfast does not resume a cancelled job.`,
+      yes: "Cancel job",
+      no: "Keep it running",
+      isGrave: true,
+      act: async () => {
+        const result = await cancelJob(name);
+        loads.again();
+        return result;
+      },
+    });
   }
 
   const loads = repeated(load, AGAIN_MS);
@@ -102,6 +148,7 @@ function facts(job) {
     ["Step", job.step === null ? "not reported" : number(job.step)],
     ["Retries", retries(job)],
     ["Command", job.command && h("code", {}, job.command)],
+    ["Cancel with", job.is_active && job.cancel_command && h("code", {}, job.cancel_command)],
     ["Checkpoints", job.checkpoint_dir && h("code", {}, job.checkpoint_dir)],
   ].filter(([, value]) => value);
   return h("section.card", {}, h("h2", {}, "Details"), h("dl.facts", {}, rows.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
@@ -123,15 +170,16 @@ function spent(job) {
   );
 }
 
-function ranks(job) {
+function ranks(name, job) {
+  const log = (rank) => h("a", { href: logLink(name, rank), "aria-label": `Log of rank ${rank}` }, "log");
   const rows = job.ranks.length
-    ? job.ranks.map((rank) => [rank.rank === null ? "–" : String(rank.rank), nodeName(job, rank.node), rank.state, rank.detail || "–"])
-    : job.placement.map((node, rank) => [String(rank), nodeName(job, node), job.is_active ? job.phase : "ended", "–"]);
+    ? job.ranks.map((rank) => [rank.rank === null ? "–" : String(rank.rank), nodeName(job, rank.node), rank.state, rank.detail || "–", rank.rank === null ? "–" : log(rank.rank)])
+    : job.placement.map((node, rank) => [String(rank), nodeName(job, node), job.is_active ? job.phase : "ended", "–", log(rank)]);
   return h(
     "section.card",
     {},
     h("h2", {}, "Ranks"),
-    rows.length ? plainTable("Ranks", ["Rank", "Node", "State", "Detail"], rows, ["number"]) : h("p.empty", {}, "No rank has been placed on a node."),
+    rows.length ? plainTable("Ranks", ["Rank", "Node", "State", "Detail", "Log"], rows, ["number"]) : h("p.empty", {}, "No rank has been placed on a node."),
   );
 }
 
@@ -172,7 +220,7 @@ function attempts(job, wide) {
     one.lost_steps === null ? "–" : number(one.lost_steps),
     one.kind ? h("div.cause", {}, h("span", {}, `${one.kind}: `, broken(one.reason)), one.evidence && h("code", {}, one.evidence)) : one.stopped_at ? "done" : "–",
     one.node ? nodeName(job, one.node) : "–",
-    one.incident_id ? h("a", { href: incidentLink(job.name, one.incident_id) }, "incident") : "–",
+    one.incident_id ? h("a", { href: incidentLink(job.fleet, one.incident_id) }, "incident") : "–",
   ]);
   return h(
     "section.card",
@@ -185,6 +233,9 @@ function attempts(job, wide) {
 }
 
 function events(job) {
-  const rows = [...job.events].reverse().slice(0, 200).map((one) => [dateTime(one.at), one.message]);
-  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["Time", "Event"], rows, ["moment"]) : h("p.empty", {}, "No events."));
+  const rows = grouped(job.events).map(({ last, first, times }) => [
+    dateTime(last.at),
+    h("div", {}, withLinks(last.message), times > 1 && h("span.repeats", {}, ` × ${number(times)} since ${moment(first.at)}`)),
+  ]);
+  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["Time", "Event"], rows.slice(0, EVENTS), ["moment"]) : h("p.empty", {}, "No events."));
 }

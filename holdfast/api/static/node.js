@@ -1,6 +1,6 @@
 // Node page.
 
-import { submitRepair, mayOperate, read, repeated } from "./api.js";
+import { submitRepair, may, read, repeated } from "./api.js";
 import { confirmDialog } from "./confirm.js";
 import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, measure, number, since } from "./format.js";
@@ -56,13 +56,13 @@ export function open(container, { parts: [fleet, name] }) {
   }
 
   function paint(node) {
-    refill(state, badge(node.row.look), node.held && h("span.badge.tint-joining", {}, "Repairs paused"));
+    refill(state, badge(node.row.look), node.pause_reason && h("span.badge.tint-joining", {}, "Repairs paused"));
     paintButtons(node);
     refill(body, h("div", {}, repairProgress(node), facts(node), findings(node)), h("div", {}, checks(node), history(node)));
   }
 
   function paintButtons(node) {
-    const offers = mayOperate() && node.is_active ? ["reboot", "replace", "deep-check", node.held ? "unhold" : "hold", "release"] : [];
+    const offers = node.is_active ? ["reboot", "replace", "deep-check", node.pause_reason ? "unhold" : "hold", "release"].filter(may) : [];
     if (offered === offers.join()) return;
     offered = offers.join();
     refill(
@@ -144,7 +144,7 @@ function repairProgress(node) {
 
 /** Reason why a repair does not start; null if it may. */
 function waits(node) {
-  const why = node.held ? `repairs on the node are paused: ${node.held}` : isStopped(node.run) ? "the circuit breaker has paused all repairs" : "";
+  const why = node.pause_reason ? `repairs on the node are paused: ${node.pause_reason}` : isStopped(node.run) ? "the circuit breaker has paused all repairs" : "";
   return why && h("p", {}, h("strong", {}, "Deferred"), `: ${why}`);
 }
 
@@ -157,7 +157,7 @@ function facts(node) {
   const fields = [
     ["Phase", h("span", {}, node.phase, " for ", since(node.phase_since))],
     ["Job", row.job ? jobOf(row, row.rank === undefined ? row.job : `rank ${row.rank} of ${row.job}`) : "none"],
-    ["Repairs paused", node.held],
+    ["Repairs paused", node.pause_reason],
     ["Unschedulable", node.closed],
     ["Machine", node.provider_id],
     ["Instance type", node.instance_type],

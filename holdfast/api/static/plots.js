@@ -94,6 +94,44 @@ export function measurePlot(label, points, unit, bound) {
   );
 }
 
+/**
+ * Columns over time: `columns` is [{at, end, parts: [{name, value, kind}]}], times in ms, the parts stacked.
+ *
+ * top: value at the upper edge; by default that of the highest column. shown(value) formats a value.
+ */
+export function columnPlot(label, columns, wide, { shown = (value) => number(value, 2), top = 0 } = {}) {
+  const [high, left, bottom] = [170, 44, 24];
+  const sums = columns.map((one) => one.parts.reduce((sum, part) => sum + part.value, 0));
+  const peak = top || Math.max(...sums) || 1;
+  const pitch = (wide - left) / columns.length;
+  const room = high - bottom - 10;
+  const y = (value) => high - bottom - (value / peak) * room;
+  const span = columns.at(-1).end - columns[0].at;
+  const when = span > 2 * DAY_MS ? day : moment;
+  return s(
+    "svg.columns-plot",
+    { viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: "img", "aria-label": label },
+    steps(peak).map((value) => [
+      s("line.guide", { x1: left, x2: wide, y1: y(value), y2: y(value) }),
+      s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, shown(value)),
+    ]),
+    columns.map((one, place) => {
+      let sum = 0;
+      return one.parts
+        .filter((part) => part.value > 0)
+        .map((part) => {
+          sum += part.value;
+          return s(
+            `rect.part-${part.kind}`,
+            { x: left + place * pitch + 1, y: y(sum), width: Math.max(1, pitch - 2), height: Math.max(1, (part.value / peak) * room) },
+            s("title", {}, `${part.name}: ${shown(part.value)}, ${dateTime(one.at)} to ${dateTime(one.end)}`),
+          );
+        });
+    }),
+    [columns[0].at, columns.at(-1).end].map((at, place) => s("text", { x: place ? wide : left, y: high - 6, "text-anchor": place ? "end" : "start" }, when(at))),
+  );
+}
+
 /** Bars beside their names: `rows` is [{name, value, kind}], values in seconds. */
 export function bars(label, rows, wide) {
   const pitch = 40;

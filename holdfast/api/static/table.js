@@ -1,18 +1,21 @@
 // Tables that keep their rows by key: a cell is rendered again only if its text changes.
 
-import { h } from "./dom.js";
+import { h, icon } from "./dom.js";
 import { count } from "./format.js";
 
 const PAGE = 100;
+const BY_NAME = new Intl.Collator(undefined, { numeric: true }); // node-2 before node-10
 
 /**
- * columns: [{title, cell(row) -> text or element, text(row) -> text to compare, kind, narrow}]
+ * columns: [{title, cell(row) -> text or element, text(row) -> text to compare, sort(row) -> value, kind, narrow}]
  * key(row): unique key of a row.
+ * sorted: title of the column to sort by, with a minus for descending order; empty for the order of the rows.
+ * resorted(sorted): the user has chosen another order.
  */
-export function keyedTable({ caption, columns, key, empty }) {
+export function keyedTable({ caption, columns, key, empty, sorted = "", resorted = () => {} }) {
   // Roles are explicit because CSS that shows rows as cards on a phone removes the implicit ones.
   const body = h("tbody", { role: "rowgroup" });
-  const head = columns.map((one) => h(classes("th", one), { scope: "col", role: "columnheader" }, one.title));
+  const head = columns.map((one) => h(classes("th", one), { scope: "col", role: "columnheader" }, one.sort ? sortButton(one) : one.title));
   const table = h(
     "table.kept",
     { role: "table" },
@@ -26,6 +29,47 @@ export function keyedTable({ caption, columns, key, empty }) {
   const kept = new Map();
   let rows = [];
   let shown = PAGE;
+  let order = chosenOrder(sorted);
+  paintOrder();
+
+  function chosenOrder(text) {
+    const isDown = text.startsWith("-");
+    const column = columns.find((one) => one.sort && one.title.toLowerCase() === text.slice(Number(isDown)));
+    return { column, isDown };
+  }
+
+  function sortButton(column) {
+    return h("button.sort", { type: "button", onclick: () => sortBy(column) }, column.title, icon("sorted", 10));
+  }
+
+  /** Sort by a column: ascending, then descending, then in the order of the rows. */
+  function sortBy(column) {
+    const name = column.title.toLowerCase();
+    const next = order.column !== column ? name : order.isDown ? "" : `-${name}`;
+    order = chosenOrder(next);
+    paintOrder();
+    paint();
+    resorted(next);
+  }
+
+  function paintOrder() {
+    columns.forEach((one, place) => {
+      if (one === order.column) head[place].setAttribute("aria-sort", order.isDown ? "descending" : "ascending");
+      else head[place].removeAttribute("aria-sort");
+    });
+  }
+
+  function ordered() {
+    const { column, isDown } = order;
+    if (!column) return rows;
+    const values = new Map(rows.map((row) => [row, column.sort(row) ?? ""]));
+    const sign = isDown ? -1 : 1;
+    return [...rows].sort((a, b) => {
+      const [one, other] = [values.get(a), values.get(b)];
+      if (one === "" || other === "") return (one === "") - (other === ""); // empty cells last
+      return sign * compared(one, other);
+    });
+  }
 
   function showMore() {
     shown += PAGE;
@@ -33,7 +77,7 @@ export function keyedTable({ caption, columns, key, empty }) {
   }
 
   function paint() {
-    const visible = rows.slice(0, shown);
+    const visible = ordered().slice(0, shown);
     const keys = new Set(visible.map(key));
     for (const [one, old] of kept) {
       if (!keys.has(one)) {
@@ -81,6 +125,11 @@ export function keyedTable({ caption, columns, key, empty }) {
   }
 
   return { element, update };
+}
+
+function compared(one, other) {
+  if (typeof one === "number" && typeof other === "number") return one - other;
+  return BY_NAME.compare(String(one), String(other));
 }
 
 function classes(tag, column) {

@@ -40,7 +40,7 @@ def refuse(problems: Sequence[str]) -> None:
         raise ValidationException("; ".join(problems))
 
 
-def objections(request: Json) -> Iterator[str]:
+def rejections(request: Json) -> Iterator[str]:
     """Problems that the model does not detect."""
     for name in _NOT_OFFERED:
         if name in request and request[name] != {"Mode": "Disable"}:
@@ -49,11 +49,11 @@ def objections(request: Json) -> Iterator[str]:
     for twice in sorted({one for one in names if names.count(one) > 1}):
         yield f"InstanceGroups: {twice} is duplicated"
     for one in request.get("InstanceGroups", ()):
-        for problem in _objections_to(one):
+        for problem in _rejections_of(one):
             yield f"InstanceGroups: {one['InstanceGroupName']}: {problem}"
 
 
-def _objections_to(group: Json) -> Iterator[str]:
+def _rejections_of(group: Json) -> Iterator[str]:
     for name in _NOT_OFFERED_OF_GROUPS:
         if name in group:
             yield f"{name} is not supported"
@@ -75,7 +75,7 @@ def _objections_to(group: Json) -> Iterator[str]:
         yield f"LifeCycleConfig.OnCreate must be a path within SourceS3Uri, got {entry!r}"
 
 
-def wanted_group(
+def desired_group(
     cluster: str, uid: str, spec: Json, shared: Mapping[str, Any], *, repairs: bool
 ) -> DesiredGroup:
     """Instance group that a request describes.

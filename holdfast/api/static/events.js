@@ -1,0 +1,43 @@
+// Events: repeated ones as one line, names as links.
+
+import { h } from "./dom.js";
+import { incidentLink, jobLink, nodeLink } from "./appearance.js";
+import { table } from "./live.js";
+
+const NUMBER = /(?<![\w-])\d[\d.,]*(?:ms|[smhd%])?(?![\w-])/g; // not those in names
+const NAME = /[\w./@-]*\w/g;
+
+/** Events, newest first, with those in succession that differ in numbers only as one: {last, first, times}. */
+export function grouped(events) {
+  const found = [];
+  let before = null;
+  for (const one of [...events].reverse()) {
+    const key = `${one.event} ${one.message.replace(NUMBER, "0")}`;
+    if (key === before) {
+      found.at(-1).first = one;
+      found.at(-1).times += 1;
+    } else {
+      found.push({ last: one, first: one, times: 1 });
+    }
+    before = key;
+  }
+  return found;
+}
+
+/** A text in which the names of nodes, jobs and incidents that have a page are links. */
+export function withLinks(text) {
+  const pages = new Map();
+  const asked = new Set(text.match(NAME));
+  for (const row of table("nodes").values()) if (asked.has(row.name)) pages.set(row.name, nodeLink(row.fleet, row.name));
+  for (const name of table("jobs").keys()) if (asked.has(name)) pages.set(name, jobLink(name));
+  for (const row of table("incidents").values()) if (asked.has(row.id)) pages.set(row.id, incidentLink(row.fleet, row.id));
+  const parts = [];
+  let from = 0;
+  for (const match of text.matchAll(NAME)) {
+    const page = pages.get(match[0]);
+    if (!page) continue;
+    parts.push(text.slice(from, match.index), h("a", { href: page }, match[0]));
+    from = match.index + match[0].length;
+  }
+  return [...parts, text.slice(from)];
+}
