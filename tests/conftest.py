@@ -4,6 +4,9 @@ With ``HOLDFAST_REQUIRE_ALL=1`` a test that would be skipped fails: nothing may 
 marked ``gpu`` may still be skipped, because no installation brings a GPU.
 """
 
+import contextlib
+import gc
+import importlib
 import os
 import shutil
 import signal
@@ -12,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from effort import QUICK
@@ -19,6 +23,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.engines.control_plane import Built
+from tests.engines.matrix import Matrix
 from tools.control_plane import CannotBuild, provide
 
 REQUIRE_ALL = os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
@@ -58,6 +63,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--suite", choices=[PYTHON, *SUITES], help="run the tests of one suite (default: all)"
     )
+    parser.addoption(
+        "--matrix",
+        type=Path,
+        metavar="DIR",
+        help="run the tests of the fault matrix, and write their results to a directory",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -65,6 +76,27 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("suite") == PYTHON:
         os.environ[QUICK] = "1"
         settings.load_profile("quick")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each process import another share of the test modules first.
+
+    pytest rewrites and compiles a module that has no cached bytecode, 20 s for all of them. All
+    processes collect in the same order and would compile each module at the same time.
+    """
+    config = session.config
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None or config.args_source is not config.ArgsSource.TESTPATHS:
+        return
+    first, step = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for path in sorted(Path(__file__).parent.rglob("test_*.py"))[first::step]:
+        if path.parent.joinpath("__init__.py").exists():
+            continue  # its name is another
+        if str(path.parent) not in sys.path:
+            sys.path.insert(0, str(path.parent))
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # collection reports it
+            importlib.import_module(path.stem)
 
 
 def _take_signals() -> None:
@@ -82,7 +114,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if wanted := config.getoption("suite"):
         config.hook.pytest_deselected(items=[one for one in items if suites[one] != wanted])
         items[:] = [item for item in items if suites[item] == wanted]
+    if config.getoption("matrix"):
+        items[:] = [item for item in items if "matrix" in getattr(item, "fixturenames", ())]
     _longest_first(items, suites)
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collected tests out of garbage collections: they live until the end."""
+    gc.freeze()
 
 
 def _longest_first(items: list[pytest.Item], suites: Mapping[pytest.Item, str]) -> None:
@@ -109,6 +148,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     for name in (name for name in commands if name != wanted):
         terminalreporter.line(f"{name:12}{commands[name]}")
     terminalreporter.line(f"{'all':12}make test-all")
+
+
+@pytest.fixture
+def matrix(request: pytest.FixtureRequest) -> Matrix:
+    """Records results in the fault matrix."""
+    test = f"{request.node.path.relative_to(request.config.rootpath)}::{request.function.__name__}"
+    return Matrix(test, request.config.getoption("matrix"))
 
 
 @pytest.fixture(scope="session")
@@ -141,16 +187,21 @@ def built(request: pytest.FixtureRequest) -> Built:
 
 TOGETHER = {
     "tests/kubernetes/test_recovery_killed.py": "minutes, beside the other tests of Kubernetes",
-    "tests/kubernetes/": "the control plane",
+    "tests/kubernetes/": "a control plane",
+    "tests/realnodes/": "the cluster of real nodes",
     "tests/adapters/host/test_kmsg.py": "the kernel's log",
     "tests/apps/test_agent.py": "the kernel's log",
     "tests/architecture/": "the syntax trees, parsed once",
-    "tests/attack/": "the kernel's log",
+    "tests/attack/test_forged_kernel_lines.py": "the kernel's log",
 }
 """Tests that share something of which there is one, by the beginning of their path."""
 
 WITHOUT_ENGINES = {"the kernel's log", "the syntax trees, parsed once"}
 """What tests of the suite ``python`` share."""
+
+
+CONTROL_PLANES = 2
+"""How many processes run tests of Kubernetes at a time, each on its own control plane."""
 
 
 class InFiles(LoadScopeScheduling):
@@ -159,6 +210,8 @@ class InFiles(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         shared = next((what for start, what in TOGETHER.items() if path.startswith(start)), path)
+        if shared == TOGETHER["tests/kubernetes/"]:
+            shared = f"{shared}, {crc32(path.encode()) % CONTROL_PLANES + 1} of {CONTROL_PLANES}"
         has_engines = self.config.getoption("suite") != PYTHON
         return shared if has_engines or shared in WITHOUT_ENGINES else path
 

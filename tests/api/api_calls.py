@@ -13,17 +13,19 @@ from botocore.loaders import Loader
 from botocore.model import ServiceModel
 from botocore.parsers import create_parser
 
+from holdfast.api.audit import AuditTrail
 from holdfast.api.call import AwsLocation
 from holdfast.api.identity import AccessKey, Keyring, Role
 from holdfast.api.protocol import Protocol
 from holdfast.api.signature import SignedRequest
+from holdfast.model.errors import BackendError
 from holdfast.testing.fakes import FakeClock
 from tests.engines.fake_clusters import ShownCluster
 
 REGION = "eu-north-1"
 PLACE = AwsLocation(region=REGION, account="123456789012")
 ADA = AccessKey(
-    access_key_id="AKIAAAAAAAAAAAAAAAAA", secret_access_key="a" * 40, role=Role.OPERATE, name="ada"
+    access_key_id="AKIAAAAAAAAAAAAAAAAA", secret_access_key="a" * 40, role=Role.ADMIN, name="ada"
 )
 BOB = AccessKey(access_key_id="AKIABBBBBBBBBBBBBBBB", secret_access_key="b" * 40, role=Role.VIEW)
 MODEL = ServiceModel(Loader().load_service_model("sagemaker", "service-2"))
@@ -47,18 +49,40 @@ def signed(
 
 
 @dataclass
+class AuditLines:
+    """An ``AuditLog`` in memory."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    trouble: str = ""
+
+    def check(self) -> None:
+        if self.trouble:
+            raise BackendError(self.trouble)
+
+    def append(self, line: str) -> None:
+        self.lines.append(json.loads(line))
+
+    def last(self, count: int) -> list[str]:
+        return [json.dumps(line) for line in self.lines[-count:]]
+
+
+@dataclass
 class Api:
     """An API, and those who call it."""
 
     clusters: list[ShownCluster] = field(default_factory=list)
     clock: FakeClock = field(default_factory=lambda: FakeClock(datetime.now(UTC)))
 
+    audit: AuditLines = field(default_factory=AuditLines)
+    keys: tuple[AccessKey, ...] = (ADA, BOB)
+
     def __post_init__(self) -> None:
         self.protocol = Protocol(
-            Keyring((ADA, BOB)),
+            Keyring(self.keys),
             PLACE,
             lambda: contextlib.nullcontext(self.clusters),
             self.clock,
+            AuditTrail(self.audit, self.clock),
         )
 
     def send(self, headers: dict[str, str], body: bytes) -> tuple[int, dict[str, Any]]:

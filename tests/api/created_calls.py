@@ -10,19 +10,21 @@ from api_calls import ADA, BOB, PLACE, Api
 
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
-from holdfast.api.call import Maker
+from holdfast.api.audit import AuditTrail
+from holdfast.api.call import ClusterCreation
 from holdfast.api.created import CreatedCluster
-from holdfast.api.identity import Keyring
+from holdfast.api.identity import AccessKey, Keyring
 from holdfast.api.protocol import Protocol
+from holdfast.api.script_sources import limited_to
 from holdfast.decisions.cluster_policy import ClusterPolicy
-from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
+from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, PollIntervals
 from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.incidents import Incident
 from holdfast.model.requests import Verb
 from holdfast.model.sagemaker import InstanceStatus
 from holdfast.testing.fake_machine_groups import FakeMachineGroups
 
-AT_ONCE = Pace(busy=timedelta(0), quiet=timedelta(0))
+AT_ONCE = PollIntervals(busy=timedelta(0), quiet=timedelta(0))
 ROLE = "arn:aws:iam::123456789012:role/nodes"
 
 
@@ -102,15 +104,23 @@ class FakeAlarms:
 class Lab(Api):
     """An ``Api`` whose clusters come about when ``settle`` is called."""
 
-    def __init__(self, url: str, *, limit: int = 100) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        url: str,
+        *,
+        limit: int = 100,
+        keys: tuple[AccessKey, ...] = (ADA, BOB),
+        sources: tuple[str, ...] | None = None,
+    ) -> None:
+        super().__init__(keys=keys)
+        self.sources = sources
         self.late = LateClock()
         self.database = Database(url, self.late)
         self.records = DatabaseRecords(self.database)
         self.groups = FakeMachineGroups(self.late)
         self.nodes = FakeNodes(self.groups)
         self.alarms = FakeAlarms()
-        self.objections: list[str] = []
+        self.rejections: list[str] = []
         self.reported: list[str] = []
         self.limit = limit
         self.nonce = 0
@@ -120,14 +130,21 @@ class Lab(Api):
 
     def served(self) -> Protocol:
         """A server with the limit that holds now."""
-        return Protocol(Keyring((ADA, BOB)), PLACE, self._opened, self.clock, self._maker())
+        return Protocol(
+            Keyring(self.keys),
+            PLACE,
+            self._opened,
+            self.clock,
+            AuditTrail(self.audit, self.clock),
+            self._maker(),
+        )
 
     def call(self, operation, key=ADA, **request):
         """A signature changes something once, so each request is another."""
         self.nonce += 1
         return super().call(operation, key, **request, Nonce=self.nonce)
 
-    def restart(self, pace: Pace = AT_ONCE) -> None:
+    def restart(self, pace: PollIntervals = AT_ONCE) -> None:
         """Whoever brings clusters about is killed, and begins anew."""
         ports = ClusterPorts(
             records=self.records,
@@ -177,10 +194,10 @@ class Lab(Api):
         self.meanwhile()
         yield [*made, *self.clusters]
 
-    def _maker(self) -> Maker:
-        return Maker(
+    def _maker(self) -> ClusterCreation:
+        return ClusterCreation(
             records=self.records,
-            objections=lambda _: self.objections,
+            rejections=limited_to(self.sources, lambda _: self.rejections),
             wake=self.reconciler.wake,
             node_limit=self.limit,
             has_alarms=True,

@@ -30,7 +30,7 @@ class MadeSource:
     looks: int = 0
     pause_s: float = 0.001
 
-    def look(self) -> Tables:
+    def read_tables(self) -> Tables:
         self.looks += 1
         if self.bug:
             raise ValueError(self.bug)
@@ -44,8 +44,23 @@ class MadeSource:
     def job(self, name: str) -> Json:
         return {}
 
-    def goodput(self) -> Json:
+    def fleet_of_job(self, name: str) -> str:
+        return ""
+
+    def read_log(self, job: str, rank: int, attempt: int, after: str) -> Json:
         return {}
+
+    def cancel_job(self, job: str) -> str:
+        return ""
+
+    def goodput(self, may_see) -> Json:
+        return {}
+
+    def trends(self, hours: int, may_see) -> Json:
+        return {}
+
+    def metrics(self, may_see) -> str:
+        return ""
 
     def submit(self, repair: RepairRequest, person: str) -> str:
         return ""
@@ -79,8 +94,11 @@ class Room:
     live: Live
     bugs: list[Exception]
 
-    def page(self, last: str = "", is_welcome: Callable[[], bool] = lambda: True) -> Page:
-        return Page(self.live.stream(last, is_welcome))
+    def page(self, last: str = "", is_authorized: Callable[[], bool] = lambda: True) -> Page:
+        async def welcome() -> bool:
+            return is_authorized()
+
+        return Page(self.live.stream(last, welcome))
 
 
 def reported(story: Callable[[Room], Awaitable[Any]], **nodes: Json) -> Any:
@@ -224,7 +242,7 @@ def test_after_a_pause_without_pages_nothing_old_is_shown() -> None:
 def test_a_stream_ends_with_its_session() -> None:
     async def story(room: Room) -> None:
         welcome = [True]
-        page = room.page(is_welcome=lambda: welcome[0])
+        page = room.page(is_authorized=lambda: welcome[0])
         await page.hear()
         welcome[0] = False
         room.source.nodes["b"] = {}

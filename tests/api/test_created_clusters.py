@@ -8,7 +8,7 @@ from api_calls import BOB, PLACE
 from created_calls import ROLE, Lab, group
 
 from holdfast.api.clusters import cluster_id
-from holdfast.engine.cluster_reconciler import Pace
+from holdfast.engine.cluster_reconciler import PollIntervals
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, MachineGroup
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
 from holdfast.model.incidents import Incident
@@ -202,7 +202,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(lab, changes, says) -> Non
 
 
 def test_what_the_platform_cannot_do_is_refused(lab) -> None:
-    lab.objections.append("gpu: there are only 1 nodes")
+    lab.rejections.append("gpu: there are only 1 nodes")
 
     refused = lab.refused("CreateCluster", ClusterName="lab", InstanceGroups=[group()])
 
@@ -385,7 +385,7 @@ def test_what_is_asked_for_while_a_cluster_is_looked_at_is_not_left_for_later(la
     lab.create()
     lab.settle()
     later = timedelta(hours=1)
-    lab.restart(Pace(busy=later, quiet=later))
+    lab.restart(PollIntervals(busy=later, quiet=later))
     lab.nodes.meanwhile = lambda: lab.reconciler.wake("lab")
 
     assert lab.reconciler.step() <= lab.late.now()

@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from api_calls import ADA, PLACE, Api, signed
+from api_calls import ADA, PLACE, Api, AuditLines, signed
 
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
-from holdfast.api.call import Maker
+from holdfast.api.audit import AuditTrail
+from holdfast.api.call import ClusterCreation
 from holdfast.api.identity import Keyring
 from holdfast.api.protocol import Protocol
 from holdfast.api.signature import WINDOW, InMemorySignatures, SignedRequest
@@ -112,9 +113,10 @@ def test_a_later_process_does_not_take_it_either(tmp_path) -> None:
                 PLACE,
                 lambda: contextlib.nullcontext([cluster]),
                 FakeClock(datetime.now(UTC)),
-                Maker(
+                AuditTrail(AuditLines(), FakeClock()),
+                ClusterCreation(
                     records=records,
-                    objections=lambda _: (),
+                    rejections=lambda _: (),
                     wake=lambda _: None,
                     node_limit=1,
                     has_alarms=False,

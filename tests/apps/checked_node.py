@@ -1,13 +1,13 @@
 """A node made of files, with tools that print what real ones print."""
 
 import json
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from holdfast.apps.main import run
+from tests.engines.host_tools import require_tool
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 STRESS = """stress-ng: info:  [9] setting to a {asked} second run per stressor
@@ -61,9 +61,7 @@ class CheckedNode:
         self.prints(name, (RECORDINGS / recording).read_text(encoding="utf-8"), status=status)
 
     def real(self, name: str) -> None:
-        program = shutil.which(name)
-        assert program is not None, f"install {name}"
-        (self.bin / name).symlink_to(program)
+        (self.bin / name).symlink_to(require_tool(name))
 
     def write_config(self) -> Path:
         self.config.write_text(

@@ -8,23 +8,68 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from served_api import Served, serving
+from served_api import Served, private, serving
 from written_runs import WrittenRuns
 
-TOKENS = {"ada": "token-of-ada-token-of-ada", "bob": "token-of-bob-token-of-bob"}
+from holdfast.api.identity import token_digest
+
+PEOPLE = ("ada", "bob", "eve", "fay", "ida", "jon", "old", "hal")
+TOKENS = {name: f"token-of-{name}-token-of-{name}" for name in PEOPLE}
 KEYS = f"""
 [[keys]]
 access_key_id = "AKIAADAADAADAADAADA2"
 secret_access_key = "secret-of-ada-secret-of-ada"
-token = "{TOKENS["ada"]}"
+token_sha256 = "{token_digest(TOKENS["ada"])}"
 role = "operate"
 name = "ada"
 [[keys]]
 access_key_id = "AKIABOBBOBBOBBOBBOB2"
 secret_access_key = "secret-of-bob-secret-of-bob"
-token = "{TOKENS["bob"]}"
+token_sha256 = "{token_digest(TOKENS["bob"])}"
 role = "view"
 name = "bob"
+[[keys]]
+access_key_id = "AKIAEVEEVEEVEEVEEVE2"
+secret_access_key = "secret-of-eve-secret-of-eve"
+token_sha256 = "{token_digest(TOKENS["eve"])}"
+role = "operate"
+name = "eve"
+clusters = ["hers"]
+operations = ["ReadConsole", "BatchRebootClusterNodes"]
+[[keys]]
+access_key_id = "AKIAFAYFAYFAYFAYFAY2"
+secret_access_key = "secret-of-fay-secret-of-fay"
+token_sha256 = "{token_digest(TOKENS["fay"])}"
+role = "operate"
+name = "fay"
+clusters = ["hers"]
+[[keys]]
+access_key_id = "AKIAIDAIDAIDAIDAIDA2"
+secret_access_key = "secret-of-ida-secret-of-ida"
+token_sha256 = "{token_digest(TOKENS["ida"])}"
+role = "admin"
+name = "ida"
+[[keys]]
+access_key_id = "AKIAJONJONJONJONJON2"
+secret_access_key = "secret-of-jon-secret-of-jon"
+token_sha256 = "{token_digest(TOKENS["jon"])}"
+role = "admin"
+name = "jon"
+clusters = ["hers"]
+[[keys]]
+access_key_id = "AKIAOLDOLDOLDOLDOLD2"
+secret_access_key = "secret-of-old-secret-of-old"
+token_sha256 = "{token_digest(TOKENS["old"])}"
+role = "admin"
+name = "old"
+expires_at = 2026-01-01T00:00:00Z
+[[keys]]
+access_key_id = "AKIAHALHALHALHALHAL2"
+secret_access_key = "secret-of-hal-secret-of-hal"
+token_sha256 = "{token_digest(TOKENS["hal"])}"
+role = "admin"
+name = "hal"
+operations = ["ListClusters"]
 """
 
 
@@ -93,13 +138,12 @@ class Site:
 
 
 @contextlib.contextmanager
-def site(folder: Path, port: str = "0") -> Iterator[Site]:
+def site(folder: Path, port: str = "0", *more: str) -> Iterator[Site]:
     """Serve the console of the runs below a folder."""
-    config = folder / "api.toml"
-    config.write_text(KEYS, encoding="utf-8")
+    config = private(folder / "api.toml", KEYS)
     runs = WrittenRuns(folder / "home", None)
     try:
-        with serving(config, "--listen", port, HOLDFAST_HOME=str(runs.home)) as served:
+        with serving(config, "--listen", port, *more, HOLDFAST_HOME=str(runs.home)) as served:
             yield Site(served, runs)
     finally:
         runs.close()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
-from holdfast.api.call import AwsLocation, Maker
+from holdfast.api.audit import AuditTrail
+from holdfast.api.call import AwsLocation, ClusterCreation
 from holdfast.api.created import CreatedClusters
 from holdfast.api.identity import Keyring
 from holdfast.api.protocol import Protocol
@@ -20,6 +21,7 @@ from holdfast.apps.api.connections import OpenConnections, api_server, listening
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.kit.config import load_config
+from holdfast.kit.rotated_lines import RotatedLines
 
 
 class NoKeeper:
@@ -30,13 +32,13 @@ class NoKeeper:
         return "nobody looks after it"
 
 
-def serve(url: str, config: ApiConfig) -> None:
+def serve(url: str, config: ApiConfig, log: Path) -> None:
     with closing(Database(url, SystemClock())) as database:
         records = DatabaseRecords(database)
         made = CreatedClusters(records, NoKeeper())
-        maker = Maker(
+        creation = ClusterCreation(
             records=records,
-            objections=lambda _: (),
+            rejections=lambda _: (),
             wake=lambda _: None,
             node_limit=10_000,
             has_alarms=False,
@@ -46,7 +48,8 @@ def serve(url: str, config: ApiConfig) -> None:
             AwsLocation(region=config.region, account=config.account),
             lambda: nullcontext(made.all()),
             SystemClock(),
-            maker,
+            AuditTrail(RotatedLines(log), SystemClock()),
+            creation,
         )
         app = application(protocol, lambda error: sys.stderr.write(f"a bug: {error!r}\n"))
         connections = OpenConnections(config.connection_limits)
@@ -60,4 +63,4 @@ def serve(url: str, config: ApiConfig) -> None:
 if __name__ == "__main__":
     largest = int(sys.argv[3])
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
-    serve(sys.argv[1], load_config(Path(sys.argv[2]), ApiConfig))
+    serve(sys.argv[1], load_config(Path(sys.argv[2]), ApiConfig), Path(f"{sys.argv[2]}.audit"))

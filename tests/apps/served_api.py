@@ -27,7 +27,7 @@ KEYS = """
 [[keys]]
 access_key_id = "AKIAOPERATEOPERATE22"
 secret_access_key = "operate-operate-operate"
-role = "operate"
+role = "admin"
 name = "operate"
 [[keys]]
 access_key_id = "AKIAVIEWVIEWVIEWVI22"
@@ -75,7 +75,7 @@ def _url(process: subprocess.Popen[str], log: Path) -> str:
     """Where it serves; waits until it does."""
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
-        if found := re.search(r"serving on (http://\S+);", log.read_text(encoding="utf-8")):
+        if found := re.search(r"serving on (https?://\S+);", log.read_text(encoding="utf-8")):
             return found[1]
         if process.poll() is not None:
             break
@@ -94,9 +94,15 @@ def holdfast(*argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def with_keys(config: Path, *more: str) -> Path:
-    """A configuration with a key to operate and one to view, always the same."""
-    config.write_text("\n".join((*more, KEYS)), encoding="utf-8")
-    return config
+    """A configuration with a key for everything and one to view, always the same."""
+    return private(config, "\n".join((*more, KEYS)))
+
+
+def private(path: Path, text: str) -> Path:
+    """A file of that text, as the server takes it: for its owner alone."""
+    path.touch(0o600)
+    path.write_text(text, encoding="utf-8")
+    return path
 
 
 @contextlib.contextmanager
@@ -104,9 +110,13 @@ def serving(config: Path, *more: str, **environment: str) -> Iterator[Served]:
     """Serve on a port of its own until the end of the block."""
     argv = [sys.executable, "-m", "holdfast", "api", "--config", str(config), "--listen", "0"]
     with (
+        tempfile.TemporaryDirectory() as home,
         tempfile.NamedTemporaryFile("w", suffix=".log") as log,
         subprocess.Popen(
-            [*argv, *more], stderr=log, text=True, env={**os.environ, **environment}
+            [*argv, *more],
+            stderr=log,
+            text=True,
+            env={"HOLDFAST_HOME": home, **os.environ, **environment},
         ) as process,
     ):
         try:

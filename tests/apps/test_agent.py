@@ -1,8 +1,10 @@
 import encodings.idna  # noqa: F401 - for nobody, who may not read root's Python
 import json
 import os
+import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -123,6 +125,25 @@ def test_an_agent_reports_lives_and_ends_on_sigterm(node: Node) -> None:
     assert (report.node, report.boot_id) == ("n1", "boot-1")
     assert report.faults[0].device == "PCI:0000:b9:00"
     assert node.stop(process) == ""
+
+
+def test_systemd_is_notified_while_the_agent_runs_and_no_longer_when_it_hangs(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(path)
+        systemd.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        agent = node.start_and_wait()
+        for _ in range(3):
+            assert systemd.recv(100) == b"WATCHDOG=1"
+
+        agent.send_signal(signal.SIGSTOP)
+        while select.select([systemd], [], [], 2)[0]:  # those that were under way
+            systemd.recv(100)
+        agent.send_signal(signal.SIGCONT)
+        node.stop(agent)
 
 
 def test_an_agent_ends_on_ctrl_c(node: Node) -> None:

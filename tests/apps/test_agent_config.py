@@ -21,7 +21,7 @@ from holdfast.apps.agent.detectors import chosen_detectors
 from holdfast.apps.agent.main import main
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Profile
-from holdfast.detectors.table import detectors, samples_wanted
+from holdfast.detectors.table import detectors, required_samples
 from holdfast.kit.config import load_config, parse_table
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Reason
@@ -586,7 +586,7 @@ def test_a_file_that_is_missing_is_named(
 def test_what_disturbs_jobs_runs_where_it_is_asked_for_and_as_often_as_it_is() -> None:
     def chosen(**settings: object) -> dict[str, timedelta]:
         config = parse_table({"detectors": {"gpu-dcgm-diag": settings}}, AgentConfig)
-        return samples_wanted(chosen_detectors(config))
+        return required_samples(chosen_detectors(config))
 
     assert "dcgm-diag" not in chosen()
     assert "dcgm-diag" not in chosen(every="1h")

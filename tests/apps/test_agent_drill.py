@@ -54,7 +54,8 @@ class Node:
 
     def start(self, *extra: str) -> None:
         argv = [sys.executable, "-m", "holdfast.apps.agent.main", *self.argv(*extra)]
-        self.processes.append(subprocess.Popen(argv))
+        with (self.root / "errors").open("ab") as errors:
+            self.processes.append(subprocess.Popen(argv, stderr=errors))
         eventually((self.folder / "heartbeat").exists)
 
     def run_drill_of_hyperpod(self) -> None:
@@ -97,6 +98,7 @@ def test_the_drill_of_hyperpods_guide_works_verbatim_in_a_drill(node: Node) -> N
     assert report.drill_until is not None
     assert timedelta(minutes=59) < report.drill_until - report.reported_at <= timedelta(hours=1)
     assert node.reasons() == [Reason.DRILL_ACTIVE]
+    assert "drill active until 2" in (node.root / "errors").read_text(encoding="utf-8")
 
 
 def test_without_a_drill_no_log_file_is_read(node: Node) -> None:

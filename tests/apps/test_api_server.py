@@ -9,9 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from botocore.exceptions import ClientError
-from served_api import KEYS, Served, holdfast, serving, with_keys
+from served_api import KEYS, Served, holdfast, private, serving, with_keys
 from written_runs import machine, node
 
+from holdfast.api.identity import token_digest
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.requests import Verb
 
@@ -60,12 +61,48 @@ def test_a_run_that_begins_later_is_there_and_one_that_ended_is_not(runs, served
 
 def test_a_new_key_is_taken_as_it_is_printed(runs, tmp_path) -> None:
     runs.add("train")
-    config = tmp_path / "api.toml"
     made = holdfast("api", "--new-key", "operate", "--name", 'Ada "the \U0001f600" \\ L')
-    config.write_text(made.stdout, encoding="utf-8")
+    config = private(tmp_path / "api.toml", made.stdout)
 
     with serving(config) as served:
         assert shown(served.client(), "train")
+
+
+def test_a_key_in_a_file_is_taken_and_no_secret_is_printed(runs, tmp_path) -> None:
+    runs.add("train")
+    config = tmp_path / "api.toml"
+    made = [
+        holdfast("api", "--new-key", role, "--name", role, "--out", str(config))
+        for role in ("view", "admin")
+    ]
+    keys = tomllib.loads(config.read_text(encoding="utf-8"))["keys"]
+    files = sorted(tmp_path.glob("api.toml*"))
+    tokens = [
+        (tmp_path / f"api.toml.{key['access_key_id']}.token").read_text(encoding="utf-8").strip()
+        for key in keys
+    ]
+
+    assert [key["role"] for key in keys] == ["view", "admin"]
+    assert len(files) == 3
+    assert {one.stat().st_mode & 0o777 for one in files} == {0o600}
+    assert [token_digest(one) for one in tokens] == [key["token_sha256"] for key in keys]
+    for text in (*tokens, *(key["secret_access_key"] for key in keys)):
+        assert not any(text in one.stdout + one.stderr for one in made)
+    with serving(config) as served:
+        assert shown(served.client(1), "train")
+
+
+def test_a_key_goes_to_no_file_that_others_may_read(tmp_path) -> None:
+    loose, link, target = (tmp_path / name for name in ("loose", "link", "target"))
+    loose.touch(0o644)
+    link.symlink_to(target)
+
+    for path in (loose, link):
+        ended = holdfast("api", "--new-key", "view", "--out", str(path))
+        assert ended.returncode == ExitCode.BAD_INPUT
+        assert str(path) in ended.stderr
+    assert not loose.read_text(encoding="utf-8")
+    assert not target.exists()
 
 
 def test_a_key_for_reading_reads(runs, served) -> None:
@@ -151,8 +188,7 @@ def test_secrets_are_not_told(served) -> None:
 )
 def test_a_configuration_that_cannot_be_used_is_told(tmp_path, monkeypatch, text, said) -> None:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
-    config = tmp_path / "api.toml"
-    config.write_text(text, encoding="utf-8")
+    config = private(tmp_path / "api.toml", text)
 
     ended = holdfast("api", "--config", str(config), "--listen", "0")
 
@@ -168,14 +204,16 @@ def test_without_keys_nothing_is_served() -> None:
     assert "--new-key" in ended.stderr
 
 
-@pytest.mark.parametrize(("mode", "is_reported"), [(0o600, False), (0o640, False), (0o644, True)])
-def test_keys_that_everybody_can_read_are_told(served, tmp_path, mode, is_reported) -> None:
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o602, 0o610])
+@pytest.mark.parametrize("command", [["api"], ["clusters", "list"]])
+def test_keys_that_others_may_read_or_change_are_refused(tmp_path, mode, command) -> None:
     config = with_keys(tmp_path / "keys.toml")
     config.chmod(mode)
 
-    ended = holdfast("api", "--config", str(config), "--listen", served.url.rpartition(":")[2])
+    ended = holdfast(*command, "--config", str(config))
 
-    assert (f"is readable by all users; run: chmod 600 {config}" in ended.stderr) == is_reported
+    assert ended.returncode == ExitCode.BAD_INPUT
+    assert f"has mode {mode:04o}, expected 0600; run: chmod 600 {config}" in ended.stderr
 
 
 def test_a_port_that_is_taken_is_told(served) -> None:

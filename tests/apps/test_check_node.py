@@ -20,6 +20,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.main import run
 from holdfast.kit.config import load_config
 from holdfast.model.deep_checks import Level
+from tests.engines.host_tools import require_tool
 
 CONFIG_ONLY = "dcgm/diag4-config.json"
 
@@ -183,6 +184,7 @@ def test_the_real_stress_passes(node) -> None:
 
 
 def test_a_real_stress_ng_that_is_ended_early_says_nothing(node) -> None:
+    require_tool("stress-ng")
     node.tool(
         "stress-ng",
         "import subprocess\n"

@@ -23,11 +23,11 @@ from holdfast.adapters.host.pairs.channel import (
     authenticate_as_client,
     authenticate_as_server,
 )
-from holdfast.adapters.local.ports import free_port
 from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.apps.checks.pair import Other, session
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.apps.main import run
+from holdfast.kit.free_ports import free_port
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 

@@ -55,7 +55,9 @@ def test_doubts_that_are_left_are_told(tmp_path, capfd) -> None:
 
     assert run(["check", "pairs", "--nodes", NODES, "--rounds", "1", *argv]) == 0
     out = capfd.readouterr().out
-    assert out.startswith("No node or link can be blamed after 1 rounds.\nMost suspicious: ")
+    assert out.startswith(
+        "No node or link can be identified as bad after 1 rounds.\nMost likely bad: "
+    )
     assert "n3" in out
 
 

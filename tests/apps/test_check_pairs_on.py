@@ -118,7 +118,7 @@ def test_a_test_that_is_broken_off_is_not_waited_for(pairs) -> None:
         answer = ask((f"127.0.0.1:{one}", f"127.0.0.1:{other}"))
 
     assert answer.passed is None
-    assert "was canceled" in answer.why
+    assert "was cancelled" in answer.why
 
 
 def test_nodes_that_do_not_listen_are_blamed_for_nothing(pairs) -> None:

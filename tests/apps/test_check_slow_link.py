@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.engines.host_tools import require_tool
 
 TOKEN = "HOLDFAST_CHECK_TOKEN"  # noqa: S105 - a name
 ADDRESS = "10.77.0.{}"
@@ -108,8 +109,7 @@ class Link:
 @pytest.fixture
 def real_link(tmp_path) -> Iterator[Link]:
     for tool in ("ip", "tc", "fi_pingpong"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is missing; on Debian: apt-get install iproute2 libfabric-bin")
+        require_tool(tool)
     made = Link(tmp_path)
     try:
         try:

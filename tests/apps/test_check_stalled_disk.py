@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from holdfast.apps.checks.node import check_node, lay_out
 from holdfast.apps.checks.pair_server import Unwatched
 from holdfast.apps.clock import SystemClock
 from holdfast.model.deep_checks import Level, Outcome, PartResult
+from tests.engines.host_tools import require_tool
 
 GROUPS = Path("/sys/fs/cgroup")
 MEMORY = Path("/dev/shm")
@@ -92,8 +92,7 @@ class Disk:
 @pytest.fixture
 def disk(tmp_path) -> Iterator[Disk]:
     for tool in ("losetup", "mkfs.ext4", "stress-ng"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is missing; on Debian: apt-get install mount e2fsprogs stress-ng")
+        require_tool(tool)
     made = Disk(tmp_path)
     try:
         try:

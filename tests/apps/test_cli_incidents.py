@@ -184,4 +184,4 @@ def test_an_unknown_incident_is_answered_with_the_nearest(runs) -> None:
 def test_an_empty_list_says_so(runs) -> None:
     listed = runs.call("incidents", "list")
 
-    assert (listed.code, listed.out, listed.err) == (ExitCode.OK, "", "There was no incident.\n")
+    assert (listed.code, listed.out, listed.err) == (ExitCode.OK, "", "No incidents yet.\n")

@@ -8,6 +8,7 @@ import yaml
 from click.shell_completion import ShellComplete
 from written_runs import NOW, node
 
+from holdfast.adapters.local.layout import cluster_dir
 from holdfast.apps.cli.main import cli
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.health import Remedy
@@ -79,6 +80,16 @@ def test_the_shell_completes_names_that_there_are(fleet) -> None:
     assert completed("jobs", "describe") == ["old", "train"]
     assert completed("jobs", "logs", incomplete="t") == ["train"]
     assert completed("incidents", "show", incomplete=node(1)) == [INCIDENT.id]
+
+
+def test_the_shell_completes_clusters_of_this_machine(fleet) -> None:
+    state = cluster_dir(fleet.home, "lab").state
+    state.parent.mkdir(parents=True)
+    state.touch()
+
+    assert completed("clusters", "describe") == ["lab"]
+    assert completed("jobs", "list", "--cluster", incomplete="l") == ["lab"]
+    assert completed("run", "--cluster", incomplete="t") == []
 
 
 def test_completion_says_nothing_of_what_cannot_be_read(fleet, capfd) -> None:

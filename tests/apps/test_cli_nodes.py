@@ -13,7 +13,7 @@ import pytest
 from written_runs import BOOT, LINE, NOW, machine, node, program, remediation
 
 from holdfast.adapters.local.store import LocalStore
-from holdfast.apps.cli.nodes.wait import Awaited, wait_until_done
+from holdfast.apps.cli.nodes.wait import RepairWait, wait_until_done
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.views.runs import KnownRun
 from holdfast.model.health import Remedy, Urgency
@@ -462,7 +462,7 @@ def awaited(runs):
     request = Request(id="7", verb=Verb.REBOOT, requested_at=NOW)
     store.put_request(node(1), request)
     known = KnownRun(runs.directory("train"), store, is_active=True)
-    return Awaited(known, node(1), request.id)
+    return RepairWait(known, node(1), request.id)
 
 
 def test_a_request_is_not_done_before_it_was_taken_up(awaited) -> None:
@@ -607,11 +607,11 @@ def test_a_node_is_held_with_a_reason_and_let_go_again(runs) -> None:
 
     held = runs.call("nodes", "hold", node(1), "--why", "waits for a visit")
 
-    assert (held.code, held.out) == (ExitCode.OK, f"{node(1)}: held\n")
+    assert (held.code, held.out) == (ExitCode.OK, f"{node(1)}: repairs paused\n")
     assert store.holds() == {node(1): "waits for a visit"}
     assert "waits for a visit" in runs.call("nodes", "describe", node(1)).out
 
-    assert runs.call("nodes", "unhold", node(1)).out == f"{node(1)}: no longer held\n"
+    assert runs.call("nodes", "unhold", node(1)).out == f"{node(1)}: repairs resumed\n"
     assert store.holds() == {}
 
 
@@ -628,7 +628,7 @@ def test_a_dry_run_holds_nothing(runs) -> None:
 
     said = runs.call("nodes", "hold", node(1), "--dry-run")
 
-    assert said.out == f"{node(1)}: would be held\n"
+    assert said.out == f"{node(1)}: repairs paused (dry run)\n"
     assert store.holds() == {}
 
 

@@ -30,7 +30,8 @@ Tables = dict[str, dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def console(tmp_path_factory) -> Iterator[Site]:
-    with site(tmp_path_factory.mktemp("console")) as one:
+    behind = ("--behind-proxy", "127.0.0.0/30")
+    with site(tmp_path_factory.mktemp("console"), "0", *behind) as one:
         yield one
 
 
@@ -77,7 +78,11 @@ def told_of(visitor: Visitor, path: str, is_there: Callable[[Any], object]) -> A
     raise AssertionError(f"it is not there: {reported.body!r}")
 
 
-VIEWS = ("session", "live", "node?fleet=x&name=y", "job?name=x", "goodput")
+VIEWS = (
+    "session", "live", "node?fleet=x&name=y", "job?name=x", "goodput", "log?job=x&rank=0",
+    "audit", "trends?hours=1",
+    "log/file?job=x&rank=0",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("view", VIEWS)
@@ -101,6 +106,8 @@ def test_pages_and_their_parts_are_there_for_all_and_strictly_served(console) ->
         assert reported.headers["content-security-policy"].startswith("default-src 'self'; ")
         assert "unsafe" not in reported.headers["content-security-policy"]
         assert reported.headers["x-content-type-options"] == "nosniff"
+        is_kept = "immutable" in reported.headers["cache-control"]
+        assert is_kept is (path != "/")  # a new release has other paths
         again = console.visitor().call("GET", path, if_none_match=reported.headers["etag"])
         assert (again.status, again.body) == (304, b"")
 
@@ -338,7 +345,7 @@ def test_a_snapshot_has_nodes_jobs_and_incidents(console, ada) -> None:
     console.runs.report("seen", 3)
     store.hold(node(3), "why not")
 
-    tables = seen(ada, lambda now: "held" in now["nodes"].get(f"seen {node(3)}", {}))
+    tables = seen(ada, lambda now: "pause_reason" in now["nodes"].get(f"seen {node(3)}", {}))
     nodes = {
         row["name"]: row
         for row in tables["nodes"].values()
@@ -352,12 +359,14 @@ def test_a_snapshot_has_nodes_jobs_and_incidents(console, ada) -> None:
     }
     assert (nodes[node(1)]["job"], nodes[node(1)]["rank"]) == ("seen", 0)
     assert nodes[node(2)]["remedy"] == "reboot"
-    assert nodes[node(2)]["machine"] == machine(2)
-    assert nodes[node(3)]["held"] == "why not"
+    assert machine(2) in nodes[node(2)]["name"]
+    assert nodes[node(3)]["pause_reason"] == "why not"
     assert tables["jobs"]["seen"]["phase"] == "running"
     assert tables["jobs"]["seen-ended"]["phase"] == "interrupted"
     [past] = [row for row in tables["incidents"].values() if row["fleet"] == "seen-ended"]
     assert past["state"] == "unfinished"
+    asked = {(row["topic"], row["fleet"]) for row in tables["attention"].values()}
+    assert ("job failed", "seen-ended") in asked
 
 
 def incident(number: int, **more: object) -> Incident:
@@ -521,7 +530,7 @@ def test_tokens_are_not_told(console, ada) -> None:
     assert not any(token in console.served.said() for token in TOKENS.values())
 
 
-def test_a_session_outlives_the_server(tmp_path) -> None:
+def test_a_session_and_its_end_outlive_the_server(tmp_path) -> None:
     with site(tmp_path) as first:
         visitor = first.visitor("ada")
         first.served.process.kill()
@@ -530,6 +539,13 @@ def test_a_session_outlives_the_server(tmp_path) -> None:
             again = Visitor(second.served, visitor.cookie, visitor.proof)
 
             assert again.call("GET", "/console/session").json["person"] == "ada"
+            assert again.call("DELETE", "/console/session").status == 204
+            second.served.process.kill()
+            second.served.process.wait()
+        with site(tmp_path) as third:
+            again = Visitor(third.served, visitor.cookie, visitor.proof)
+
+            assert again.call("GET", "/console/session").status == 401
 
 
 def test_without_a_token_nobody_is_let_in_and_it_is_said_why(tmp_path, runs) -> None:
@@ -537,7 +553,7 @@ def test_without_a_token_nobody_is_let_in_and_it_is_said_why(tmp_path, runs) -> 
         reported = Visitor(served).call("POST", "/console/session", {"token": "z" * 30})
 
     assert reported.status == 403
-    assert "token = ..." in reported.json["message"]
+    assert "--new-key" in reported.json["message"]
 
 
 def test_a_server_with_open_pages_ends_at_once(tmp_path) -> None:

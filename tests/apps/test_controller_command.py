@@ -2,9 +2,9 @@ import socket
 
 import pytest
 
-from holdfast.adapters.local.ports import free_port
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
+from holdfast.kit.free_ports import free_port
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 import json
+import socket
 from datetime import timedelta
+from pathlib import Path
 from queue import Queue
 
 import pytest
@@ -215,7 +217,7 @@ def a_platform(**changes) -> Platform:
         "events": FakeEvents(),
         "leadership": Alone(),
         "is_ready": lambda: True,
-        "troubles": tuple,
+        "errors": tuple,
         "families": tuple,
         "close": lambda: None,
     }
@@ -224,7 +226,7 @@ def a_platform(**changes) -> Platform:
 
 def test_probes_tell_a_loop_that_lives_from_one_that_is_ready() -> None:
     metrics = ControllerMetrics("prod", Alone(), [])
-    away = a_platform(is_ready=lambda: False, troubles=lambda: ["nobody answers"])
+    away = a_platform(is_ready=lambda: False, errors=lambda: ["nobody answers"])
 
     served = pages(metrics, Progress(), away, tuple)
 
@@ -314,6 +316,26 @@ def test_the_watchdog_reports_what_a_stalled_loop_waits_for() -> None:
 
     assert said.get(timeout=30).startswith("no reconciliation round has finished for")
     watchdog.stop()
+
+
+def test_systemd_is_notified_until_the_loop_stalls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    progress = Progress(clock := Stopwatch())
+    said: Queue[str] = Queue()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(path := str(tmp_path / "notify"))
+        systemd.settimeout(30)
+        monkeypatch.setenv("NOTIFY_SOCKET", path)
+        watchdog = Watchdog(progress, said.put)
+        assert systemd.recv(100) == b"WATCHDOG=1"
+
+        clock.s += DEADLINE.total_seconds() + 1
+        assert said.get(timeout=30)
+        watchdog.stop()
+        systemd.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            systemd.recv(100)
 
 
 def test_metrics_of_the_platform_are_served_with_the_others() -> None:

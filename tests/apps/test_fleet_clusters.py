@@ -88,11 +88,11 @@ def test_a_group_is_made_of_the_nodes_that_have_its_name(clusters) -> None:
      (1, "none", False), (0, "none", True)],
 )  # fmt: skip
 def test_only_the_nodes_that_are_there_can_be_had(clusters, count, name, is_good) -> None:
-    objections = clusters.objections(wanted(count, name))
+    rejections = clusters.rejections(wanted(count, name))
 
-    assert (objections == []) == is_good
+    assert (rejections == []) == is_good
     if not is_good:
-        assert f"InstanceCount is {count}, and the instance group {name} has" in objections[0]
+        assert f"InstanceCount is {count}, and the instance group {name} has" in rejections[0]
 
 
 def test_nothing_is_made_or_taken_away(clusters) -> None:

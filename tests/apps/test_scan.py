@@ -291,7 +291,7 @@ def test_the_table_is_cut_to_a_terminal_and_colored_there(log: Path) -> None:
 def test_a_long_file_and_a_long_line_take_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "endless"
     with path.open("wb") as log:
-        log.truncate(1 << 28)  # a hole: one line of 256 MiB
+        log.truncate(1 << 27)  # a hole: one line of 128 MiB
     limit = 64 << 20
 
     done = subprocess.run(

@@ -18,7 +18,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"(?:^|[$#|(] ?|/|sudo |[\w.-]+# )holdfast ([a-z].*)$")
 """A command line: at the start, after a prompt or a pipe, or by the path of the program."""
 
-READ_ELSEWHERE = {"holdfast agent", "holdfast slurm supervise"}
+READ_ELSEWHERE = {"holdfast agent", "holdfast launch", "holdfast slurm supervise"}
 """These read their command line themselves: they start without click."""
 
 
@@ -52,6 +52,13 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in anchors(target), f"{name(page)} links to {target.name}#{anchor}"
 
 
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    listed = re.findall(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", settings, re.MULTILINE)
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in ROOT.glob("docs/**/*.md")}
+    assert pages - set(listed) == set()
+
+
 def test_every_page_is_reached_from_the_first_one() -> None:
     reached, ahead = set[Path](), [ROOT / "README.md"]
     while ahead:
@@ -67,7 +74,7 @@ def test_every_page_is_reached_from_the_first_one() -> None:
 def command_lines(page: Path) -> Iterator[list[str]]:
     """The words of each ``holdfast ...`` that a page shows in a block."""
     for _, block in FENCE.findall(page.read_text(encoding="utf-8")):
-        for line in block.replace("\\\n", " ").splitlines():
+        for line in re.sub(r" ?\\\n *", " ", block).splitlines():
             shown = COMMAND.search(re.split(r" {2,}#| {3,}| [|>&] ?|\)\"", line.strip())[0])
             if shown and not shown[1].startswith(("api:", "agent:")):
                 yield shlex.split(shown[1], comments=True)

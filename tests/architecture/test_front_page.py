@@ -46,7 +46,7 @@ def test_a_drawing_loads_nothing_from_other_hosts() -> None:
 
 def test_the_excerpt_of_the_demo_ends_the_first_fault_where_the_second_begins() -> None:
     lines = [
-        *("1. The job, undisturbed.", "[ 0.1s] x runs"),
+        *("1. The job without faults.", "[ 0.1s] x runs"),
         *("   >>> xid 74 on a", "[ 3.3s] a quarantined", "[ 3.6s] released"),
         *("   >>> kill-rank on b", "[ 9.0s] b"),
         *("3. The timeline", "", "FAULT  NODE", "xid 74  a", "Equal to the bit"),

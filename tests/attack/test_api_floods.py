@@ -28,7 +28,7 @@ HALF_REQUESTS = {
         b"Content-Length: 100\r\n\r\n{"
     ),
     "no HTTP": b"\x16\x03\x01 \r\n\r\n",
-    "an answer that is not read": b"GET /console/static/app.js HTTP/1.1\r\nHost: a\r\n\r\n" * 50,
+    "an answer that is not read": b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 250,
 }
 
 

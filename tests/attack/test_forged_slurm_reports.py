@@ -18,18 +18,23 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.errors import BackendError
 from holdfast.model.report import NodeReport
 from holdfast.testing.builders import a_fault
-from tests.engines.slurm_cluster import SlurmCluster, installed_slurm
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an attack changes its user: run as root")
 
 
 @pytest.fixture
-def fleet() -> Iterator[Fleet]:
-    """A fleet whose report directory a local user can reach."""
+def programs() -> SlurmPrograms:
+    """The Slurm of this machine; with it, these tests are of the suite ``slurm``."""
     try:
-        programs = installed_slurm()
+        return installed_slurm()
     except BackendError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def fleet(programs: SlurmPrograms) -> Iterator[Fleet]:
+    """A fleet whose report directory a local user can reach."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o755)
     try:

@@ -17,6 +17,9 @@ from holdfast.adapters.slurm.commands import comment as comments
 from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.adapters.slurm.commands.job_text import parse_batch_jobs, parse_reservations
 from holdfast.adapters.slurm.commands.node_text import parse_jobs, parse_nodes
+from holdfast.adapters.slurm.commands.reasons import parse_reason
+from holdfast.adapters.slurm.jobs.own_job import parse_steps
+from holdfast.adapters.slurm.nodes.saved import parse_saved
 from holdfast.adapters.slurm.nodes.signatures import split
 from holdfast.detectors.contract import LogLine, Origin, Profile, Readings
 from holdfast.detectors.folding import Health, fold
@@ -137,6 +140,10 @@ PARSERS: dict[str, tuple[Parser, list[str]]] = {
             '{"holdfast": {"checkpoint": "/c", "note": "x"}} [holdfast: waits]',
         ],
     ),
+    "reason of a Slurm node": (
+        parse_reason,
+        ["Action:Replace [root@2026-11-21T01:38:11]", "Not responding", "holdfast: checking"],
+    ),
     "log rules": (read_rules, [RULES, "- {name: loss, logPattern: x}"]),
 }
 REFUSING: dict[str, tuple[Parser, list[str]]] = {
@@ -157,6 +164,17 @@ REFUSING: dict[str, tuple[Parser, list[str]]] = {
     "scontrol show reservation": (
         parse_reservations,
         ["ReservationName=r Nodes=node[1-2] EndTime=2026-11-21T01:37:29 State=ACTIVE\n"],
+    ),
+    "scontrol show step": (
+        parse_steps,
+        ["StepId=7.0 UserId=0 StartTime=2026-11-21T03:59:17 State=RUNNING NodeList=node[1-2]\n"],
+    ),
+    "saved nodes": (
+        parse_saved,
+        [
+            "NodeName=node1 Arch=x86_64 State=IDLE+DRAIN\n   NodeAddr=127.0.0.1\n",
+            '{"nodes": [{"name": "node1", "state": ["IDLE", "DRAIN"], "reason": "r"}]}',
+        ],
     ),
     "hostlist": (expand, ["node[1-3,07],login", "a[1-2]b[3-4]"]),
 }
@@ -195,8 +213,40 @@ def test_a_server_can_delay_an_order_by_an_hour_at_most(text: str) -> None:
     assert timedelta(0) <= pause_of(text, NOW, timedelta(seconds=30)) <= timedelta(hours=1)
 
 
+@pytest.mark.parametrize("text", ["3601", "9" * 30, "Mon, 23 Nov 2026 09:00:01 GMT"])
+def test_a_longer_delay_is_cut(text: str) -> None:
+    assert pause_of(text, NOW, timedelta(seconds=30)) == timedelta(hours=1)
+
+
+def test_a_list_of_nodes_has_100000_names_at_most() -> None:
+    assert len(expand("a[1-60000],b[1-40000]")) == 100_000
+    for text in ("a[1-100001]", "a[1-60000],b[1-40001]", "a[1-400]b[1-400]"):
+        with pytest.raises(ValueError, match=r"more than 100000 nodes|invalid range"):
+            expand(text)
+
+
+def test_a_comment_has_16384_characters_and_64_levels_at_most() -> None:
+    request = "auto-resume=1"
+    for text, is_read in (
+        (request.rjust(16_384), True),
+        (request.rjust(16_385), False),
+        ('{"a":' * 64 + "1" + "}" * 64 + " " + request, True),
+    ):
+        assert (comments.parse(text).auto_resume is True) is is_read
+    nested = '{"APS": {"auto_resume_mode": "requeue"}, "a": ' + "[" * 64 + "]" * 64 + "}"
+    assert comments.parse(nested).auto_resume is None
+    assert comments.parse(
+        nested.replace("[" * 64, "[" * 63).replace("]" * 64, "]" * 63)
+    ).auto_resume
+
+
 def test_deeply_nested_log_rules_cost_no_quadratic_time() -> None:
     rules, rejected = rules_of("{" * 8000 + "}" * 8000, "rules")
 
     assert rules == ()
     assert "nested deeper than 64 levels" in rejected[0].expected
+
+
+@pytest.mark.parametrize("blank", [" ", "\u2028", "[holdfast: ", " [holdfast: x] "])
+def test_a_comment_of_blanks_costs_no_quadratic_time(blank: str) -> None:
+    timed(read_comment, (blank * LONGEST)[:LONGEST] + " auto-resume=1")

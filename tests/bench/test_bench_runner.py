@@ -51,6 +51,17 @@ def test_a_long_benchmark_runs_only_when_it_is_named(
     assert out.splitlines()[-1] == "skipped soak: it runs only when named: it takes minutes"
 
 
+def test_the_number_of_samples_reaches_a_benchmark_and_a_measurement_needs_no_goal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module = ModuleType("benchmark")
+    module.run = lambda *, samples=0: [replace(LATENCY, value=samples, goal=None)]
+
+    assert main(["--samples", "20"], {"peer": module}) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.split() == ["rank", "exit", "to", "decision,", "p99", "20", "ms"]
+
+
 def test_a_benchmark_that_can_be_quick_is_told_and_others_run_as_ever(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -19,12 +19,16 @@ from typing import Final
 import click
 
 TESTS: Final = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS / "slurm"), str(TESTS / "local")]  # as pytest does for their own tests
+sys.path[:0] = [
+    str(TESTS / name) for name in ("slurm", "local", "kubernetes")
+]  # as pytest does for their own tests
 
+from tests.chaos.on_kubernetes import NEEDED, KubernetesUnderChaos  # noqa: E402
 from tests.chaos.on_local import LocalUnderChaos  # noqa: E402
 from tests.chaos.on_slurm import SlurmUnderChaos  # noqa: E402
 from tests.chaos.schedules import Broken, Kind, Subject, schedule  # noqa: E402
 from tests.engines.slurm_cluster import installed_slurm  # noqa: E402
+from tools.control_plane import provide  # noqa: E402
 
 _INSIDE: Final = "HOLDFAST_CHAOS_INSIDE"
 _EACH: Final = 20
@@ -45,9 +49,16 @@ def _slurm(folder: Path) -> Iterator[Subject]:
         yield subject
 
 
+@contextmanager
+def _kubernetes(folder: Path) -> Iterator[Subject]:
+    with KubernetesUnderChaos(provide(*NEEDED), folder) as subject:
+        yield subject
+
+
 PLATFORMS: Final[dict[str, Callable[[Path], AbstractContextManager[Subject]]]] = {
     "local": _local,
     "slurm": _slurm,
+    "kubernetes": _kubernetes,
 }
 
 

@@ -31,6 +31,7 @@ class Victim(StrEnum):
 
     CONTROLLER = "controller"
     AGENT = "agent"
+    API_SERVER = "API server"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import BackendError
+from tests.engines.control_plane import PROGRAMS, Built
 from tests.engines.slurm_cluster import SlurmPrograms, installed_slurm
 
 ROOT = Path(__file__).parents[2]
@@ -50,3 +51,10 @@ def test_disturbances_of_a_run_repair_nothing_that_is_healthy_and_lose_no_job(
     local_platform: str,
 ) -> None:
     disturb(local_platform)
+
+
+def test_disturbances_on_kubernetes_repair_nothing_that_is_healthy_and_lose_no_job(
+    built: Built,
+) -> None:
+    built(*PROGRAMS, "kubectl", "helm")
+    disturb("kubernetes")

@@ -3,6 +3,7 @@
 import os
 import shutil
 import tarfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,9 +15,15 @@ RECORDINGS = Path(__file__).parents[1] / "recordings" / "checkpoints"
 
 
 def unpacked(recording: str, folder: Path) -> Path:
-    """The files of a recording, with the times at which the framework wrote them."""
+    """The files of a recording, as if the framework had written the last one an hour ago."""
     with tarfile.open(RECORDINGS / f"{recording}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
+        members = archive.getmembers()
+    shift = int(time.time()) - 3600 - max(int(one.mtime) for one in members)
+    for one in members:
+        path = folder / one.name
+        at = path.lstat().st_mtime_ns + shift * 1_000_000_000
+        os.utime(path, ns=(at, at), follow_symlinks=False)
     return folder
 
 

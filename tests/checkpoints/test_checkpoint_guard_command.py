@@ -15,7 +15,11 @@ from holdfast.adapters.checkpoints.attempt_claim import ZombieAttempt
 from holdfast.adapters.checkpoints.attempt_result import AttemptKey, read_results, write_result
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
-from holdfast.apps.run.checkpoint_turn import Turn, verify_for_all, wait_for_result
+from holdfast.apps.run.checkpoint_verification import (
+    AttemptVerification,
+    verify_for_all,
+    wait_for_result,
+)
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import BackendError
 
@@ -38,9 +42,11 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def turn(folder: Path, attempt: int | None = 2, job: str = "uid-1", timeout: float = 60) -> Turn:
+def verification(
+    folder: Path, attempt: int | None = 2, job: str = "uid-1", timeout: float = 60
+) -> AttemptVerification:
     key = None if attempt is None else AttemptKey(job=job, attempt=attempt)
-    return Turn(
+    return AttemptVerification(
         folder=folder,
         depth=Depth.SIZES,
         format_name=None,
@@ -84,10 +90,10 @@ def test_the_result_of_another_attempt_or_job_lets_no_rank_start(folder: Path) -
     write_result(folder, AttemptKey(job="uid-0", attempt=2))
 
     with pytest.raises(BackendError, match=r"rank 0 of attempt 2 did not verify .* within 0s"):
-        wait_for_result(turn(folder, timeout=0), no_wait)
+        wait_for_result(verification(folder, timeout=0), no_wait)
 
     write_result(folder, AttemptKey(job="uid-1", attempt=2))
-    wait_for_result(turn(folder, timeout=0), no_wait)
+    wait_for_result(verification(folder, timeout=0), no_wait)
 
 
 @pytest.mark.parametrize("act", [wait_for_result, lambda one: verify_for_all(one, DEEPER)])
@@ -96,14 +102,14 @@ def test_a_rank_of_an_earlier_attempt_does_not_start_and_changes_nothing(act, fo
     before = content(folder)
 
     with pytest.raises(ZombieAttempt, match="attempt 3 of job uid-1 has begun"):
-        act(turn(folder))
+        act(verification(folder))
     assert content(folder) == before
 
 
 def test_a_new_job_of_the_same_directory_starts_again_at_attempt_1(folder: Path) -> None:
     write_result(folder, AttemptKey(job="uid-0", attempt=7))
 
-    verify_for_all(turn(folder, job="uid-1"), DEEPER, no_wait)
+    verify_for_all(verification(folder, job="uid-1"), DEEPER, no_wait)
 
     assert read_results(folder) == [AttemptKey(job="uid-1", attempt=2)]
 
@@ -122,7 +128,7 @@ def test_a_checkpoint_that_ranks_may_be_writing_is_left_alone_until_it_is_quiet(
         for path in (folder / "iter_0000300").rglob("*"):
             os.utime(path, (time.time() - 300,) * 2)
 
-    lines = verify_for_all(turn(folder, attempt), DEEPER, becomes_quiet)
+    lines = verify_for_all(verification(folder, attempt), DEEPER, becomes_quiet)
 
     assert waits
     assert "iter_0000200 is complete" in lines[-1]
@@ -141,20 +147,20 @@ def test_the_job_starts_although_its_checkpoints_cannot_be_verified(tmp_path: Pa
     path = tmp_path / "file"
     path.write_text("no directory")
 
-    lines = verify_for_all(turn(path), DEEPER, no_wait)
+    lines = verify_for_all(verification(path), DEEPER, no_wait)
 
     assert len(lines) == 1
     assert str(path) in lines[0]
-    wait_for_result(turn(path, timeout=0), no_wait)
+    wait_for_result(verification(path, timeout=0), no_wait)
 
 
 def test_a_directory_of_the_first_attempt_is_not_created(tmp_path: Path) -> None:
     folder = tmp_path / "llama/checkpoints"
 
-    assert verify_for_all(turn(folder, 1), DEEPER, no_wait) == []
+    assert verify_for_all(verification(folder, 1), DEEPER, no_wait) == []
 
     assert not folder.exists()
-    wait_for_result(turn(folder, 1, timeout=0), no_wait)
+    wait_for_result(verification(folder, 1, timeout=0), no_wait)
 
 
 def test_bad_input_is_rejected_before_anything_changes(folder: Path, capsys, monkeypatch) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from recorded import content, guarded, states, unpacked, verified
 
+from holdfast.adapters.checkpoints.attempt_claim import ATTEMPT_FILE
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory, latest_step
+from holdfast.apps.main import run
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.model.checkpoints import CheckpointState, Depth
 from holdfast.model.errors import BackendError
@@ -254,7 +256,22 @@ def test_nothing_is_put_where_accelerate_looks(tmp_path: Path, monkeypatch) -> N
         "checkpoint_0", "checkpoint_1",
     ]  # fmt: skip
     assert (tmp_path / "project.set-aside/checkpoints/checkpoint_2").is_dir()
-    assert store.attempt_file.parent == folder
+    for strict in (folder / "checkpoints", tmp_path / "empty"):
+        strict.mkdir(exist_ok=True)
+        before = sorted(strict.iterdir())
+        assert run(["checkpoint", "verify", str(strict), "--attempt", "1"]) == 0
+        assert sorted(strict.iterdir()) == before
+        assert strict.with_name(f".{strict.name}{ATTEMPT_FILE}").is_file()
+
+
+def test_what_was_moved_from_a_subdirectory_is_released_into_it(tmp_path: Path) -> None:
+    folder = unpacked("accelerate", tmp_path / "project")
+    halve(folder / "checkpoints/checkpoint_2/optimizer.bin")
+    assert chosen(folder) == "checkpoints/checkpoint_1"
+
+    assert run(["checkpoint", "release", str(folder), "checkpoints/checkpoint_2"]) == 0
+
+    assert (folder / "checkpoints/checkpoint_2").is_dir()
 
 
 # DeepSpeed

@@ -271,24 +271,31 @@ def test_the_step_of_a_job_is_read_from_plain_files_only(tmp_path: Path) -> None
 
 
 def test_an_attempt_ends_where_a_later_one_has_begun(tmp_path: Path) -> None:
-    path = tmp_path / ATTEMPT_FILE
-    claim(path, 1)
-    claim(path, 2)
-    claim(path, 2)
+    folder = tmp_path / "ckpt"
+    claim(folder, 1)
+    claim(folder, 2)
+    claim(folder, 2)
 
     with pytest.raises(ZombieAttempt, match="attempt 2 of this job"):
-        claim(path, 1)
-    path.write_text("", encoding="utf-8")
-    claim(path, 1)
+        claim(folder, 1)
+    (tmp_path / f".ckpt{ATTEMPT_FILE}").write_text("", encoding="utf-8")
+    claim(folder, 1)
+
+
+def test_an_attempt_that_an_earlier_release_recorded_in_the_directory_counts(folder: Path) -> None:
+    (folder / ATTEMPT_FILE).write_text("2", encoding="utf-8")
+
+    with pytest.raises(ZombieAttempt, match="attempt 2 of this job"):
+        claim(folder, 1)
 
 
 def test_attempts_of_different_jobs_are_not_compared(folder: Path, monkeypatch) -> None:
-    path = folder / ATTEMPT_FILE
-    claim(path, 2000, "42")
+    path = folder.with_name(f".{folder.name}{ATTEMPT_FILE}")
+    claim(folder, 2000, "42")
     with pytest.raises(ZombieAttempt):
-        claim(path, 1000, "42")
+        claim(folder, 1000, "42")
     with pytest.raises(ZombieAttempt):
-        claim(path, 1000)
+        claim(folder, 1000)
 
     monkeypatch.setenv("SLURM_JOB_ID", "43")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
@@ -297,5 +304,5 @@ def test_attempts_of_different_jobs_are_not_compared(folder: Path, monkeypatch) 
 
     assert path.read_text(encoding="utf-8") == "1000 43"
     with pytest.raises(ZombieAttempt, match="attempt 1000 of this job"):
-        claim(path, 999, "43")
-    claim(path, 1000, "43")
+        claim(folder, 999, "43")
+    claim(folder, 1000, "43")

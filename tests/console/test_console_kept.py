@@ -157,7 +157,7 @@ def long_names() -> dict[str, object]:
         f"prod {name}": {
             "name": name, "fleet": "prod", "group": f"{LONG}-{LONG}-{name[:11]}",
             "look": "faulty", "phase": "quarantined", "since": now, "reason": REASON,
-            "remedy": "replace", "held": "vendor", "requested": "reboot",
+            "remedy": "replace", "pause_reason": "vendor", "requested": "reboot",
         }
         for name in names
     }  # fmt: skip

@@ -20,6 +20,7 @@ from written_runs import LINE, machine, node, remediation
 from holdfast.adapters.local.faults import XID_TEXTS, write_kernel_line, xid_line
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.store import LocalStore
+from holdfast.model.events import JobWaits, NodeAgentSilent
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
@@ -122,6 +123,7 @@ def fleet(console) -> Iterator[LocalStore]:
         5: (Phase.REPLACING, remediation(5)),
         6: (Phase.CHECKING, None),
         7: (Phase.JOINING, None),
+        11: (Phase.DRAINING, replace(remediation(11, Remedy.REBOOT), reason="RebootRequested")),
     }
     for number, (phase, goes_on) in phases.items():
         record = NodeRecord(
@@ -155,7 +157,7 @@ def test_who_has_a_token_comes_in_and_goes_out(fleet, visit) -> None:
     page = visit("")
     page.get_by_label("Token").fill("not a token at all")
     page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("alert")).to_contain_text("unknown token")
+    expect(page.get_by_role("alert")).to_contain_text("unknown or expired token")
     page.screenshot(path=SHOTS / "login.png")
 
     page.get_by_label("Token").fill(TOKENS["ada"])
@@ -209,11 +211,15 @@ def test_the_fleet_is_counted_drawn_and_listed(fleet, visit) -> None:
     urgent = page.locator(".urgent li")
     expect(urgent).to_have_count(4)
     expect(urgent.first).to_contain_text("AgentSilent: reboot")
+    asked = page.locator(".asked li")
+    expect(asked).to_have_count(1)
+    expect(asked).to_contain_text("Repair waits")
+    expect(asked.get_by_role("link")).to_have_attribute("href", f"#/node/llm/{node(3)}")
+    expect(asked).to_contain_text(f"holdfast nodes reboot {node(3)}")
     chips = page.locator(".chip").all_inner_texts()
     assert [re.sub(r"\s+", " ", chip) for chip in chips] == [
-        "Faulty 1", "Warning 1", "Rebooting 1", "Replacing 1", "Checking 1", "Joining 1",
-        "Closed 0",
-        "Healthy 6",
+        "Faulty 1", "Warning 1", "Rebooting 1", "Replacing 1", "Checking 1", "Planned 1",
+        "Joining 1", "Closed 0", "Healthy 5",
     ]  # fmt: skip
 
 
@@ -388,6 +394,22 @@ def test_goodput_adds_up_on_the_page(console, fleet, visit) -> None:
     assert set(causes) == {"ExitCode", "NvidiaGpuXidErrorPendingReplacement"}
 
 
+def test_trends_are_those_of_the_chosen_range(fleet, visit) -> None:
+    page = visit("ada", "trends")
+    expect(page.get_by_role("button", name="7 days")).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("button", name="24 hours").click()
+    expect(page.locator("h2").first).to_have_text("Incidents every 0.8 h")
+    assert page.url.endswith("#/trends?range=24h")
+    assert tile(page, "Incidents") == "2"
+    assert tile(page, "Time to repair") == "3m36s"
+    assert re.fullmatch(r"\d+\.\d %", tile(page, "Goodput"))
+    page.locator("summary").click()
+    rows = page.locator("table", has_text="Planned").locator("tbody tr")
+    expect(rows).to_have_count(30)
+    incidents = rows.locator("td:nth-child(2)").all_inner_texts()
+    assert sum(map(int, incidents)) == 2
+
+
 def test_incidents_are_shown_with_every_phase_and_its_seconds(fleet, visit) -> None:
     page = visit("ada", "incidents?state=open")
     rows = page.locator("tbody tr")
@@ -396,7 +418,7 @@ def test_incidents_are_shown_with_every_phase_and_its_seconds(fleet, visit) -> N
     expect(rows.get_by_role("img")).to_have_accessible_name(re.compile(r"quarantined, so far \d+m"))
     page.get_by_role("button", name="Ended").click()
     expect(rows).to_have_count(1)
-    rows.get_by_role("link").click()
+    rows.get_by_role("link").first.click()
 
     heading = page.get_by_role("heading", name="NvidiaGpuXidErrorPendingReplacement")
     expect(heading).to_be_visible()
@@ -443,7 +465,7 @@ def test_a_fault_of_a_real_run_is_seen_without_loading_anew(elsewhere, visit) ->
         page.get_by_label("Search incidents").fill(broken.path.name)
         row = page.locator("tbody tr")
         expect(row).to_contain_text("Released")
-        row.get_by_role("link").click()
+        row.get_by_role("link").first.click()
         down = page.locator("table", has_text="Down for").locator("tbody tr")
         expect(down).to_contain_text("real")
         page.goto(f"{elsewhere.served.url}/#/fleet?q=real&view=table")
@@ -548,6 +570,7 @@ PAGES = {
     "incidents": "incidents",
     "incident": f"incident/llm/{PAST.id}",
     "goodput": "goodput",
+    "trends": "trends?range=24h",
 }
 LOOKS = {
     "light": {"color_scheme": "light"},
@@ -603,6 +626,82 @@ def test_colors_are_chosen_and_remembered(fleet, visit) -> None:
 
     assert light != dark
     assert page.evaluate(ground) == dark
+
+
+def test_an_unknown_page_says_so(fleet, visit) -> None:
+    for path in ("nodez/llm", "constructor"):
+        page = visit("ada", path)
+        expect(page.get_by_role("heading", name="Page not found")).to_be_visible()
+        expect(page.get_by_role("alert").last).to_contain_text(f"#/{path}")
+    page.get_by_role("link", name="Go to the fleet").click()
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+
+
+def test_a_slash_searches_and_the_address_keeps_what_is_searched_for(fleet, visit) -> None:
+    page = visit("ada", "jobs")
+    expect(page.locator("tbody tr")).not_to_have_count(0)
+    page.keyboard.press("/")
+    expect(page.get_by_label("Search jobs")).to_be_focused()
+    page.keyboard.type("ll/")
+    expect(page.locator(".empty")).to_have_text("No job matches.")
+    page.keyboard.press("Backspace")
+    expect(page.locator("tbody tr")).not_to_have_count(0)
+    assert page.url.endswith("#/jobs?q=ll")
+    page.reload()
+    expect(page.get_by_label("Search jobs")).to_have_value("ll")
+
+
+def test_a_table_is_sorted_and_its_address_keeps_that(fleet, visit) -> None:
+    page = visit("ada", "fleet?view=table")
+    names = page.locator("tbody th")
+    header = page.get_by_role("columnheader", name="Reason")
+    expect(names).to_have_count(12)
+    state = page.get_by_role("columnheader", name="State").get_by_role("button")
+    state.click()
+    expect(page.locator("tbody tr").first).to_contain_text("Faulty")
+    state.click()
+    expect(page.locator("tbody tr").first).to_contain_text("Healthy")
+    header.get_by_role("button").click()
+    expect(header).to_have_attribute("aria-sort", "ascending")
+    expect(names.first).to_have_text(short(3))
+    expect(page.locator("tbody tr").last).to_contain_text("\u2013")  # without a reason
+    header.get_by_role("button").press("Enter")
+    expect(header).to_have_attribute("aria-sort", "descending")
+    expect(page.locator("tbody tr").first).to_contain_text("RebootRequested")
+    assert page.url.endswith("#/fleet?view=table&sort=-reason")
+    page.reload()
+    expect(page.locator("tbody tr").first).to_contain_text("RebootRequested")
+    page.get_by_role("columnheader", name="Reason").get_by_role("button").click()
+    expect(names.first).to_have_text(short(1))
+    assert page.url.endswith("#/fleet?view=table")
+
+
+def test_jobs_are_filtered_by_state_and_incidents_name_their_nodes(fleet, visit) -> None:
+    page = visit("ada", "jobs?state=ended&sort=-nodes")
+    expect(page.get_by_role("button", name="Ended")).to_have_attribute("aria-pressed", "true")
+    expect(page.locator(".empty")).to_have_text("No job matches.")
+    page.get_by_role("button", name="Active").click()
+    expect(page.get_by_role("link", name="llm")).to_be_visible()
+    assert page.url.endswith("#/jobs?state=active&sort=-nodes")
+    page.get_by_role("link", name="Incidents", exact=True).click()
+    page.get_by_role("columnheader", name="Reason").get_by_role("button").click()
+    expect(page.locator("tbody tr").last).to_contain_text("NvidiaGpuXidError")
+    page.locator("tbody").get_by_role("link", name=short(3)).click()
+    expect(page.get_by_role("heading", name=short(3))).to_be_visible()
+
+
+def test_events_name_what_they_are_about_and_repeats_are_one_line(elsewhere, visit) -> None:
+    store = elsewhere.runs.add("noisy", nodes=(1, 2), ranks=(1,))
+    for number in range(1, 4):
+        waits = JobWaits(job="noisy", why=f"needs {number} nodes, has {number - 1}")
+        store.add_event(ago(10 - number), waits)
+    store.add_event(ago(1), NodeAgentSilent(node=node(2), since=ago(2)))
+    page = visit("ada", "job/noisy", at=elsewhere)
+    rows = page.locator("table", has_text="Event").last.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.last).to_contain_text("needs 3 nodes, has 2 \u00d7 3 since")
+    rows.first.get_by_role("link", name=node(2)).click()
+    expect(page.get_by_role("heading", name=short(2))).to_be_visible()
 
 
 def test_nothing_moves_for_who_wants_that(fleet, visit) -> None:

@@ -71,10 +71,12 @@ JOB_SETTINGS: dict[str, st.SearchStrategy] = {
     "launch_timeout": _PAUSES | st.just(timedelta(minutes=10)),
     "settle": _PAUSES,
     "report_timeout": _PAUSES,
+    "fault_grace": _PAUSES,
     "failure_margin": _PAUSES,
     "app_backoff": _PAUSES,
     "app_backoff_max": st.sampled_from([timedelta(minutes=5), timedelta(hours=1)]),
     "app_backoff_reset": st.sampled_from([TICK, timedelta(minutes=10)]),
+    "stop_on_permanent_cause": st.booleans(),
     "suspect_failures": st.sampled_from([0, 2, 3]),
     "suspect_window": st.sampled_from([TICK, MINUTE, timedelta(hours=24)]),
 }

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.lifecycle import after, deep_check_status
+from holdfast.decisions.lifecycle import after
+from holdfast.decisions.node_labels import deep_check_status
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide_node
 from holdfast.model.actions import Release

@@ -111,7 +111,7 @@ def test_a_check_that_somebody_asked_for_does_not_stop_the_schedule() -> None:
 
 def test_an_open_breaker_or_a_hold_stops_the_schedule() -> None:
     assert taken(an_idle_node(), breaker=Breaker(tripped_at=NOW)) == []
-    assert taken(an_idle_node(held="I look at it")) == []
+    assert taken(an_idle_node(pause_reason="I look at it")) == []
 
 
 def test_a_fault_goes_before_the_schedule() -> None:

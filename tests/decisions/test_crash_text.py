@@ -10,9 +10,9 @@ from holdfast.decisions.crash_text import (
     SHOWN_CHARS,
     crash_text,
     error_file_text,
-    is_peer_failure,
     plain,
 )
+from holdfast.decisions.failure_signatures import is_peer_failure
 
 TRACEBACK = """\
 Traceback (most recent call last):

@@ -94,7 +94,7 @@ class World:
                 self.owner.remove(key, ids)
             case Delete(key):
                 self.owner.delete(key)
-                self._note(key, GroupStage.GONE)
+                self._note(key, GroupStage.DELETED)
             case Renew(key, machine, _):
                 self.owner.remove(key, [machine])
 

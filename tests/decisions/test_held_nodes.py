@@ -21,7 +21,7 @@ FAULTS = (a_fault(),)
 
 
 def decided(node, **changes):
-    return decide(a_cluster(replace(node, held="saving its disk", **changes)), POLICY, NOW)
+    return decide(a_cluster(replace(node, pause_reason="saving its disk", **changes)), POLICY, NOW)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_all_that_is_no_repair_goes_on(node, kind) -> None:
 
 @given(clusters())
 def test_holding_a_node_stops_its_repair_alone(cluster) -> None:
-    held = replace(cluster, nodes=tuple(replace(node, held="x") for node in cluster.nodes))
+    held = replace(cluster, nodes=tuple(replace(node, pause_reason="x") for node in cluster.nodes))
 
     before, after = decide(cluster, POLICY, NOW), decide(held, POLICY, NOW)
 

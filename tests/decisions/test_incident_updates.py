@@ -2,14 +2,8 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.decisions.incident_updates import (
-    advanced,
-    level_of,
-    opened,
-    resumed,
-    touched,
-    vanished,
-)
+from holdfast.decisions.incident_updates import advanced, opened, resumed, touched, vanished
+from holdfast.decisions.planned_work import level_of
 from holdfast.model.actions import (
     Drain,
     Quarantine,

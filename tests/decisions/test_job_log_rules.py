@@ -252,3 +252,15 @@ def test_lines_are_told_in_part_and_without_what_terminals_would_obey():
     state = after_line(rule, RuleState(), MATCH, rank=0, line=line, at=START)
 
     assert state.hang.evidence == "node rank 0 printed:  [2J" + "x" * 196
+
+
+def test_a_loss_that_is_nan_is_no_progress_without_a_group_either():
+    rule = a_rule(frequency=seconds(60))
+    lost = after_line(
+        rule, RuleState(), Hit(is_match=True), rank=0, line="step 7 loss=nan", at=START
+    )
+
+    assert lost.matched_at is None
+    assert lost.not_finite == "step 7 loss=nan"
+    found = after_line(rule, lost, Hit(is_match=True), rank=0, line="step 8 loss=0.5", at=START)
+    assert found.matched_at == START

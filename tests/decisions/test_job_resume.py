@@ -428,6 +428,9 @@ def test_ranks_have_their_grace_and_are_then_killed() -> None:
     assert decided(job, now=deadline) == KillAttempt(job="job-1")
 
 
+LINGER = "did not terminate after SIGKILL; check that these nodes respond"
+
+
 @pytest.mark.parametrize(
     ("kills", "pause"),
     [
@@ -442,7 +445,7 @@ def test_what_outlives_sigkill_is_killed_again_and_ever_more_rarely(kills, pause
     job = stopping(None, None, record={"kills": kills})
 
     assert decided(job, now=NOW + pause - TICK) == Wait(
-        until=NOW + pause, why="ranks on node-1, node-2 did not terminate"
+        until=NOW + pause, why=f"ranks on node-1, node-2 {LINGER}"
     )
     assert decided(job, now=NOW + pause) == KillAttempt(job="job-1")
 

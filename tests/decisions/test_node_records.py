@@ -8,13 +8,12 @@ import pytest
 from holdfast.decisions.lifecycle import (
     accepted,
     after,
-    deep_check_status,
-    health_status,
     incident_id,
     inherited,
-    machine_gone,
+    machine_removed,
     refused,
 )
+from holdfast.decisions.node_labels import deep_check_status, health_status
 from holdfast.model.actions import (
     Drain,
     Quarantine,
@@ -200,7 +199,7 @@ def test_the_answers_of_the_provider_are_recorded() -> None:
     yes, no, gone = (
         accepted(record, NOW).remediation,
         refused(record, NOW).remediation,
-        machine_gone(record).remediation,
+        machine_removed(record).remediation,
     )
 
     assert yes is not None

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.decisions.lifecycle import after, deep_check_status
+from holdfast.decisions.lifecycle import after
+from holdfast.decisions.node_labels import deep_check_status
 from holdfast.decisions.pair_schedule import ENOUGH, PEER_WAIT, ROUNDS, pools_short_of_peers
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
@@ -420,7 +421,7 @@ def test_a_node_alone_takes_an_idle_one_of_its_kind_and_no_other() -> None:
     alone = under_test("n1", view={"group": "a"})
     others = [
         idle("busy", group="a"),
-        idle("held", group="a", held="why"),
+        idle("held", group="a", pause_reason="why"),
         idle("asked", group="a", request=a_request(Verb.REBOOT)),
         idle("sick", group="a", faults=(a_fault(),)),
         idle("other", group="b"),

@@ -38,6 +38,7 @@ def test_a_time_may_be_zero_and_not_less(key) -> None:
         "launch_timeout",
         "settle",
         "report_timeout",
+        "fault_grace",
         "failure_margin",
         "app_backoff",
         "app_backoff_max",

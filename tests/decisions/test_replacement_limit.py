@@ -9,13 +9,12 @@ from holdfast.decisions.lifecycle import accepted, after
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.decisions.replacement_limit import (
-    DAY,
-    HOUR,
     expected_limit,
     replacement_rate,
     within_replacement_limit,
 )
 from holdfast.kit.quota import Quota
+from holdfast.kit.units import DAY, HOUR
 from holdfast.model.actions import Drain, Rejoin, Release, Replace
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import ClusterView, Phase

@@ -125,7 +125,7 @@ def test_a_fault_of_a_node_whose_check_waits_is_marked_at_once() -> None:
 
 def test_an_open_breaker_and_a_hold_keep_checks_waiting() -> None:
     is_open = planned(idle("n-1"), breaker=Breaker(tripped_at=NOW))
-    is_held = planned(idle("n-1", held="I look at it"))
+    is_held = planned(idle("n-1", pause_reason="I look at it"))
 
     assert taken(is_open) == taken(is_held) == []
     assert "breaker" in waits(is_open)["n-1"]
@@ -170,7 +170,7 @@ def nodes(draw, name: str):
         request=None if requested is None else replace(requested, id=f"request-{name}"),
         running_jobs=jobs,
         is_idle=phase is Phase.SCHEDULABLE and not jobs and draw(st.booleans()),
-        held=draw(st.sampled_from(["", "", "", "by a person"])),
+        pause_reason=draw(st.sampled_from(["", "", "", "by a person"])),
         faults=(a_fault(),) if is_faulty or draw(st.integers(0, 9)) == 0 else (),
         record={} if phase is Phase.SCHEDULABLE else {"remediation": remediation},
     )
@@ -215,7 +215,7 @@ def test_requested_checks_keep_the_budget_and_leave_jobs_alone(
     assert {node.name for node in begun} | set(waits(plan)) == {node.name for node in requested}
     for node in begun:
         assert node.is_idle or node.request.urgency is Urgency.IMMEDIATE
-        assert not node.held
+        assert not node.pause_reason
         assert not is_open
     records = {node.name: node.record for node in cluster}
     for action in plan.actions:
@@ -227,7 +227,9 @@ def test_requested_checks_keep_the_budget_and_leave_jobs_alone(
         under_check = sum(record.phase is Phase.CHECKING for record in records.values())
         assert under_check + len(coming) <= checking.of(len(cluster))
         left_out = [
-            node for node in requested if node not in begun and node.is_idle and not node.held
+            node
+            for node in requested
+            if node not in begun and node.is_idle and not node.pause_reason
         ]
         assert all(node.is_idle for node in begun) or not left_out, "idle nodes go first"
 

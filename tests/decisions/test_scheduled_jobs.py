@@ -1,5 +1,6 @@
 """Jobs whose nodes the platform's scheduler chooses."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -46,7 +47,9 @@ def scheduled(phase=JobPhase.RUNNING, **changes):
 
 
 def waiting(**changes):
-    return scheduled(JobPhase.WAITING, **{"rooms": ROOM, "record": {"phase_since": NOW}, **changes})
+    return scheduled(
+        JobPhase.WAITING, **{"capacity": ROOM, "record": {"phase_since": NOW}, **changes}
+    )
 
 
 def decided(job, nodes=TWO, *, now=NOW, policy=POLICY):
@@ -66,7 +69,7 @@ def test_it_stays_down_while_the_room_it_needs_is_under_repair(phase) -> None:
 
     assert decided(waiting(), nodes) == Wait(
         until=NOW + POLICY.job.wait_for_nodes,
-        why="waiting for nodes: there is room for 1 of 2 ranks until nodes are back in service",
+        why="waiting for nodes: capacity for 1 of 2 ranks until nodes are back in service",
     )
 
 
@@ -80,15 +83,15 @@ def test_a_node_that_is_about_to_leave_has_no_room(changes) -> None:
 def test_it_starts_when_no_repair_can_make_enough_room() -> None:
     nodes = by_name(a_node(), a_node(Phase.REPLACING, name="node-2"))
 
-    assert decided(waiting(rooms={"node-1": 1}), nodes) == STARTED
-    assert decided(waiting(rooms={}), {}) == STARTED
+    assert decided(waiting(capacity={"node-1": 1}), nodes) == STARTED
+    assert decided(waiting(capacity={}), {}) == STARTED
 
 
 @pytest.mark.parametrize(
     ("policy", "changes"),
     [
         (RemediationPolicy(node_recovery=RecoveryMode.NONE), {}),
-        (RemediationPolicy(), {"held": "somebody looks at it"}),
+        (RemediationPolicy(), {"pause_reason": "somebody looks at it"}),
     ],
 )
 def test_it_does_not_wait_for_a_repair_that_does_not_begin(policy, changes) -> None:
@@ -240,6 +243,8 @@ def test_a_job_that_is_over_is_left_alone() -> None:
 
 # stopping
 
+GRACE = timedelta(seconds=30)
+
 
 def stopping(*ranks, kills=0, **changes):
     failure = Failure(kind=FailureKind.HARDWARE, reason="Cause", at=NOW, node="node-1")
@@ -264,23 +269,48 @@ def test_nothing_is_retried_before_the_stop_was_seen() -> None:
     assert isinstance(decided(stopping(), now=later), Retry)
     lingers = decided(stopping(is_stop_seen=False, kills=1), now=NOW)
     assert isinstance(lingers, Wait)
-    assert lingers.why == "stop request timed out"
+    assert lingers.why == (
+        "all ranks have ended, but the platform has not confirmed that the job is stopped"
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "kind", "grace"),
+    [
+        (None, FailureKind.HARDWARE, POLICY.job.fault_grace),
+        (None, FailureKind.APPLICATION, GRACE),
+        (None, FailureKind.REQUESTED, GRACE),
+        (timedelta(seconds=20), FailureKind.HARDWARE, timedelta(seconds=20)),
+        (timedelta(seconds=20), FailureKind.APPLICATION, GRACE),
+        (timedelta(minutes=5), FailureKind.HARDWARE, GRACE),
+    ],
+)
+def test_a_fault_of_hardware_alone_shortens_the_grace_period(own, kind, grace) -> None:
+    job = stopping(RankView(rank=0, node="node-1"))
+    failure = replace(job.record.failure, kind=kind)
+    spec = replace(job.spec, grace=GRACE, fault_grace=own)
+    job = replace(job, spec=spec, record=replace(job.record, failure=failure))
+
+    assert decided(job, now=NOW + grace - TICK) == Wait(until=NOW + grace)
+    assert decided(job, now=NOW + grace) == KillAttempt(job="job-1")
 
 
 @given(
-    rooms=st.dictionaries(st.sampled_from(["node-1", "node-2", "node-3"]), st.integers(0, 4)),
+    capacity=st.dictionaries(st.sampled_from(["node-1", "node-2", "node-3"]), st.integers(0, 4)),
     phases=st.lists(st.sampled_from(Phase), min_size=3, max_size=3),
-    away=st.frozensets(st.sampled_from(["node-1", "node-2", "node-3"])),
+    blocked_nodes=st.frozensets(st.sampled_from(["node-1", "node-2", "node-3"])),
     waited=st.timedeltas(timedelta(0), timedelta(hours=4)),
 )
-def test_a_job_waits_only_for_room_that_comes_back(rooms, phases, away, waited) -> None:
+def test_a_job_waits_only_for_room_that_comes_back(capacity, phases, blocked_nodes, waited) -> None:
     nodes = by_name(*(a_node(phase, name=f"node-{n}") for n, phase in enumerate(phases, 1)))
-    job = waiting(rooms=rooms, away=away, record={"phase_since": NOW - waited})
+    job = waiting(
+        capacity=capacity, blocked_nodes=blocked_nodes, record={"phase_since": NOW - waited}
+    )
     at_hand = sum(
         ranks
-        for name, ranks in rooms.items()
-        if nodes[name].record.phase is Phase.SCHEDULABLE and name not in away
+        for name, ranks in capacity.items()
+        if nodes[name].record.phase is Phase.SCHEDULABLE and name not in blocked_nodes
     )
-    is_worth_it = at_hand < 2 <= sum(rooms.values()) and waited < POLICY.job.wait_for_nodes
+    is_worth_it = at_hand < 2 <= sum(capacity.values()) and waited < POLICY.job.wait_for_nodes
 
     assert isinstance(decided(job, nodes), Wait) == is_worth_it

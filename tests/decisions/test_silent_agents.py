@@ -7,7 +7,8 @@ import pytest
 
 from holdfast.decisions.faults import agent_fault, lost_fault, node_faults
 from holdfast.decisions.job_resume import hardware_failure
-from holdfast.decisions.lifecycle import after, health_status
+from holdfast.decisions.lifecycle import after
+from holdfast.decisions.node_labels import health_status
 from holdfast.decisions.placement import usable
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy, SilentAgentAction
 from holdfast.decisions.remediation import decide, decide_node

@@ -156,7 +156,7 @@ def test_what_accuses_a_node(attempts) -> None:
         a_node(Phase.CHECKING, record=LONG_AGO),
         a_node(Phase.JOINING, record=LONG_AGO),
         a_node(record=LONG_AGO, request=a_request(Verb.REBOOT)),
-        a_node(record=LONG_AGO, held="mine"),
+        a_node(record=LONG_AGO, pause_reason="mine"),
         a_node(record=LONG_AGO, faults=(a_fault(),)),
         a_node(record=LONG_AGO, powered_on=False),
     ],

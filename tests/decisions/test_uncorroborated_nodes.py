@@ -79,7 +79,7 @@ def test_a_check_or_a_release_after_the_line_answers_it() -> None:
 def test_a_node_that_is_not_at_work_is_not_checked() -> None:
     assert checked(a_suspect(phase=Phase.QUARANTINED)) == []
     assert checked(replace(a_suspect(), request=a_request(Verb.REBOOT))) == []
-    assert checked(replace(a_suspect(), held="maintenance")) == []
+    assert checked(replace(a_suspect(), pause_reason="maintenance")) == []
     assert checked(replace(a_suspect(), faults=(a_fault(),))) == []
 
 

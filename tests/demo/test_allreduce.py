@@ -129,7 +129,7 @@ def test_a_lost_rank_is_noticed_by_all_others(pool, ranks):
 def test_a_silent_rank_counts_as_lost_after_the_timeout(ranks, silent, caller):
     groups = ranks(2, peer_timeout=SHORT)
 
-    with pytest.raises(PeerLost, match=f"lost rank {silent}: silent for 200ms"):
+    with pytest.raises(PeerLost, match=f"lost rank {silent}: no message for 200ms"):
         groups[caller].sum(np.zeros(10, dtype=np.float32))
 
 

@@ -246,7 +246,7 @@ def test_a_stopped_rank_makes_the_other_end_after_the_timeout(tmp_path, stopped)
         ranks.signal(signal.SIGSTOP, stopped)
 
         assert ranks.processes[other].wait(30) == 1
-        assert f"rank {other}: lost rank {stopped}: silent for 300ms" in ranks.errors()[other]
+        assert f"rank {other}: lost rank {stopped}: no message for 300ms" in ranks.errors()[other]
 
 
 def run_alone(directory, *options, **variables):

@@ -57,3 +57,14 @@ def test_a_controller_that_starts_slowly_is_not_restarted(helm: Helm) -> None:
 
     assert probe["httpGet"] == container["livenessProbe"]["httpGet"]
     assert probe["periodSeconds"] * probe["failureThreshold"] == 120
+
+
+def test_a_controller_knows_its_node_beside_given_variables(helm: Helm) -> None:
+    given = ['controller.env=[{"name": "OWN", "value": "1"}]']
+    found = named(helm.objects(given=given), "Deployment", "holdfast-controller")
+    [container] = found["spec"]["template"]["spec"]["containers"]
+
+    assert container["env"] == [
+        {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        {"name": "OWN", "value": "1"},
+    ]

@@ -79,6 +79,27 @@ def test_a_combination_of_features_grants_what_these_features_need_and_no_more(
     assert (creates in granted) == has_checks
 
 
+@pytest.mark.parametrize("replace", ["none", "ec2", "karpenter", "cluster-api"])
+def test_a_provider_grants_what_it_needs_and_no_other_does(helm: Helm, replace: str) -> None:
+    without = helm.objects(given=["controller.config.kubernetes.job_kinds=[]"])
+    provider = f"controller.config.provider.replace={json.dumps(replace)}"
+    found = helm.objects(given=["controller.config.kubernetes.job_kinds=[]", provider])
+
+    needs = {
+        "karpenter": {("", "karpenter.sh", "nodeclaims", verb, "") for verb in ("list", "delete")},
+        "cluster-api": {
+            *(("", "cluster.x-k8s.io", "machines", verb, "") for verb in ("get", "patch")),
+            ("", "cluster.x-k8s.io", "machinehealthchecks", "list", ""),
+        },
+    }
+    before, after = (
+        {grant for role in roles(one).values() for grant in grants(role)}
+        for one in (without, found)
+    )
+    assert after - before == needs.get(replace, set())
+    assert before <= after
+
+
 def test_without_a_list_all_kinds_are_managed(helm: Helm) -> None:
     everything = rendered(helm, job_kinds=[one.value for one in JobKindName])
 

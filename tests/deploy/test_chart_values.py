@@ -219,7 +219,7 @@ def test_only_the_device_of_the_kernel_log_asks_for_a_privileged_container(
     helm: Helm, source: str, is_privileged: bool
 ) -> None:
     found = helm.objects(
-        given=[f'agent.config.source="{source}"', 'agent.config.log_files=["/host/a"]']
+        given=[f'agent.config.source="{source}"', 'agent.config.log_files=["/host/a/b"]']
     )
     pod = named(found, "DaemonSet", "holdfast-agent")["spec"]["template"]["spec"]
     [container] = pod["containers"]

@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,11 @@ import yaml
 from chart import DEPLOY, HELM_CHART
 
 from holdfast.adapters.telemetry.metrics import AgentMetrics
+from holdfast.apps.api.metrics import metrics_text
 from holdfast.apps.controller.job_metrics import JobMetrics
 from holdfast.apps.controller.metrics import ControllerMetrics
+from holdfast.apps.run.save_metrics import save_metrics_text
+from holdfast.model.checkpoint_manifests import SaveSummary
 from holdfast.model.events import RepairPostponed
 from holdfast.model.names import Reason
 from holdfast.model.nodes import ClusterView, Phase
@@ -35,10 +38,15 @@ def promtool(built: Built) -> Path:
 
 
 def exported() -> str:
-    """The metrics of an agent and of a controller."""
+    """The metrics of an agent, of a controller, of the API and of a watch of saves."""
     controller = ControllerMetrics("training", FakeLeadership(requested=1), ())
     jobs = JobMetrics(FakeLeadership(requested=1), FakeClock())
-    return AgentMetrics("node-a", list(Reason)).text() + controller.text(tuple(jobs.families()))
+    agent = AgentMetrics("node-a", list(Reason)).text()
+    now = datetime.now(UTC)
+    api = metrics_text((), (), now)
+    summary = SaveSummary(at=now, step=1, saved_at=now, interval_s=9)
+    saves = save_metrics_text("/ckpt", summary, 2)
+    return agent + controller.text(tuple(jobs.families())) + api + saves
 
 
 def metrics_in(expression: str) -> set[str]:

@@ -89,7 +89,7 @@ def test_a_fault_is_marked_told_and_carried_to_the_provider_with_these_rights_al
         )
         running.callback(agent.close)
         agent.changed(None, report(sequence=1))
-        agent.beat()
+        agent.heartbeat_sent()
         leases = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
         until(lambda: NODE in [one["metadata"]["name"] for one in api.list(leases)])
 

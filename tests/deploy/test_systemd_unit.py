@@ -1,22 +1,17 @@
 import configparser
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from holdfast.apps.agent.config import AgentConfig
 from holdfast.kit.config import load_config
+from tests.engines.host_tools import require_tool
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "systemd"
 UNIT = FOLDER / "holdfast-agent.service"
 
 
 def test_the_unit_is_one_that_systemd_understands() -> None:
-    analyze = shutil.which("systemd-analyze")
-    if analyze is None:
-        pytest.skip("systemd-analyze is not installed: apt install systemd")
-
+    analyze = require_tool("systemd-analyze")
     done = subprocess.run(
         [analyze, "verify", str(UNIT)], check=False, capture_output=True, encoding="utf-8"
     )

@@ -103,7 +103,7 @@ def test_a_controller_works_from_its_own_namespace_with_its_own_rights_alone(
         agent.changed(
             None, NodeReport(node=NODE, boot_id="b", sequence=1, reported_at=datetime.now(UTC))
         )
-        agent.beat()
+        agent.heartbeat_sent()
         dependencies = Dependencies(
             clock=clock,
             events=events,

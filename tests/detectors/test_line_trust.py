@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.detectors.contract import Detector, LogLine, Origin, Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.kernel_log import KernelLog
-from holdfast.detectors.line_trust import LONGEST_DRILL, LineTrust, record_origin
+from holdfast.detectors.line_trust import LONGEST_DRILL, LineTrust, record_origin, trusted_since
 from holdfast.detectors.table import detectors
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
@@ -239,3 +239,69 @@ def test_a_line_that_can_be_forged_ends_no_suspect(origin: Origin) -> None:
     ).suspects
 
     assert replace(left, count=1) == suspect
+
+
+MINUTE = timedelta(minutes=1)
+TICK = timedelta(microseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("booted_at", "since"),
+    [
+        (None, None),
+        (NOW, None),
+        (NOW + MINUTE, None),
+        (NOW - 20 * MINUTE, None),
+        (NOW - 20 * MINUTE - TICK, NOW - 5 * MINUTE),
+        (NOW - timedelta(days=90), NOW - 5 * MINUTE),
+    ],
+)
+def test_lines_of_a_boot_with_the_agent_count_alone(
+    booted_at: datetime | None, since: datetime | None
+) -> None:
+    assert trusted_since(booted_at, NOW) == since
+
+
+def lost_gpu(at: datetime) -> Finding:
+    return Finding(
+        family="gpu-state", condition=Condition.NVIDIA_TERMINATE, reason=Reason.GPU_LOST,
+        severity=Severity.FATAL, remedy=Remedy.REPLACE, message="lost", observed_at=at,
+        device="PCI:0000:b9:00",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("age", [33 * MINUTE, timedelta(days=9)])
+@pytest.mark.parametrize(
+    ("read_after", "is_fault"), [(timedelta(0), True), (WINDOW, True), (WINDOW + TICK, False)]
+)
+def test_a_line_from_before_the_installation_needs_what_the_agent_reads_at_first(
+    age: timedelta, read_after: timedelta, is_fault: bool
+) -> None:
+    trust = replace(TRUST, trusted_since=trusted_since(NOW - 2 * age, NOW))
+    line = LogLine(message=MESSAGES[0], observed_at=NOW - age)
+
+    health = folded([(line,)], trust)
+    assert [one.code for one in health.suspects] == [74]
+    assert not health.faults
+
+    health = fold(health, [lost_gpu(NOW + read_after)])
+    assert (74 in [one.code for one in health.faults]) is is_fault
+
+
+@given(logs)
+def test_lines_since_the_installation_count_as_ever(log: list[tuple[LogLine, ...]]) -> None:
+    since = replace(TRUST, trusted_since=NOW - timedelta(seconds=300))
+    new = [
+        tuple(one for one in part if one.observed_at >= NOW - timedelta(seconds=300))
+        for part in log
+    ]
+
+    assert folded(new, since) == folded(new)
+    assert repairs(folded(log, since)) == repairs(folded(of_kernel(new), since))
+
+
+@pytest.mark.parametrize(("before", "counts"), [(timedelta(0), True), (TICK, False)])
+def test_the_first_line_that_counts_alone(before: timedelta, *, counts: bool) -> None:
+    line = LogLine(message=MESSAGES[0], observed_at=NOW - before)
+
+    assert bool(folded([(line,)], replace(TRUST, trusted_since=NOW)).faults) is counts

@@ -228,7 +228,7 @@ def test_what_does_not_die_is_told() -> None:
     world.step(rounds=2)
 
     assert [event.why for event in world.events.reported] == [
-        "ranks on node-1, node-2 did not terminate"
+        "ranks on node-1, node-2 did not terminate after SIGKILL; check that these nodes respond"
     ]
 
 
@@ -502,7 +502,7 @@ def scheduled(phase, **changes):
 
 
 def test_a_scheduled_attempt_counts_as_started_when_all_its_ranks_run() -> None:
-    world = World(scheduled(JobPhase.WAITING, rooms={"node-1": 1, "node-2": 1}))
+    world = World(scheduled(JobPhase.WAITING, capacity={"node-1": 1, "node-2": 1}))
 
     assert world.step() == ["put job-1 starting", "launch job-1"]
     assert world.step() == ["launch job-1"]
@@ -534,9 +534,9 @@ def test_the_incident_of_a_scheduled_job_ends_when_its_ranks_run() -> None:
 
 
 def test_two_scheduled_jobs_do_not_start_into_the_same_room() -> None:
-    rooms = {"node-1": 1, "node-2": 1}
+    capacity = {"node-1": 1, "node-2": 1}
     other = scheduled(JobPhase.WAITING, spec={"placing": Placing.SCHEDULER, "name": "job-2"})
-    world = World(scheduled(JobPhase.WAITING, rooms=rooms), replace(other, rooms=rooms))
+    world = World(scheduled(JobPhase.WAITING, capacity=capacity), replace(other, capacity=capacity))
 
     assert world.step() == ["put job-1 starting", "launch job-1"]
     assert world.wake_at == NOW

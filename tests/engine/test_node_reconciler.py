@@ -779,8 +779,8 @@ def test_incidents_that_cannot_be_read_are_looked_at_again() -> None:
 
 def test_jobs_are_not_asked_to_leave_a_node_that_a_person_holds() -> None:
     world = World(draining())
-    world.cluster.change("node-1", running_jobs=("job",), held="I am copying its disk")
+    world.cluster.change("node-1", running_jobs=("job",), pause_reason="I am copying its disk")
 
     assert world.step() == ["incident incident-1"]
-    world.cluster.change("node-1", held="")
+    world.cluster.change("node-1", pause_reason="")
     assert world.step() == ["drain node-1"]

@@ -29,8 +29,8 @@ from typing import Any, Final, Self
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from holdfast.adapters.local.ports import free_port
 from holdfast.kit.files import write_atomically
+from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
 from tests.engines.api_connection import ApiConnection, Refused
 from tests.engines.kwok_stages import KWOK_STAGES
@@ -69,6 +69,8 @@ class ControlPlane:
         node_grace: a node without a heartbeat for so long becomes ``Unknown`` and is tainted. Long
             by default, so that nodes without a kubelet stay as a test made them.
         flags: program name to more flags for it.
+        host: an address of this machine for the API server, where others than this machine's
+            processes are to reach it.
 
     """
 
@@ -78,7 +80,9 @@ class ControlPlane:
         *,
         node_grace: timedelta = timedelta(hours=1),
         flags: Mapping[str, Sequence[str]] | None = None,
+        host: str = _HOST,
     ) -> None:
+        self.host = host
         self._binaries = binaries
         self._node_grace = node_grace
         self._more_flags = flags or {}
@@ -88,7 +92,7 @@ class ControlPlane:
             tempfile.mkdtemp(prefix="control-plane-", dir=_MEMORY if _MEMORY.is_dir() else None)
         )
         self.port = free_port()
-        self.url = f"https://{_HOST}:{self.port}"
+        self.url = f"https://{host}:{self.port}"
         self._etcd_url = f"http://{_HOST}:{free_port()}"
         self.token = secrets.token_urlsafe()
         """Of a user in the group ``system:masters``, who may do everything."""
@@ -236,7 +240,7 @@ class ControlPlane:
 
     def connect(self) -> ApiConnection:
         """A connection as the user who may do everything, for many requests."""
-        return ApiConnection(_HOST, self.port, certificate=self.certificate, token=self.token)
+        return ApiConnection(self.host, self.port, certificate=self.certificate, token=self.token)
 
     def _write_credentials(self) -> None:
         self.certificate.parent.mkdir()
@@ -277,8 +281,8 @@ class ControlPlane:
     def _api_server_flags(self) -> list[str]:
         return [
             f"--etcd-servers={self._etcd_url}",
-            f"--bind-address={_HOST}",
-            f"--advertise-address={_HOST}",
+            f"--bind-address={self.host}",
+            f"--advertise-address={self.host}",
             f"--secure-port={self.port}",
             f"--cert-dir={self.certificate.parent}",
             f"--token-auth-file={self._tokens}",
@@ -298,6 +302,7 @@ class ControlPlane:
             f"--kubeconfig={self.kubeconfig()}",
             f"--node-monitor-grace-period={self._node_grace.total_seconds()}s",
             "--node-monitor-period=0.5s",
+            f"--root-ca-file={self.certificate}",  # for pods, as ca.crt beside their token
             "--secure-port=0",
             "--leader-elect=false",
             "--kube-api-qps=500",

@@ -25,7 +25,7 @@ class ShownCluster:
     checks: dict[str, tuple[DeepCheck, ...]] = field(default_factory=dict)
     """By node, the kinds of checks that were asked for last."""
 
-    in_vain: dict[str, str] = field(default_factory=dict)
+    rejection: dict[str, str] = field(default_factory=dict)
     """Why asking for something for a node is in vain."""
 
     is_away: bool = False
@@ -62,8 +62,8 @@ class ShownCluster:
         self._answer()
         return tuple(self.past)
 
-    def wanted(self) -> DesiredCluster | None:
-        """See ``Cluster.wanted``."""
+    def desired(self) -> DesiredCluster | None:
+        """See ``Cluster.desired``."""
         self._answer()
         return None
 
@@ -75,10 +75,10 @@ class ShownCluster:
     def submit(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
         """See ``Cluster.submit``."""
         self._answer()
-        if node not in self.in_vain:
+        if node not in self.rejection:
             self.checks[node] = tuple(checks)
             self.requested.append((node, verb, person))
-        return self.in_vain.get(node, "")
+        return self.rejection.get(node, "")
 
     def _answer(self) -> None:
         if self.is_away:

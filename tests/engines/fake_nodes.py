@@ -146,14 +146,14 @@ class FakeKubelets:
 
     def _play(self, config: KubeConfig) -> None:
         client = Client(config, trust_env=False)
-        next_beat = 0.0
+        next_heartbeat = 0.0
         while not self._over.wait(self._tick_s):
             # A kubelet outlives an outage of the API server, and none hangs in the middle of this.
             with self._lock, suppress(httpx2.HTTPError):
                 _follow(client, self._alive)
-                if time.monotonic() >= next_beat:
+                if time.monotonic() >= next_heartbeat:
                     _renew(client, self._alive)
-                    next_beat = time.monotonic() + self._heartbeat_s
+                    next_heartbeat = time.monotonic() + self._heartbeat_s
         client.close()
 
 

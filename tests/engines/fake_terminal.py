@@ -14,7 +14,15 @@ from contextlib import suppress
 from typing import Any
 
 _MASK = 4
+_CLOSE = b"\x88\x02\x03\xe8"
+"""A frame with code 1000: a normal end."""
+
 _PIECE = 1 << 16
+
+
+def ended(code: int) -> bytes:
+    """The last bytes of a command: as a kubelet does, with the end of the connection at once."""
+    return frames(3, status_of(code)) + _CLOSE
 
 
 def frames(channel: int, content: bytes) -> bytes:
@@ -58,18 +66,18 @@ class FakeTerminal:
 
     def run(self, command: Sequence[str]) -> None:
         """Until the command ends, or the other side is gone: then it is hung up on."""
-        ours, theirs = pty.openpty()
+        own_end, child_end = pty.openpty()
         with subprocess.Popen(
             ["setsid", "--ctty", *command],
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
+            stdin=child_end,
+            stdout=child_end,
+            stderr=child_end,
         ) as process:
-            os.close(theirs)
+            os.close(child_end)
             with suppress(OSError):
-                self._relay(ours, process)
+                self._relay(own_end, process)
             process.kill()
-        os.close(ours)
+        os.close(own_end)
 
     def _relay(self, terminal: int, process: subprocess.Popen[bytes]) -> None:
         self._connection.settimeout(10)
@@ -80,7 +88,7 @@ class FakeTerminal:
                 try:
                     output = os.read(terminal, _PIECE)
                 except OSError:  # Linux says so of a terminal that nobody has open any more
-                    self._connection.sendall(frames(3, status_of(process.wait())))
+                    self._connection.sendall(ended(process.wait()))
                     return
                 self._connection.sendall(frames(1, output))
             if self._connection in ready or self._connection.pending():

@@ -23,7 +23,7 @@ from typing import Any, Final, Self
 from urllib.parse import parse_qs, urlsplit
 
 from tests.engines.control_plane import ControlPlane
-from tests.engines.fake_terminal import FakeTerminal, frames, status_of
+from tests.engines.fake_terminal import FakeTerminal, ended, frames
 
 _HOST: Final = "127.0.0.1"
 _POLL_S: Final = 0.02
@@ -197,8 +197,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _run(self, pod: str, command: Sequence[str]) -> None:
         output, errors, code = self.server.pods.run(pod, command)
-        for channel, content in ((1, output.encode()), (2, errors.encode()), (3, status_of(code))):
+        for channel, content in ((1, output.encode()), (2, errors.encode())):
             self.wfile.write(frames(channel, content))
+        self.wfile.write(ended(code))
 
     def _chunk(self, piece: bytes) -> None:
         self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))

@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from holdfast.adapters.local.ports import free_port
 from holdfast.kit.files import write_atomically
+from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
 from tests.engines.slurm_conf import ConfiguredNode, gres_conf, slurm_conf
 from tests.engines.slurm_machine import Command, Machine, plugged, pulled

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kit.config import load_config, parse_table
+from holdfast.kit.config import FILE_LIMIT, load_config, parse_table
 from holdfast.kit.quota import Quota
 from holdfast.model.errors import ConfigError
 
@@ -261,3 +261,10 @@ def test_a_missing_file_and_a_directory_cannot_be_read(tmp_path: Path) -> None:
         load_config(tmp_path / "none.toml", Settings)
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
         load_config(tmp_path, Settings)
+
+
+def test_a_file_of_more_than_1_mib_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "big.toml"
+    path.write_text("#" * (FILE_LIMIT + 1))
+    with pytest.raises(ConfigError, match=r"big\.toml: larger than 1048576 bytes"):
+        load_config(path, Settings)

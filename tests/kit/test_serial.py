@@ -69,6 +69,7 @@ failures = st.builds(
     evidence=texts,
     step=optional_numbers,
     incident_id=texts,
+    cause=texts,
 )
 attempts = st.builds(
     AttemptRecord,

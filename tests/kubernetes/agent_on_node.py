@@ -23,7 +23,7 @@ RBAC = "/apis/rbac.authorization.k8s.io/v1"
 CLUSTER_RULES = [("", "nodes", ["get", "patch"]), ("", "nodes/status", ["patch"])]
 LEASE_RULES = [("coordination.k8s.io", "leases", ["create", "patch"])]
 EVENT_RULES = [("", "events", ["create", "patch"])]
-QUICK = ReportIntervals(look=0.3, evidence=0.1, lease=0.1, events=0.1)
+QUICK = ReportIntervals(check=0.3, evidence=0.1, lease=0.1, events=0.1)
 
 
 def grant(plane: ControlPlane, *, events: bool = True) -> str:
@@ -68,7 +68,7 @@ class OnNode:
 
     def tell(self, report: NodeReport) -> None:
         self.reporter.changed(self._last, report)
-        self.reporter.beat()
+        self.reporter.heartbeat_sent()
         self._last = report
 
     @property

@@ -48,8 +48,7 @@ class Row:
     """A fault, and the job that it befalls."""
 
     name: str
-    fault: str
-    """In words, for the page."""
+    """Row of the fault matrix."""
 
     script: Script
     nodes: int = 2
@@ -142,7 +141,7 @@ class Cell:
         record = self.record
         causes = [one["failure"]["reason"] for one in record.get("attempts", ())]
         return {
-            "phase": record.get("phase"),
+            "job": record.get("phase"),
             "attempt": record.get("attempt"),
             "hardware": record.get("hardware_retries"),
             "application": record.get("app_retries"),

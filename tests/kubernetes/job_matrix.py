@@ -125,75 +125,65 @@ _PYTORCH = (Training.kind,)
 ROWS = (
     Row(
         "xid-replace",
-        "XID that calls for another machine",
         a_fault(Remedy.REPLACE),
         nodes=3,
         kinds=EVERY,
     ),
-    Row("xid-reboot", "XID that calls for a reboot", a_fault(Remedy.REBOOT), nodes=3),
+    Row("xid-reboot", a_fault(Remedy.REBOOT), nodes=3),
     Row(
         "silent-node",
-        "kubelet and agent of a node fall silent",
         silence,
         nodes=3,
         tells=frozenset({"PodsRemoved"}),
         kinds=EVERY,
     ),
-    Row("eviction", "a pod is evicted", eviction),
-    Row("oom", "a pod is OOM-killed", an_exit(137, "OOMKilled")),
-    Row("exception", "a rank ends with exit code 1", an_exit(1, "Error"), kinds=EVERY),
+    Row("eviction", eviction),
+    Row("oom", an_exit(137, "OOMKilled")),
+    Row("exception", an_exit(1, "Error"), kinds=EVERY),
     Row(
         "hang",
-        "the log of a job says nothing for longer than its rule allows",
         a_hang,
         annotations={LOG_MONITORING: json.dumps([_RULE])},
     ),
-    Row("two-faults", "both nodes fail at once", two_faults, nodes=4),
+    Row("two-faults", two_faults, nodes=4),
     Row(
         "fault-in-restart",
-        "the replacement fails before the next attempt runs",
         a_fault_during_the_restart,
         tells=_WAITS,  # Kubernetes may remove the pods of the machine that is gone first
     ),
-    Row("no-spare", "no machine can be had for a while", no_spare, tells=_WAITS),
+    Row("no-spare", no_spare, tells=_WAITS),
     Row(
         "failures-spent",
-        "two exceptions, with one restart for them",
         an_exit(3, "Error", times=2),
         annotations={APP_MAX_RETRY_COUNT: "1"},
         kinds=EVERY,
     ),
     Row(
         "faults-spent",
-        "XID, with no restart for faults of nodes",
         a_fault(Remedy.REPLACE),
         annotations={LABELS.job_max_retry_count: "0"},
         kinds=EVERY,
     ),
-    Row("bystander", "nothing happens to it", nothing),
+    Row("bystander", nothing),
     Row(
         "let-go",
-        "its annotation is removed while it is down",
         let_go_while_down,
         tells=_WAITS,
         kinds=_PYTORCH,
     ),
     Row(
         "fewer-retries",
-        "its restarts are lowered between two exceptions",
         fewer_retries,
         kinds=_PYTORCH,
     ),
     Row(
         "bad-switch",
-        'it is switched on by "yes"; a rank ends with exit code 1',
         bad_switch,
         annotations={LABELS.enable_job_auto_resume: "yes"},
         kinds=_PYTORCH,
     ),
     Row(
         "bad-counts",
-        "it asks for -1 and for 10^9 restarts; a rank ends with exit code 1",
         an_exit(1, "Error"),
         annotations={LABELS.job_max_retry_count: "-1", APP_MAX_RETRY_COUNT: "1000000000"},
         kinds=_PYTORCH,
@@ -201,16 +191,12 @@ ROWS = (
 )
 OPERATORS_AWAY = Row(
     "operators-away",
-    "XID while all operators are down; they come back",
     nothing,
     nodes=3,
 )
-KILLED = Row(
-    "killed", "XID; the controller is killed at each step", nothing, nodes=3, is_reported=False
-)
+KILLED = Row("controller-killed", nothing, nodes=3, is_reported=False)
 KILLED_SPENT = Row(
-    "killed-spent",
-    "XID, with no restart for faults; the controller is killed at each step",
+    "controller-killed-spent",
     nothing,
     annotations={LABELS.job_max_retry_count: "0"},
     kinds=_PYTORCH,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from chart_roles import kubeconfig_of_controller
 from controlled import GROUP, NAMESPACE, api_of
@@ -326,11 +326,18 @@ class Fleet:
         self.api.close()
 
 
+F = TypeVar("F", bound=Fleet)
+
+
 @contextmanager
 def a_fleet(
-    cluster: Cluster, folder: Path, token_of: Callable[[str], str] | None = None
-) -> Iterator[Fleet]:
-    fleet = Fleet(cluster, folder, token_of)
+    cluster: Cluster,
+    folder: Path,
+    token_of: Callable[[str], str] | None = None,
+    *,
+    kind: type[F] = Fleet,
+) -> Iterator[F]:
+    fleet = kind(cluster, folder, token_of)
     with suppress(Exception):
         fleet.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     fleet.owner.start()

@@ -14,6 +14,7 @@ from machines import Fleet
 from training import PODS
 
 from holdfast.adapters.kubernetes.client.errors import Unreachable
+from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX
 from holdfast.model.names import PodPhase
 
 Json = dict[str, Any]
@@ -65,18 +66,28 @@ class RealRanks:
         for uid, pod in pods.items():
             is_requested = not pod["metadata"].get("deletionTimestamp")
             if uid not in self.started and is_requested and _runs(pod):
-                self.started[uid] = self._process(pod["spec"]["containers"][0])
+                self.started[uid] = self._process(pod)
 
-    def _process(self, container: Json) -> subprocess.Popen[bytes]:
+    def _process(self, pod: Json) -> subprocess.Popen[bytes]:
+        container = pod["spec"]["containers"][0]
         given = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        index = (pod["metadata"].get("labels") or {}).get(INDEX)
+        given |= {"JOB_COMPLETION_INDEX": index} if index is not None else {}
         here = {"PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1"}  # there is no DNS
         with (self.folder / f"rank-{len(self.started)}").open("wb") as words:
             return subprocess.Popen(
-                container["command"],
+                [_expanded(part, given) for part in container["command"]],
                 env={**os.environ, **given, **here},
                 stdout=words,
                 stderr=subprocess.STDOUT,
             )
+
+
+def _expanded(part: str, given: Mapping[str, str]) -> str:
+    """An argument with the variables that a kubelet expands."""
+    for name, value in given.items():
+        part = part.replace(f"$({name})", value)
+    return part
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 from agent_on_node import ACCOUNT, NAMESPACE, OnNode, grant
 from real_cluster import Cluster, until
 
-from holdfast.adapters.local.ports import free_port
+from holdfast.kit.free_ports import free_port
 from holdfast.model.names import Condition, Reason
 
 NODE = "n1"
@@ -175,7 +175,7 @@ def test_a_token_that_is_replaced_is_used(agent: Agent) -> None:
     (agent.folder / "token").write_text(good, encoding="utf-8")
 
     until(lambda: agent.report)
-    until(lambda: "can report to node n1 again" in agent.stderr)
+    until(lambda: "report to node n1: succeeded again" in agent.stderr)
 
 
 def test_a_revoked_token_is_told_of(cluster: Cluster, agent: Agent) -> None:

@@ -15,9 +15,11 @@ from holdfast.adapters.kubernetes.checks.deep_checks import (
     check_job,
     job_name,
     job_object,
+    pair_objects,
 )
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.adapters.telemetry.check_summary import summary_text
+from holdfast.apps.checks.config import CheckConfig
 from holdfast.model.deep_checks import RESULT_VARIABLE, CheckSummary
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
@@ -223,6 +225,56 @@ def test_a_check_without_an_account_of_its_own_has_no_token() -> None:
 
     assert "serviceAccountName" not in pod
     assert pod["automountServiceAccountToken"] is False
+
+
+OWN = replace(CHECK, command=("holdfast", "check", "node"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_restricted"),
+    [
+        (CHECK, False),
+        (OWN, True),
+        (replace(CHECK, restricted=True), True),
+        (replace(OWN, restricted=False), False),
+        (CheckSettings(image="checker:1"), True),
+    ],
+)
+def test_a_check_of_holdfasts_own_has_few_rights(
+    settings: CheckSettings, *, is_restricted: bool
+) -> None:
+    pod = job_object("n", "c", settings)["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+
+    assert ("securityContext" in container) is is_restricted
+    if is_restricted:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        }
+        names = {one["name"]: one["emptyDir"] for one in pod["volumes"]}
+        mounts = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
+        assert set(mounts.values()) == set(names)
+        assert container["workingDir"] in mounts
+        assert str(CheckConfig().disk) in mounts
+
+
+def test_a_test_between_nodes_has_few_rights() -> None:
+    ids = PairIds("node-1", "node-2", "c")
+    for job in pair_objects(ids, "10.0.0.2", "t", CheckSettings(image="checker:1")):
+        (container,) = job["spec"]["template"]["spec"]["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def test_the_api_server_takes_a_restricted_check(one) -> None:
+    job = job_object("node-1", "c", OWN)
+
+    made = one.api.create(JOBS, job)
+
+    [container] = made["spec"]["template"]["spec"]["containers"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    one.api.delete(f"{JOBS}/{job['metadata']['name']}", propagation="Background")
 
 
 def test_each_check_of_each_node_has_a_job_of_its_own() -> None:

@@ -224,7 +224,7 @@ def test_a_hold_is_seen(one) -> None:
     one.join("node-1")
     one.annotate("node-1", **{HOLD: "wait for me"})
 
-    one.seen("node-1", lambda view: view.held == "wait for me")
+    one.seen("node-1", lambda view: view.pause_reason == "wait for me")
 
 
 # nodes that leave
@@ -357,7 +357,7 @@ def test_entries_of_the_state_that_cannot_be_read_are_told(one) -> None:
 
 def test_a_cluster_that_was_not_read_yet_says_so(installed, cluster) -> None:
     fresh = Controlled(cluster)
-    with pytest.raises(BackendError, match="not filled yet"):
+    with pytest.raises(BackendError, match="not synced yet"):
         fresh.cluster.snapshot()
     fresh.api.close()
 

@@ -27,7 +27,7 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
     fleet.until_schedulable("a", "b")
     where = Where(kubeconfig=fleet.cluster.plane.kubeconfig())
     with closing(ConsoleSource(where, SystemClock())) as source:
-        tables = source.look()
+        tables = source.read_tables()
         [name] = tables["fleets"]
         rows = {row["name"]: row for row in tables["nodes"].values()}
         assert {(row["name"], row["look"], row["group"]) for row in rows.values()} == {
@@ -41,14 +41,16 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
         )
         source.submit(RepairRequest(act=ConsoleAction.REBOOT, fleet=name, node="a"), "ada")
         until(
-            lambda: any(one["state"] == "released" for one in source.look()["incidents"].values())
+            lambda: any(
+                one["state"] == "released" for one in source.read_tables()["incidents"].values()
+            )
         )
 
-        assert source.look()["nodes"][f"{name} b"]["held"] == "vendor (ada)"
-        [past] = source.look()["incidents"].values()
+        assert source.read_tables()["nodes"][f"{name} b"]["pause_reason"] == "vendor (ada)"
+        [past] = source.read_tables()["incidents"].values()
         assert (past["node"], past["remedy"], "ada" in past["message"]) == ("a", "reboot", True)
         assert [one["id"] for one in source.node(name, "a")["incidents"]] == [past["id"]]
-        assert source.goodput() == {"jobs": [], "causes": []}
+        assert source.goodput(lambda _: True) == {"jobs": [], "causes": []}
         with pytest.raises(UnknownObject):
             source.submit(RepairRequest(act=ConsoleAction.REBOOT, fleet=name, node="c"), "ada")
     assert [order["action"] for order in fleet.orders] == ["reboot"]

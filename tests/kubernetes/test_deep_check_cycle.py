@@ -16,11 +16,12 @@ from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.model.deep_checks import RESULT_VARIABLE
-from holdfast.model.names import RECORD, REQUEST, HealthStatus, Labels
+from holdfast.model.names import CONFIG, RECORD, REQUEST, HealthStatus, Labels
 
 DEEP = Labels().deep_health_check_status
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 WORK = "/api/v1/namespaces/default/pods"
+OWN = f"/api/v1/namespaces/{NAMESPACE}/pods"
 BROKEN_STRESS = "echo 'stress-ng: fail: [9] cpu: matrixprod: value mismatch' >&2; exit 2"
 
 
@@ -65,7 +66,8 @@ class Kubelets:
             for pod in list(api.list(PODS)):
                 name = pod["metadata"]["name"]
                 is_running = (pod.get("status") or {}).get("phase") == "Running"
-                if is_running and name not in self._begun:
+                is_check = "env" in pod["spec"]["containers"][0]
+                if is_check and is_running and name not in self._begun:
                     self._run(name, pod["spec"])
         api.close()
 
@@ -191,7 +193,9 @@ def test_an_idle_node_is_checked_again_by_schedule_and_a_busy_one_is_not(fleet, 
     assert fleet.orders == []
 
 
-def test_a_requested_check_waits_for_the_pods_of_its_node(fleet, kubelets) -> None:
+def test_a_requested_check_waits_for_the_pods_of_its_node_but_not_for_holdfasts(
+    fleet, kubelets
+) -> None:
     fleet.start("a")
     fleet.start("b")
     fleet.control(settings=kubelets.settings())
@@ -199,12 +203,16 @@ def test_a_requested_check_waits_for_the_pods_of_its_node(fleet, kubelets) -> No
     fleet.until_schedulable("a", "b")
     pod = {"nodeName": "b", "containers": [{"name": "c", "image": "none"}]}
     fleet.api.create(WORK, {"metadata": {"name": "work"}, "spec": pod})
+    about = {"name": "replica", "annotations": {CONFIG: "x"}}
+    replica = {**pod, "nodeName": "a", "terminationGracePeriodSeconds": 0}
+    fleet.api.create(OWN, {"metadata": about, "spec": replica})
     for node in ("a", "b"):
         asks = {"metadata": {"annotations": {REQUEST: "deep-check"}}}
         fleet.api.patch(f"/api/v1/nodes/{node}", asks)
 
     until(lambda: len(checks(fleet, "a")) == 2)
 
+    assert "replica" not in [one["metadata"]["name"] for one in fleet.api.list(OWN)]
     stays(lambda: fleet.phase("b") == "schedulable" and len(checks(fleet, "b")) == 1, 1.0)
     fleet.api.delete(f"{WORK}/work", grace=0)
     until(lambda: len(checks(fleet, "b")) == 2)

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from real_cluster import until
 
 from holdfast.adapters.kubernetes.nodes.drain import UNCOUNTED
-from holdfast.adapters.kubernetes.nodes.pods import leaving_pods
+from holdfast.adapters.kubernetes.nodes.pods import is_holdfast, leaving_pods
 from holdfast.model.health import Urgency
+from holdfast.model.names import CONFIG
 from holdfast.model.nodes import Phase
 from holdfast.testing.builders import a_record, a_remediation
 
@@ -150,7 +151,7 @@ def test_a_held_node_keeps_its_pods(one) -> None:
     one.cluster.put("node-1", a_record(Phase.DRAINING))
     one.view("node-1")
     one.annotate("node-1", **{"holdfast.dev/hold": "wait"})
-    one.seen("node-1", lambda view: view.held)
+    one.seen("node-1", lambda view: view.pause_reason)
 
     one.seen("node-1", lambda view: view.running_jobs == ("default/a",))
 
@@ -256,3 +257,14 @@ def test_an_owner_that_does_not_control_a_pod_does_not_count() -> None:
 def test_pods_are_in_a_lasting_order() -> None:
     assert [pod.name for pod in leaving_pods([a_pod(name="b"), a_pod(name="a")])] == ["a", "b"]
     assert replace(leaving_pods([a_pod()])[0], name="b").path.endswith("/namespaces/ns/pods/b")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "namespace", "is_own"),
+    [({CONFIG: "x"}, "ns", True), ({CONFIG: "x"}, "other", False), ({}, "ns", False)],
+)
+def test_only_pods_of_holdfasts_release_are_its_own(annotations, namespace, is_own) -> None:
+    pod = a_pod()
+    pod["metadata"]["annotations"] = annotations
+
+    assert is_holdfast(pod, namespace) is is_own

@@ -28,7 +28,8 @@ from holdfast.adapters.kubernetes.nodes.encoding import (
     parse_annotations,
     request_patch,
 )
-from holdfast.decisions.lifecycle import health_status, is_out_of_service
+from holdfast.decisions.lifecycle import is_out_of_service
+from holdfast.decisions.node_labels import health_status
 from holdfast.kit.serial import parse_value
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import (
@@ -448,8 +449,8 @@ def test_clearing_the_request_of_a_label_puts_our_status_back() -> None:
     ],
 )
 def test_a_hold_says_why(text, held) -> None:
-    assert parsed(a_node_object(annotations={HOLD: text})).held == held
-    assert parsed(a_node_object()).held == ""
+    assert parsed(a_node_object(annotations={HOLD: text})).pause_reason == held
+    assert parsed(a_node_object()).pause_reason == ""
 
 
 # marks that went astray

@@ -22,7 +22,7 @@ from holdfast.adapters.kubernetes.jobs.heartbeat_file import (
 )
 from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.apps.clock import SystemClock
-from holdfast.model.names import HEARTBEAT_FILE, HEARTBEAT_TIMEOUT, STARTUP_TIMEOUT
+from holdfast.model.names import FAULT_GRACE, HEARTBEAT_FILE, HEARTBEAT_TIMEOUT, STARTUP_TIMEOUT
 from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -269,3 +269,14 @@ def test_a_wish_with_a_mistake_is_told_and_left_out(
     assert found.heartbeat is None
     assert [one.key for one in found.rejected] == [key]
     assert found.auto_resume, "the rest holds"
+
+
+@pytest.mark.parametrize(
+    ("text", "grace"),
+    [("2m", timedelta(minutes=2)), (" 1s ", timedelta(seconds=1)), ("0s", None), ("x", None)],
+)
+def test_a_job_sets_its_grace_period_after_faults(text: str, grace: timedelta | None) -> None:
+    found = requests(a_state(annotations={FAULT_GRACE: text}))
+
+    assert found.fault_grace == grace
+    assert [one.key for one in found.rejected] == ([] if grace else [FAULT_GRACE])

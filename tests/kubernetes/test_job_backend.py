@@ -27,7 +27,7 @@ from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, CheckpointChosen
-from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF, REPORT
 from holdfast.model.report import NodeReport
 from holdfast.testing.fakes import FakeClock, FakeEvents
@@ -51,6 +51,7 @@ class Backend:
     cluster: KubernetesCluster
     jobs: KubernetesJobs
     events: FakeEvents
+    clock: FakeClock
     acts: bool = True
 
     def job(self, **changes: Any) -> JobRecord:
@@ -114,7 +115,7 @@ def backend() -> Iterator[Backend]:
         )
         cluster = KubernetesCluster(api, KubernetesSettings(), dependencies)
         jobs = KubernetesJobs(api, KubernetesSettings(), dependencies, cluster, KINDS)
-        backend = Backend(server, cluster, jobs, events)
+        backend = Backend(server, cluster, jobs, events, clock)
         cluster.start()
         backend.jobs.open()
         until(lambda: cluster.synced)
@@ -291,6 +292,37 @@ def test_pods_that_stay_are_asked_to_go_and_those_that_have_ended_are_taken_away
     assert "gracePeriodSeconds" not in backend.server.writes[-1][2]
 
 
+FAULT = Failure(
+    kind=FailureKind.HARDWARE, reason="XidReplace", at=BEGAN + timedelta(minutes=1), node="a"
+)
+
+
+def test_a_rank_that_ignores_sigterm_is_killed_by_its_kubelet_not_removed(
+    backend: Backend,
+) -> None:
+    backend.node("a", created=at(-60))
+    deleted = {"deletionTimestamp": at(40), "node": "a"}
+    running = backend.pod(0, deletionGracePeriodSeconds=30, **deleted)
+    killed = backend.pod(1, deletionGracePeriodSeconds=1, **deleted)
+    undeleted = backend.pod(2)
+    backend.job(record=replace(a_record(JobPhase.STOPPING), failure=FAULT), **STOPPED)
+    backend.seen(lambda: len(backend.jobs.jobs()[0].ranks) == 3)
+    until(lambda: backend.cluster.find("a") is not None)
+
+    backend.jobs.kill(JOB)
+
+    [(verb, path, body)] = backend.server.writes
+    assert (verb, path, body["gracePeriodSeconds"]) == ("DELETE", running, 1)
+    assert body["preconditions"] == {"uid": "pod-0"}
+    assert {killed, undeleted} <= backend.server.objects.keys()
+
+    backend.clock.time += timedelta(seconds=30)  # no operator has deleted the last pod
+    backend.jobs.kill(JOB)
+
+    assert ("DELETE", undeleted) in backend.writes
+    assert ("DELETE", killed) not in backend.writes
+
+
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed", "Running"])
 @pytest.mark.parametrize("is_cordoned", [False, True])
 @pytest.mark.parametrize("acts", [False, True])
@@ -379,11 +411,11 @@ def test_room_that_a_job_was_given_which_has_no_pods_yet_is_no_other_ones(
     waiting = a_job_object(record=a_record(JobPhase.WAITING), **late, **STOPPED)
     backend.server.put(f"{FOLDER}/late", waiting)
 
-    def rooms() -> dict[str, int]:
+    def capacity() -> dict[str, int]:
         views = {one.spec.name: one for one in backend.jobs.jobs()}
-        return dict(views["pytorchjob/default/late"].rooms or {}) if len(views) == 2 else {}
+        return dict(views["pytorchjob/default/late"].capacity or {}) if len(views) == 2 else {}
 
-    until(lambda: rooms() == {"b": 0, "c": 1})
+    until(lambda: capacity() == {"b": 0, "c": 1})
 
 
 def test_a_node_that_is_being_replaced_counts_as_room_to_come(backend: Backend) -> None:
@@ -399,7 +431,7 @@ def test_a_node_that_is_being_replaced_counts_as_room_to_come(backend: Backend) 
     placed = a_record(JobPhase.WAITING, placement=("a", "b", "of others"))
     backend.job(record=placed, **STOPPED)
 
-    assert backend.jobs.jobs()[0].rooms == {"a": 1, "b": 1}
+    assert backend.jobs.jobs()[0].capacity == {"a": 1, "b": 1}
 
 
 def a_report(node: str) -> NodeReport:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from job_objects import LABELS, a_pod, a_state
 
-from holdfast.adapters.kubernetes.jobs.fitting import fits, promised, rooms
+from holdfast.adapters.kubernetes.jobs.fitting import capacity, fits, unclaimed
 from holdfast.adapters.kubernetes.jobs.objects import group_of
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 
@@ -90,7 +90,7 @@ def test_room_is_what_other_jobs_leave() -> None:
     nodes = [a_node("a"), a_node("b"), a_node("c", gpus=4), a_node("d", gpus=16), a_node("e")]
     others = [a_pod(0, node="b"), a_pod(1, node="d"), a_pod(2, node="e", phase="Succeeded")]
 
-    found = rooms(a_state(workers=3).groups, nodes, others, LABELS)
+    found = capacity(a_state(workers=3).groups, nodes, others, LABELS)
 
     assert found == {"a": 1, "d": 1, "e": 1}
 
@@ -99,7 +99,7 @@ def test_a_pod_takes_what_all_its_containers_take() -> None:
     half = {"resources": {"limits": {"nvidia.com/gpu": 4}}}
     group = group_of(3, {"spec": {"containers": [half, half, {}]}})
 
-    assert rooms([group], [a_node("a"), a_node("b", gpus=7)], [], LABELS) == {"a": 1}
+    assert capacity([group], [a_node("a"), a_node("b", gpus=7)], [], LABELS) == {"a": 1}
 
 
 def test_what_is_promised_to_another_job_is_taken_where_it_could_go() -> None:
@@ -107,15 +107,15 @@ def test_what_is_promised_to_another_job_is_taken_where_it_could_go() -> None:
     elsewhere = a_state(pods={"containers": [], "nodeSelector": {"zone": "x"}}).groups
     found = {"a": 1, "b": 1, "c": 1, "gone": 1}
 
-    assert promised(found, elsewhere, 1, nodes, LABELS) == {"a": 1, "b": 0, "c": 1, "gone": 1}
-    assert promised(found, elsewhere, 9, nodes, LABELS) == {"a": 1, "b": 0, "c": 0, "gone": 0}
-    assert promised(found, elsewhere, -1, nodes, LABELS) == found
+    assert unclaimed(found, elsewhere, 1, nodes, LABELS) == {"a": 1, "b": 0, "c": 1, "gone": 1}
+    assert unclaimed(found, elsewhere, 9, nodes, LABELS) == {"a": 1, "b": 0, "c": 0, "gone": 0}
+    assert unclaimed(found, elsewhere, -1, nodes, LABELS) == found
 
 
 def test_pods_that_take_no_device_have_room_for_all_of_them() -> None:
     groups = a_state(pods={"containers": [{"name": "pytorch"}]}).groups
 
-    assert rooms(groups, [a_node()], [], LABELS) == {"a": 2}
+    assert capacity(groups, [a_node()], [], LABELS) == {"a": 2}
 
 
 def test_a_node_has_room_only_if_it_suits_all_pods_of_a_job() -> None:
@@ -123,7 +123,7 @@ def test_a_node_has_room_only_if_it_suits_all_pods_of_a_job() -> None:
     (_, worker) = a_state(pods={"containers": [], "nodeSelector": {"size": "4"}}).groups
     nodes = [a_node("a", zone="x", size="4"), a_node("b", zone="x"), a_node("c", size="4")]
 
-    assert rooms((master, worker), nodes, [], LABELS) == {"a": 2}
+    assert capacity((master, worker), nodes, [], LABELS) == {"a": 2}
 
 
 def test_a_launcher_without_devices_takes_no_room_and_runs_where_nodes_are_in_service() -> None:
@@ -139,5 +139,5 @@ def test_a_launcher_without_devices_takes_no_room_and_runs_where_nodes_are_in_se
         a_node("c", **service),
     ]
 
-    assert rooms(groups, nodes, [], LABELS) == {"a": 1, "b": 2, "c": 1}
-    assert rooms(groups, [], [], LABELS) == {}
+    assert capacity(groups, nodes, [], LABELS) == {"a": 1, "b": 2, "c": 1}
+    assert capacity(groups, [], [], LABELS) == {}

@@ -63,7 +63,7 @@ def test_an_object_with_nothing_in_it_is_borne(kind: JobKind) -> None:
     assert not state.is_suspended
     assert not state.is_stop_seen
     assert kind.member(bare) is None
-    assert kind.stamped(bare, {}, {}) is not None
+    assert kind.attempt_patch(bare, {}, {}) is not None
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
@@ -164,11 +164,11 @@ def test_an_indexed_job_ends_with_its_condition(kind: str, outcome: JobPhase) ->
 
 
 def test_pods_are_marked_where_the_template_may_be_changed_and_never_their_containers() -> None:
-    patch = IndexedJobs().stamped(an_indexed_job(), {"attempt": "2"}, {"ATTEMPT": "2"})
+    patch = IndexedJobs().attempt_patch(an_indexed_job(), {"attempt": "2"}, {"ATTEMPT": "2"})
 
     assert patch == {"spec": {"template": {"metadata": {"annotations": {"attempt": "2"}}}}}
     started = an_indexed_job(status={"startTime": AT})
-    assert IndexedJobs().stamped(started, {"attempt": "2"}, {"ATTEMPT": "2"}) == {}
+    assert IndexedJobs().attempt_patch(started, {"attempt": "2"}, {"ATTEMPT": "2"}) == {}
 
 
 def test_a_job_that_never_started_fails_as_the_api_server_wants_it() -> None:
@@ -242,7 +242,7 @@ def test_a_job_set_that_cannot_be_restarted_as_a_whole_is_left_alone(
 def test_marks_are_added_to_the_pods_of_a_job_set_and_nothing_else_changes() -> None:
     job = a_job_set(replicated("leader", 1, 1), replicated("node", 3, 4))
 
-    patch = JobSets().stamped(job, {"attempt": "2"}, {"ATTEMPT": "2"})
+    patch = JobSets().attempt_patch(job, {"attempt": "2"}, {"ATTEMPT": "2"})
 
     jobs = patch["spec"]["replicatedJobs"]
     for one in jobs:
@@ -295,7 +295,7 @@ def test_a_train_job_is_what_its_job_set_says() -> None:
     whole = a_job_set(*jobs, owner="TrainJob", status={"conditions": [resumed]})
     body = JobSets().trimmed({**whole, "metadata": {**whole["metadata"], "uid": "u-2"}}, LABELS)
 
-    state = a_train_job().embodied(body)
+    state = a_train_job().with_body(body)
 
     assert (state.key, state.uid, state.ranks) == ("trainjob/team/llama", "u-1", 5)
     assert (state.started_at, state.is_stop_seen) == (body.started_at, False)
@@ -311,7 +311,7 @@ def test_a_train_job_is_what_its_job_set_says() -> None:
 def test_a_train_job_whose_job_set_cannot_restart_as_a_whole_is_left_alone() -> None:
     body = JobSets().trimmed(a_job_set(replicated("node", 1, 2, job={"completions": 4})), LABELS)
 
-    requests = requests_of(a_train_job().embodied(body), LABELS)
+    requests = requests_of(a_train_job().with_body(body), LABELS)
 
     assert not requests.auto_resume
     assert "as many completions" in requests.rejected[0].expected
@@ -397,7 +397,7 @@ def test_an_mpi_job_with_an_evicted_worker_has_not_ended() -> None:
 
 
 def test_the_workers_of_an_mpi_job_learn_of_the_attempt_and_the_launcher_does_not() -> None:
-    patch = MPIJobs().stamped(an_mpi_job(), {"attempt": "2"}, {"ATTEMPT": "2"})
+    patch = MPIJobs().attempt_patch(an_mpi_job(), {"attempt": "2"}, {"ATTEMPT": "2"})
 
     (name, replica), *others = patch["spec"]["mpiReplicaSpecs"].items()
     assert (name, others) == ("Worker", [])

@@ -48,15 +48,15 @@ def shown(**changes: Any) -> tuple[str, str]:
             "suspended by another program or person",
         ),
         ({"suspend": True}, "suspended", "suspended by another program or person"),
-        ({}, "starting", "no controller has recorded yet that all its ranks run"),
+        ({}, "starting", "no controller has recorded all its ranks as running yet"),
         ({"record": a_record(), "conditions": ("Succeeded",)}, "succeeded", "it is Succeeded"),
         ({"record": a_record(JobPhase.FAILED, reason="2 retries are spent"), "suspend": True},
          "failed", "2 retries are spent"),
-        ({"annotations": {SWITCH: None}}, "left alone",
+        ({"annotations": {SWITCH: None}}, "unmanaged",
          "auto-resume is not enabled: see holdfast jobs doctor"),
-        ({"annotations": {SWITCH: "yes"}}, "left alone",
+        ({"annotations": {SWITCH: "yes"}}, "unmanaged",
          f"{SWITCH} is 'yes': expected \"true\" or \"false\""),
-        ({"annotations": {JOB_RECORD: "{"}}, "left alone",
+        ({"annotations": {JOB_RECORD: "{"}}, "unmanaged",
          "its record cannot be read; remove the annotation"),
     ],
 )  # fmt: skip
@@ -224,7 +224,7 @@ def test_kinds_that_may_not_be_read_are_left_out_with_a_word(
     server.answers += one_kind(403)
 
     assert read(server, "") == [LLAMA]
-    assert "some jobs are left out" in capsys.readouterr().err
+    assert "some jobs are not shown" in capsys.readouterr().err
     assert not any("/namespaces/" in requested.path for requested in server.requested)
 
 

@@ -1,9 +1,8 @@
 """Jobs of every kind through faults of every kind, with their operators and a real controller.
 
-What becomes of them is in ``job_outcomes.json``, of which ``make docs`` renders a page.
+The outcomes are cells of the fault matrix.
 """
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -21,8 +20,9 @@ from machines import Controller, stays
 
 from holdfast.adapters.kubernetes.client.errors import NotFound
 from tests.engines.control_plane import PROGRAMS, Built
+from tests.engines.matrix import Matrix
+from tools import fault_matrix
 
-OUTCOMES = Path(__file__).parent / "job_outcomes.json"
 STEPS = 4
 """Writes of a restart: stopped, judged, started, running."""
 
@@ -38,47 +38,39 @@ def hall(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hal
         yield hall
 
 
-def recorded(cell: Cell) -> dict[str, object] | None:
-    rows = json.loads(OUTCOMES.read_text(encoding="utf-8"))
-    return next(
-        (row["kinds"].get(cell.kind.kind) for row in rows if row["row"] == cell.row.name), None
-    )
+def column(cell: Cell) -> str:
+    return f"{fault_matrix.OPERATORS}/{cell.kind.kind}"
 
 
-def come_to_an_end(hall: Hall, played: list[Cell], folder: Path) -> None:
-    """As recorded; else what became of them is left in a file, to be looked at and taken over."""
+def come_to_an_end(hall: Hall, played: list[Cell], matrix: Matrix) -> None:
+    """As recorded; where results are recorded, whatever they are in the end."""
 
     def script(cell: Cell) -> Iterator[Until]:
-        yield Until(f"as recorded: {recorded(cell)}", lambda: cell.outcome == recorded(cell))
+        recorded = fault_matrix.outcome(cell.row.name, column(cell))
+        yield Until(f"as recorded: {recorded}", lambda: cell.outcome == recorded)
 
     try:
         play((cell, script) for cell in played)
     finally:
-        rows: dict[str, dict[str, object]] = {}
-        for cell in played:
-            row = rows.setdefault(
-                cell.row.name, {"row": cell.row.name, "fault": cell.row.fault, "kinds": {}}
-            )
-            row["kinds"][cell.kind.kind] = cell.outcome
-        text = json.dumps([*rows.values()], indent=1)
-        (folder / OUTCOMES.name).write_text(text, encoding="utf-8")
-        print(f"What became of the jobs is in {folder / OUTCOMES.name}")  # noqa: T201
+        if matrix.is_recording:
+            for cell in played:
+                matrix.record(cell.row.name, column(cell), cell.outcome)
     monitor(hall.chronicle.changes, played)
 
 
-def test_every_job_comes_out_of_every_fault_as_the_table_says(hall: Hall, tmp_path: Path) -> None:
+def test_every_job_comes_out_of_every_fault_as_the_table_says(hall: Hall, matrix: Matrix) -> None:
     played = cells(hall.fleet, hall.chronicle, *ROWS)
     hall.submit(played)
 
     play((cell, cell.row.script) for cell in played)
 
-    come_to_an_end(hall, played, tmp_path)
+    come_to_an_end(hall, played, matrix)
     for cell in played:
         if cell.row.name == "bystander":
             untouched(hall.chronicle.changes, cell)
 
 
-def test_jobs_whose_operators_are_away_go_on_once_they_are_back(hall: Hall, tmp_path: Path) -> None:
+def test_jobs_whose_operators_are_away_go_on_once_they_are_back(hall: Hall, matrix: Matrix) -> None:
     played = cells(hall.fleet, hall.chronicle, OPERATORS_AWAY)
     hall.submit(played)
     play((cell, cell.row.script) for cell in played)
@@ -91,7 +83,7 @@ def test_jobs_whose_operators_are_away_go_on_once_they_are_back(hall: Hall, tmp_
     stays(lambda: {cell.phase for cell in heard} == {"stopping"}, 1)
     hall.start_operators()
 
-    come_to_an_end(hall, played, tmp_path)
+    come_to_an_end(hall, played, matrix)
 
 
 class Gauntlet:
@@ -150,7 +142,7 @@ class Gauntlet:
 
 
 def test_a_controller_that_is_killed_at_each_step_leaves_nothing_undone(
-    hall: Hall, tmp_path: Path
+    hall: Hall, tmp_path: Path, matrix: Matrix
 ) -> None:
     played = cells(hall.fleet, hall.chronicle, KILLED, KILLED_SPENT)
     hall.submit(played)
@@ -170,7 +162,7 @@ def test_a_controller_that_is_killed_at_each_step_leaves_nothing_undone(
             def holds() -> bool:
                 if len(gauntlet.living) < 2:
                     gauntlet.start()
-                return cell.outcome["phase"] == "failed" or cell.runs(2).holds()
+                return cell.outcome["job"] == "failed" or cell.runs(2).holds()
 
             yield Until("through", holds)
 
@@ -179,7 +171,7 @@ def test_a_controller_that_is_killed_at_each_step_leaves_nothing_undone(
         finally:
             gauntlet.is_on = False
             print("\n".join(gauntlet.deaths))  # noqa: T201
-        come_to_an_end(hall, played, tmp_path)
+        come_to_an_end(hall, played, matrix)
         (job_set,) = [cell.object for cell in played if cell.kind is Set]
         assert job_set is not None
         assert job_set["status"]["restarts"] == 1, "one restart, whoever took it over"

@@ -65,12 +65,28 @@ TOLD = [
         ),
     ),
     (
-        AttemptKilled(job=LLAMA, attempt=2),
+        AttemptKilled(job=LLAMA, attempt=2, nodes=("gpu-7",)),
         (
             "Warning",
             "PodsRemoved",
-            f"{LLAMA}: attempt 2: ranks exceeded the grace period and were killed; pods on "
-            "removed machines are deleted",
+            f"{LLAMA}: attempt 2: ranks on gpu-7 were removed: nothing runs there any more",
+        ),
+    ),
+    (
+        AttemptKilled(job=LLAMA, attempt=2, nodes=("gpu-7",), after=timedelta(seconds=5)),
+        (
+            "Warning",
+            "PodsRemoved",
+            f"{LLAMA}: attempt 2: ranks on gpu-7 exceeded the grace period: they still ran 5s "
+            "after SIGTERM and were sent SIGKILL",
+        ),
+    ),
+    (
+        AttemptKilled(job=LLAMA, attempt=2, after=timedelta(seconds=30)),
+        (
+            "Warning",
+            "PodsRemoved",
+            f"{LLAMA}: attempt 2: the platform has not confirmed the stop after 30s",
         ),
     ),
     (
@@ -99,11 +115,11 @@ TOLD = [
         ),
     ),
     (
-        JobWaits(job=LLAMA, why="waiting for nodes: there is room for 7 of 8 ranks"),
+        JobWaits(job=LLAMA, why="waiting for nodes: capacity for 7 of 8 ranks"),
         (
             "Normal",
             "JobWaiting",
-            f"{LLAMA}: waiting for nodes: there is room for 7 of 8 ranks",
+            f"{LLAMA}: waiting for nodes: capacity for 7 of 8 ranks",
         ),
     ),
     (
@@ -112,7 +128,7 @@ TOLD = [
             "Normal",
             "Running",
             f"{LLAMA}: attempt 3 running on gpu-0, gpu-1, gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7 "
-            "and 2 more; remediated in 35.2s: stopped in 1.2s, waited 30s, started in 4s",
+            "and 2 more; recovered in 35.2s: stopped in 1.2s, waited 30s, started in 4s",
         ),
     ),
     (

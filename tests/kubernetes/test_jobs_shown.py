@@ -37,6 +37,11 @@ class Shown:
         code = run(["jobs", *argv, *self._options])
         return code, *self._capsys.readouterr()
 
+    def overview(self, command: str) -> tuple[int, str]:
+        self._capsys.readouterr()
+        code = run([command, "--output", "json", *self._options])
+        return code, self._capsys.readouterr().out
+
     def json(self, *argv: str):
         code, out, _ = self.call(*argv, "--output", "json")
         assert code == ExitCode.OK
@@ -62,7 +67,7 @@ def test_a_job_is_shown_with_its_attempts_what_they_cost_and_what_was_told(
     bad = job.nodes[1]
     fleet.machines[bad].log(REPLACE_XID)
     job.until_running(2)
-    until(lambda: [one for one in job.events if "remediated in" in one[1]])
+    until(lambda: [one for one in job.events if "recovered in" in one[1]])
 
     (row,) = shown.json("list")
     assert (row["name"], row["phase"], row["attempt"]) == (LLAMA, "running", 2)
@@ -86,21 +91,29 @@ def test_a_job_is_shown_with_its_attempts_what_they_cost_and_what_was_told(
     )
     _, text, _ = shown.call("describe", LLAMA)
     assert f"Attempt 1:  on {bad}: " in text
-    assert "Attempt 2:  remediated in " in text
+    assert "Attempt 2:  recovered in " in text
     assert "1 of 2 for hardware, 0 of 3 for the application" in text
+
+    code, text = shown.overview("status")
+    status = json.loads(text)
+    assert code in (ExitCode.OK, ExitCode.NEEDS_ATTENTION)
+    assert LLAMA in [one["ref"] for one in status["jobs"]]
+    assert sum(status["fleets"][0]["nodes"].values()) >= 2
+    [spent] = json.loads(shown.overview("goodput")[1])["jobs"]
+    assert (spent["job"], [loss["node"] for loss in spent["losses"]]) == (LLAMA, [bad])
 
     code, text, _ = shown.call("doctor", "llama")
     assert (code, "Warning clean-pod-policy:" in text) == (ExitCode.OK, True)
     code, text, _ = shown.call("doctor", "ignored")
     assert (code, "Error auto-resume-off:" in text) == (ExitCode.FAILED, True)
 
-    assert shown.json("describe", "ignored")["phase"] == "left alone"
+    assert shown.json("describe", "ignored")["phase"] == "unmanaged"
     code, _, said = shown.call("cancel", "llama", "--yes")
     assert code == ExitCode.FAILED
     assert "kubectl delete pytorchjob llama --namespace default" in said
     code, _, said = shown.call("describe", "lama")
     assert code == ExitCode.FAILED
-    assert f"There are: pytorchjob/default/ignored, {LLAMA}" in said
+    assert f"There are: {LLAMA}, pytorchjob/default/ignored" in said
 
 
 SUSPICIOUS = """

@@ -330,7 +330,7 @@ def test_a_credential_is_kept_until_shortly_before_its_end(tmp_path: Path) -> No
     ("text", "expected"),
     [
         ("import sys; sys.exit('log in first')", "ended with 1: log in first"),
-        ("import sys; sys.exit(3)", "ended with 3: without a word"),
+        ("import sys; sys.exit(3)", "ended with 3: no error output"),
         ("print('hello')", "wrote no ExecCredential"),
         ("print('[]')", "wrote no ExecCredential"),
         (f"print('{json.dumps({'kind': 'ExecCredential', 'apiVersion': V1})}')", "wrote no"),

@@ -411,6 +411,7 @@ durations = LeaseDurations(
 election = LeaderElection(
     Api(server, user_agent="t", field_manager="t", timeout=timedelta(seconds=1)),
     namespace="default", name="race", identity=identity, changed=lambda: None, durations=durations,
+    yields=Path(f"{log}.cordoned").exists,
 )
 election.start()
 with open(log, "a", buffering=1) as file:
@@ -436,6 +437,11 @@ class Replicas:
 
     def send(self, identity: str, number: signal.Signals) -> None:
         os.kill(self._processes[identity].pid, number)
+
+    def cordon(self, identity: str, *, is_cordoned: bool = True) -> None:
+        """Its node is about to be drained, or is back."""
+        mark = Path(f"{self._log(identity)}.cordoned")
+        mark.touch() if is_cordoned else mark.unlink()
 
     def acts(self, identity: str) -> list[float]:
         """When it did what only a leader does."""
@@ -489,6 +495,56 @@ def test_a_suspended_leader_does_nothing_after_another_has_begun(replicas: Repli
     assert len(replicas.acts("a")) <= stopped + 1
     replicas.send("b", signal.SIGKILL)
     until(lambda: len(replicas.acts("a")) > stopped + 10)
+
+
+def test_a_leader_whose_node_is_drained_hands_over(replicas: Replicas) -> None:
+    replicas.start("a")
+    until(lambda: len(replicas.acts("a")) > 10)
+    replicas.start("b")
+
+    replicas.cordon("a")
+    until(lambda: len(replicas.acts("b")) > 10)
+    assert replicas.acts("a")[-1] + 0.2 < replicas.acts("b")[0]  # the last call had a retry to end
+
+    stopped = len(replicas.acts("a"))
+    replicas.cordon("a", is_cordoned=False)
+    seen = len(replicas.acts("b"))
+    until(lambda: len(replicas.acts("b")) > seen + 200)
+    assert len(replicas.acts("a")) == stopped  # a node that is back takes nothing back
+
+
+def test_a_leader_whose_node_is_drained_goes_on_if_no_other_does(replicas: Replicas) -> None:
+    replicas.start("a")
+    until(lambda: len(replicas.acts("a")) > 10)
+    replicas.cordon("a")
+    until(lambda: time.monotonic() - replicas.acts("a")[-1] > 1)  # it has left the lease
+    left = len(replicas.acts("a"))
+
+    until(lambda: len(replicas.acts("a")) > left + 200)
+    replicas.start("b")
+    replicas.cordon("b")
+    replicas.send("a", signal.SIGKILL)
+
+    until(lambda: len(replicas.acts("b")) > 10)
+
+
+def test_a_leader_whose_node_is_back_before_it_has_left_leads_on(
+    server: ScriptedServer, api: Api
+) -> None:
+    cordoned: list[bool] = []
+    one = LeaderElection(
+        api, namespace="default", name="l", identity="me", changed=lambda: None, durations=FAST,
+        yields=lambda: bool(cordoned),
+    )  # fmt: skip
+    server.answers.extend([reply(lease("me", version)) for version in range(2000)])
+    one.start()
+    until(lambda: one.leading)
+
+    cordoned.append(True)
+    assert not one.leading  # at once, whatever the thread does
+    cordoned.clear()
+    assert one.leading
+    one.stop()
 
 
 def test_a_leader_without_the_api_server_stops_and_goes_on_after(

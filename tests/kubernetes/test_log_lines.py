@@ -182,3 +182,22 @@ def test_after_the_first_new_line_of_an_answer_all_are_new():
 
     assert position.fresh([old, new, late]) == [new, late]
     assert position.fresh([late]) == [late]
+
+
+@given(logs, st.integers(0, 12))
+def test_a_position_is_stored_as_text(lines, read):
+    position = Position()
+    position.read(lines[:read])
+    again = Position(position.cursor)
+    for one in (position, again):
+        one.opened()
+
+    assert again.cursor == position.cursor
+    assert again.fresh(lines) == position.fresh(lines) == lines[read:]
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "0", "x 1", "2026-99-01T12:00:00Z 1", "2026-01-01T12:00:00Z"]
+)
+def test_a_position_that_cannot_be_parsed_is_the_beginning(cursor):
+    assert Position(cursor).since is None

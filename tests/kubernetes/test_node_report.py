@@ -96,7 +96,7 @@ def test_an_agent_keeps_a_lease_that_goes_with_its_node(node: OnNode) -> None:
 
 def test_a_node_of_the_same_name_gets_everything_anew(cluster: Cluster, token: str) -> None:
     intervals = ReportIntervals(
-        look=900, evidence=900, lease=0.1, events=900
+        check=900, evidence=900, lease=0.1, events=900
     )  # the lost lease gives the sign
     with reporting(cluster.plane, NODE, token, intervals=intervals) as node:
         node.tell(a_report(REPLACE))
@@ -299,11 +299,11 @@ def test_a_node_that_is_not_there_yet_is_waited_for(cluster: Cluster) -> None:
 
         cluster.nodes.join(NODE)
         until(lambda: node.label == "UnschedulablePendingReboot")
-        until(lambda: node.said[-1] == f"can report to node {NODE} again")
+        until(lambda: node.said[-1] == f"report to node {NODE}: succeeded again")
 
 
 def test_an_agent_whose_loop_hangs_is_not_alive(cluster: Cluster, token: str) -> None:
-    intervals = ReportIntervals(look=9, evidence=9, lease=0.05, events=9)
+    intervals = ReportIntervals(check=9, evidence=9, lease=0.05, events=9)
     with reporting(cluster.plane, NODE, token, intervals=intervals, timeout_s=0.5) as node:
         node.tell(a_report())
         until(lambda: node.lease)
@@ -314,7 +314,7 @@ def test_an_agent_whose_loop_hangs_is_not_alive(cluster: Cluster, token: str) ->
             return len(renewals) > 40 and len(set(renewals[-40:])) == 1
 
         until(is_silent)
-        node.reporter.beat()
+        node.reporter.heartbeat_sent()
         until(lambda: node.lease["spec"]["renewTime"] > renewals[-1])
 
 

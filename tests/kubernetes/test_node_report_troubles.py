@@ -31,7 +31,7 @@ from holdfast.testing.builders import a_fault
 
 NODE = "/api/v1/nodes/n1"
 EVENTS = "/api/v1/namespaces/default/events"
-SLOW = ReportIntervals(look=900, evidence=900, lease=900, events=900)
+SLOW = ReportIntervals(check=900, evidence=900, lease=900, events=900)
 NOT_FOUND = refuse(404, "NotFound", 'nodes "n1" not found')
 TROUBLES = {
     "no right": refuse(403, "Forbidden", "nodes is forbidden"),
@@ -164,7 +164,7 @@ def test_a_server_that_is_not_there_is_waited_for(server: ScriptedServer) -> Non
 def test_an_event_that_is_never_accepted_is_dropped_and_told_of_once(
     server: ScriptedServer,
 ) -> None:
-    agent = Agent(server.url, ReportIntervals(look=900, evidence=900, lease=900, events=0.01))
+    agent = Agent(server.url, ReportIntervals(check=900, evidence=900, lease=900, events=0.01))
     server.answers.trouble = refuse(422, "Invalid", "no good")
     server.answers.applies = lambda handler: handler.path.startswith(EVENTS)
     agent.tell(a_fault(), a_fault(code=1))
@@ -183,7 +183,7 @@ def test_events_come_in_batches_and_the_oldest_are_dropped(
     server: ScriptedServer,
 ) -> None:
     server.answers.trouble = refuse(403, "Forbidden", "no")
-    agent = Agent(server.url, ReportIntervals(look=900, evidence=900, lease=900, events=0.01))
+    agent = Agent(server.url, ReportIntervals(check=900, evidence=900, lease=900, events=0.01))
     agent.tell()
     for number in range(EVENTS_KEPT + 50):
         agent.tell(a_fault(code=number))
@@ -199,7 +199,7 @@ def test_events_come_in_batches_and_the_oldest_are_dropped(
 
 
 def test_what_is_seen_while_its_event_is_sent_is_sent_next(server: ScriptedServer) -> None:
-    agent = Agent(server.url, ReportIntervals(look=900, evidence=900, lease=900, events=0.01))
+    agent = Agent(server.url, ReportIntervals(check=900, evidence=900, lease=900, events=0.01))
     again = replace(a_fault(), count=2)
 
     def meanwhile(handler: Handler) -> None:
@@ -267,12 +267,12 @@ def test_only_the_newest_report_waits(server: ScriptedServer, agent: Agent) -> N
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_bug_in_the_thread_ends_the_agent(server: ScriptedServer, agent: Agent) -> None:
     server.answers.trouble = reply({"metadata": 7})
-    agent.reporter.beat()
+    agent.reporter.heartbeat_sent()
     agent.tell()
 
     def is_over() -> bool:
         try:
-            agent.reporter.beat()
+            agent.reporter.heartbeat_sent()
         except HoldfastError:
             return True
         return False

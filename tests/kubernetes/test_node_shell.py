@@ -88,7 +88,7 @@ def test_a_person_has_a_terminal_on_the_node_with_size_keys_and_exit_code(node: 
             True,
             28800,
         )
-        assert spec["containers"][0]["securityContext"]["privileged"]
+        assert spec["containers"][0]["securityContext"] == {"privileged": True, "runAsUser": 0}
         person.type("stty size\r")
         person.sees(r"\b30 100\r\n")
         person.resize(70, 20)

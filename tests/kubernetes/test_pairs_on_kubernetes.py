@@ -2,7 +2,6 @@
 on nodes whose network is real, with one wire that is slow."""
 
 import json
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from holdfast.adapters.kubernetes.checks.deep_checks import PairIds, pair_object
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.model.deep_checks import TOKEN_VARIABLE
 from holdfast.model.names import RECORD, HealthStatus, Labels, Reason
+from tests.engines.host_tools import require_tool
 
 DEEP = Labels().deep_health_check_status
 NODES = ("a", "b", "c", "d")
@@ -26,8 +26,7 @@ NODES = ("a", "b", "c", "d")
 @pytest.fixture
 def network() -> Iterator[Network]:
     for tool in ("ip", "tc"):
-        if shutil.which(tool) is None:
-            pytest.skip(f"{tool} is missing; on Debian: apt-get install iproute2")
+        require_tool(tool)
     network = Network(NODES)
     try:
         try:

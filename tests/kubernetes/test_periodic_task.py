@@ -124,9 +124,9 @@ def test_a_person_is_told_once_of_each_trouble_and_of_its_end() -> None:
         world.task.run()
 
     assert world.said == [
-        "cannot do it: a; trying again",
-        "cannot do it: b; trying again",
-        "can do it again",
+        "cannot do it: a; retrying",
+        "cannot do it: b; retrying",
+        "do it: succeeded again",
     ]
 
 

@@ -13,6 +13,8 @@ from real_cluster import Cluster, until
 from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.kubernetes.pod_log_part import read_pod_log
+from holdfast.apps.views.rank_logs import BEGINNING, LogRequest
 from holdfast.model.errors import BackendError
 from holdfast.testing.fakes import FakeClock
 from tests.engines.kubelet import PodServer
@@ -212,3 +214,26 @@ def test_a_log_that_is_silent_can_be_left(kubelet: PodServer, log: PodLog, reade
     log.stop()
 
     until(lambda: not log.is_alive)
+
+
+def test_parts_of_a_log_continue_where_the_one_before_ended(
+    cluster: Cluster, kubelet: PodServer, pod: PodState
+):
+    kubelet.write_lines("p", *(f"line {n}" for n in range(50)))
+    with closing(api_of(cluster)) as api:
+        first = read_pod_log(api, pod, LogRequest(rank=3, limit=10_000), 1)
+        assert first.text == "".join(f"line {n}\n" for n in range(50))
+        assert not first.has_more
+
+        kubelet.write_lines("p", *(f"later {n}" for n in range(50)))
+        read, after, has_more = "", first.cursor, True
+        while has_more:
+            part = read_pod_log(api, pod, LogRequest(rank=3, after=after, limit=64), 1)
+            read, after, has_more = read + part.text, part.cursor, part.has_more
+        assert read == "".join(f"later {n}\n" for n in range(50))
+
+        whole, after, has_more = "", BEGINNING, True
+        while has_more:
+            part = read_pod_log(api, pod, LogRequest(rank=3, after=after, limit=500), 1)
+            whole, after, has_more = whole + part.text, part.cursor, part.has_more
+        assert whole == first.text + read

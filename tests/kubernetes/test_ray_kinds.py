@@ -213,7 +213,9 @@ def test_a_ray_job_that_its_operator_does_not_suspend_is_left_alone(
 def test_the_attempt_reaches_the_pods_of_all_groups_and_nothing_else_changes() -> None:
     job = {"spec": {"rayClusterSpec": cluster_spec(workers(2), workers(1, numOfHosts=2))}}
 
-    found = RayJobs().stamped(job, {"attempt": "2"}, {"ATTEMPT": "2"})["spec"]["rayClusterSpec"]
+    found = RayJobs().attempt_patch(job, {"attempt": "2"}, {"ATTEMPT": "2"})["spec"][
+        "rayClusterSpec"
+    ]
 
     env = [{"name": "ATTEMPT", "value": "2"}]
     head = found["headGroupSpec"]["template"]

@@ -163,14 +163,28 @@ def test_of_two_controllers_one_acts_and_the_other_takes_over(fleet: Fleet) -> N
 
     fleet.machines["a"].log(REPLACE_XID)
     fleet.until_recovered("a")
-    assert "a: replace ordered" in first.log
+    assert "a: replacement ordered" in first.log
     assert second.log == ""
 
     first.kill()
     fleet.machines["b"].log(REPLACE_XID)
     fleet.until_recovered("b")
-    assert "b: replace ordered" in second.log
+    assert "b: replacement ordered" in second.log
     assert len(fleet.orders) == 2
+
+
+def test_a_controller_orders_no_repair_of_the_node_that_it_runs_on(fleet: Fleet) -> None:
+    fleet.start("a", "b", "c")
+    first = fleet.control(settings=DRAIN, environment={"NODE_NAME": "a"})
+    fleet.until_schedulable("a", "b", "c")
+    second = fleet.control(settings=DRAIN, environment={"NODE_NAME": "b"})
+    until(lambda: "serving" in second.errors)
+
+    fleet.machines["a"].log(REPLACE_XID)
+    fleet.until_recovered("a")
+
+    assert "a: replacement ordered" in second.log
+    assert "a: replacement ordered" not in first.log
 
 
 def test_an_api_server_that_restarts_midway_costs_nothing_but_time(fleet: Fleet) -> None:
@@ -224,7 +238,7 @@ def test_the_commands_show_and_steer_what_goes_on(fleet: Fleet, capsys) -> None:
         ("a", "schedulable"),
         ("b", "schedulable"),
     ]
-    assert call("nodes", "hold", "a", "--why", "later") == "a: held\n"
+    assert call("nodes", "hold", "a", "--why", "later") == "a: repairs paused\n"
     assert "later" in call("nodes", "describe", "a")
     call("nodes", "unhold", "a")
     assert "reboot would be requested" in call("nodes", "reboot", "a", "--yes", "--dry-run")

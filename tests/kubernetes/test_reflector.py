@@ -423,7 +423,7 @@ class Wire:
             self._drop(end)
         self._pairs.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         self._is_cut = False
 
     def close(self) -> None:
@@ -554,7 +554,7 @@ def test_two_thousand_changes_during_an_outage_are_made_up_for(
         list(pool.map(change, range(2000)))
     assert set(reflected.objects().values()) == {"old"}
 
-    wire.mend()
+    wire.restore()
 
     expected = real(api)
     until(lambda: reflected.objects() == expected)
@@ -597,7 +597,7 @@ def test_history_that_the_restarted_server_has_forgotten_is_listed_anew(
     control_plane.restart_api_server()
     put(api, "c", "1")
 
-    wire.mend()
+    wire.restore()
 
     until(lambda: reflected.objects() == {"default/a": "2", "default/c": "1"})
 

@@ -17,7 +17,8 @@ from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Forbidden
 from holdfast.adapters.kubernetes.client.pod_exec import PodOutput, run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
-from holdfast.adapters.kubernetes.jobs.stacks import COMMAND, SIZE, StackCapture
+from holdfast.adapters.kubernetes.jobs.stacks import SIZE, StackCapture
+from holdfast.decisions.stack_dumps import COMMAND
 from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -76,7 +77,7 @@ def test_a_command_that_does_not_end_is_left(api: Api, kubelet: PodServer, pods:
     over = threading.Event()
     kubelet.run = lambda pod, command: ("", "", int(over.wait(30)))
 
-    assert ran(api, pods[0], "x") == PodOutput("", "no end within 1 s")
+    assert ran(api, pods[0], "x") == PodOutput("", "the command did not end within 1 s")
     over.set()
 
 
@@ -110,6 +111,33 @@ def test_the_stacks_of_all_ranks_are_kept_beside_the_job(
     assert found["data"] == {"p0": "p0: in all_reduce", "p1": "p1: in all_reduce"}
     (owner,) = found["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Pod", "p0")
+
+
+DUMP = """== pid=9 ppid=1 state=S wchan=futex_do_wait rank={rank} launched
+Process 9: python train.py
+Python v3.11.2 (/usr/bin/python3.11)
+
+Thread 9 (idle): "MainThread"
+    {frame}
+    main (/work/train.py:20)
+"""
+FRAMES = (
+    "all_reduce (/env/site-packages/torch/distributed/distributed_c10d.py:9)",
+    "read (/w/a.py:3)",
+)
+
+
+def test_the_rank_for_which_the_others_wait_is_named(
+    api: Api, kubelet: PodServer, pods: list[PodState]
+):
+    kubelet.run = lambda pod, command: (
+        DUMP.format(rank=pod[1:], frame=FRAMES[int(pod[1:])]), "", 0
+    )  # fmt: skip
+
+    assert captured(api, pods) == (
+        "rank 1 on a never entered all_reduce: it is in read (a.py:3); the other rank waits; "
+        "stacks are in ConfigMap p0-stacks-attempt-3"
+    )
 
 
 def test_stacks_that_are_there_already_stay(api: Api, kubelet: PodServer, pods: list[PodState]):
@@ -170,4 +198,22 @@ def test_every_python_process_is_looked_at(tmp_path: Path):
 
     done = subprocess.run(COMMAND, env=environment, capture_output=True, check=False)
 
-    assert f"played dump --pid {os.getpid()}" in done.stdout.decode().splitlines()
+    assert (
+        f"played dump --pid {os.getpid()} --full-filenames --nonblocking"
+        in done.stdout.decode().splitlines()
+    )
+
+
+def test_an_image_without_py_spy_is_told_from_one_without_python(tmp_path: Path):
+    alone = tmp_path / "python"
+    alone.write_bytes(Path("/bin/sleep").read_bytes())
+    alone.chmod(0o755)
+    with subprocess.Popen([alone, "100"]) as process:
+        command = [one.replace("/proc/[0-9]*", f"/proc/{process.pid}") for one in COMMAND]
+        done = subprocess.run(
+            command, env={"PATH": "/usr/bin:/bin"}, capture_output=True, check=False
+        )
+        process.kill()
+
+    assert done.returncode == 127
+    assert b"py-spy" in done.stderr

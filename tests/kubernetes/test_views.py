@@ -233,13 +233,13 @@ def test_pods_matter_while_a_repair_waits_for_them(record, followed) -> None:
         (a_record(), "boot-1", [IS_OFF], False),
         (a_record(Phase.REPLACING), "boot-1", [], False),
         (
-            a_record(Phase.REPLACING, remediation=a_remediation(is_machine_gone=True)),
+            a_record(Phase.REPLACING, remediation=a_remediation(is_machine_removed=True)),
             "boot-1",
             [],
             True,
         ),
         (
-            a_record(Phase.JOINING, remediation=a_remediation(is_machine_gone=True)),
+            a_record(Phase.JOINING, remediation=a_remediation(is_machine_removed=True)),
             "boot-1",
             [],
             False,

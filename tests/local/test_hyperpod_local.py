@@ -174,7 +174,7 @@ def test_a_cluster_without_a_job_is_not_named_as_one(hyperpod) -> None:
 
     code, _, err = hyperpod.call("get-job", "--job-name", "none")
 
-    assert (code, err) == (ExitCode.FAILED, "holdfast: there is no job 'none'. There is none.\n")
+    assert (code, err) == (ExitCode.FAILED, "holdfast: there is no job 'none'; there are no jobs\n")
 
 
 def test_a_dry_run_shows_the_command(hyperpod) -> None:

@@ -196,7 +196,7 @@ def test_scripts_that_are_not_there_are_told_before_a_machine_is_made(scripts, t
         ),
     )
 
-    reported = LocalMachineGroups(tmp_path, lambda _: None).objections(cluster)
+    reported = LocalMachineGroups(tmp_path, lambda _: None).rejections(cluster)
 
     assert reported == [
         "InstanceGroups: web: LifeCycleConfig: https://host.example/base cannot be fetched; "

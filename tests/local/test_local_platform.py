@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import sys
 import threading
@@ -17,6 +18,7 @@ from holdfast.adapters.local.cluster import LocalCluster
 from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.adapters.local.node_process import RestartHeartbeat
 from holdfast.adapters.local.pair_check import BYTES
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.clock import SystemClock
@@ -314,3 +316,56 @@ def test_a_bad_heartbeat_is_skipped_and_its_node_counts_as_silent(platform):
 
     assert platform.view().heartbeat_at == seen_at
     assert "larger than" in platform.events.reported[0].error
+
+
+def wait_for_heartbeat(platform, after):
+    end = time.monotonic() + 30
+    while platform.view().heartbeat_at <= after:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return platform.view().heartbeat_at
+
+
+def test_a_node_whose_agent_restarts_slowly_is_not_silent(platform, tmp_path):
+    """As on a busy machine: the new agent has not sent a heartbeat yet."""
+    machine = platform.machines.get(platform.node)
+    machine.directory.heartbeat.write_text(f"{machine.boot_id} 7\n")
+    seen_at = platform.view().heartbeat_at
+    while not machine.directory.processes.exists():
+        time.sleep(0.05)
+    pid, _ = json.loads(machine.directory.processes.read_text())["agent"]
+
+    os.kill(pid, signal.SIGKILL)
+
+    for _ in range(2):
+        seen_at = wait_for_heartbeat(platform, seen_at)
+    machine.directory.heartbeat.write_text(f"{machine.boot_id} 1\n")
+    wait_for_heartbeat(platform, seen_at)
+    time.sleep(1.2)
+    assert machine.directory.heartbeat.read_text() == f"{machine.boot_id} 1\n"
+
+
+def test_heartbeats_of_a_restart_end_with_the_first_of_the_agent_or_in_time(tmp_path):
+    path = tmp_path / "heartbeat"
+    path.write_text("boot 41\n")
+    restart = RestartHeartbeat(path, limit_s=60)
+
+    restart.begin()
+    restart.send()
+    first = path.read_text()
+    assert first.startswith("boot restarting ")
+    expired = RestartHeartbeat(path, limit_s=0)
+    expired.begin()
+    expired.send()
+    assert (path.read_text(), expired.is_active) == (first, False)
+
+    path.write_text("boot 1\n")
+    restart.send()
+    assert (path.read_text(), restart.is_active) == ("boot 1\n", False)
+
+
+def test_a_node_without_a_heartbeat_gets_none_from_a_restart(tmp_path):
+    restart = RestartHeartbeat(tmp_path / "heartbeat")
+    restart.begin()
+    restart.send()
+    assert not (tmp_path / "heartbeat").exists()

@@ -1,9 +1,12 @@
 """``holdfast run`` verifies checkpoints before each attempt."""
 
+import os
 import sys
 from pathlib import Path
 
 import pytest
+
+from holdfast.apps.main import run as main
 
 RECORDINGS = Path(__file__).parents[1] / "checkpoints"
 
@@ -73,3 +76,106 @@ def test_what_is_not_recognised_is_left_alone(run, tmp_path):
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "step-1.npz: no checkpoint of a known format; nothing was changed" in ended.stdout
     assert [path.name for path in folder.iterdir()] == ["step-1.npz"]
+
+
+FAIL_SOON_AFTER_STEP_3 = """
+import os, pathlib, sys
+names = sorted(path.name for path in pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"]).iterdir())
+print(*names)
+sys.exit("step_3" in names)
+"""
+
+
+def test_a_checkpoint_after_which_two_attempts_fail_is_set_aside(run, tmp_path, unpack):
+    folder = unpack("dcp", tmp_path / "recording") / "sync"
+
+    ended = run.run(
+        *("--checkpoint-dir", str(folder), "--", sys.executable, "-c", FAIL_SOON_AFTER_STEP_3)
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    texts = [run.dir.log(attempt, 0).read_text().split() for attempt in (1, 2, 3)]
+    assert texts == [["step_1", "step_2", "step_3"]] * 2 + [["step_1", "step_2"]]
+    aside = tmp_path / "recording/sync.set-aside/step_3"
+    assert aside.is_dir()
+    suspected, chosen = [line for line in ended.stdout.splitlines() if "before attempt 3" in line]
+    assert "step_3 is complete, but suspected: 2 attempts failed on healthy nodes" in suspected
+    assert "before they saved another one: 1, 2 (RankExited); moved to" in suspected
+    assert suspected.endswith(f"holdfast checkpoint release {folder} step_3")
+    assert "step_2 is complete" in chosen
+    assert "; the job repeats 1 step" in chosen
+
+
+def test_an_attempt_waits_for_a_person_where_the_rollback_would_be_too_far(run, tmp_path, unpack):
+    folder = unpack("dcp", tmp_path / "recording") / "sync"
+    os.utime(folder / "step_3/.metadata")
+    os.truncate(folder / "step_3/__1_0.distcp", 1000)
+    config = tmp_path / "run.toml"
+    config.write_text('[jobs]\nlaunch_timeout = "1s"\n[checkpoints]\nmax_rollback = "1m"\n')
+
+    command = ["--config", str(config), "--max-app-retries", "0", "--checkpoint-dir", str(folder)]
+    ended = run.run(*command, "--", sys.executable, "-c", "")
+
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "more than 1m; nothing was changed, and the job waits" in ended.stdout
+    assert f"accept with: holdfast checkpoint choose {folder} step_2" in ended.stdout
+    assert (folder / "step_3").is_dir()
+    assert not run.dir.log(1, 0).exists()
+
+
+WAIT_AND_DAMAGE = """
+import os, pathlib, sys, time
+folder = pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"])
+print(*sorted(path.name for path in folder.iterdir()))
+if os.environ["HOLDFAST_ATTEMPT"] == "1":
+    while not (folder.parent / f".{folder.name}.holdfast-manifest.checkpoint-4").exists():
+        time.sleep(0.05)
+    path = folder / "checkpoint-6" / "model.safetensors"
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    sys.exit(1)
+"""
+
+
+def test_a_bit_that_flips_after_the_save_is_found_without_reading_all(run, tmp_path, unpack):
+    folder = unpack("hf_trainer", tmp_path / "recording") / "one_file"
+
+    ended = run.run("--checkpoint-dir", str(folder), "--", sys.executable, "-c", WAIT_AND_DAMAGE)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "checkpoint-6" not in run.dir.log(2, 0).read_text().split()
+    assert "checkpoint-6 is damaged: model.safetensors: checksum of bytes 0 to" in ended.stdout
+    assert "blocks as in the manifest of" in ended.stdout
+    assert "checkpoint-6: complete" in run.dir.watch_log.read_text()
+
+
+LOSE_ALL = """
+import os, pathlib, shutil, sys
+folder = pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"])
+print(*sorted(path.name for path in folder.iterdir()))
+if os.environ["HOLDFAST_ATTEMPT"] == "1":
+    for path in folder.glob("*/__1_0.distcp"):
+        os.truncate(path, 1000)
+    sys.exit(1)
+"""
+
+
+def test_a_copy_is_restored_if_no_good_checkpoint_is_left(run, tmp_path, unpack):
+    folder = unpack("dcp", tmp_path / "recording") / "sync"
+    copies = tmp_path / "copies"
+    assert main(["checkpoint", "mirror", str(folder), str(copies), "--once", "--keep", "2"]) == 0
+    config = tmp_path / "run.toml"
+    config.write_text(f'[checkpoints]\nrestore_from = "{copies}"\n')
+
+    command = ["--config", str(config), "--checkpoint-dir", str(folder), "--", sys.executable]
+    ended = run.run(*command, "-c", LOSE_ALL)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert run.dir.log(2, 0).read_text().split() == ["step_3"]
+    assert f"no good checkpoint was left; step_3 was restored from {copies}" in ended.stdout
+    assert (tmp_path / "recording/sync.set-aside/step_3").is_dir()

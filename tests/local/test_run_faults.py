@@ -71,7 +71,7 @@ def cancel(run):
 
 
 @pytest.mark.smoke
-def test_xid_74_replaces_the_node_and_the_job_resumes_on_the_spare(training):
+def test_xid_74_replaces_the_node_and_the_job_resumes_on_the_spare(training, recorded):
     node = node_of(training, 0)
 
     inject_xid(training, node, 74)
@@ -91,12 +91,51 @@ def test_xid_74_replaces_the_node_and_the_job_resumes_on_the_spare(training):
     assert node not in record.placement
     assert (record.hardware_retries, record.app_retries) == (1, 0)
     assert not training.dir.node(node).path.exists()
+    recorded("xid-replace")
     code, output = cancel(training)
     assert code == 130
     assert json.loads(output.splitlines()[-1])["outcome"] == "cancelled"
 
 
-def test_xid_73_reboots_the_node_with_another_boot_and_a_clean_kernel_log(training):
+LAUNCHED = """
+import os, pathlib, sys, time
+folder = pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"])
+names = ("HOLDFAST_ATTEMPT", "HOLDFAST_LAUNCH_ROUND", "RANK")
+name = ".".join(os.environ[name] for name in names)
+(folder / name).touch()
+while not (folder / "finish").exists():
+    if (folder / f"exit.{name}").exists():
+        sys.exit(5)
+    time.sleep(0.01)
+"""
+
+
+def test_holdfast_launch_restarts_ranks_in_place_and_a_lost_node_restarts_the_job(run, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(LAUNCHED, encoding="utf-8")
+    launch = (sys.executable, "-m", "holdfast", "launch", script)
+    places = ("--nodes", "2", "--spares", "1", "--nproc-per-node", "2")
+    run.start(*places, "--", *map(str, launch))
+
+    def wait_for_ranks(attempt, number):
+        started = lambda: len(list(run.dir.checkpoints.glob(f"{attempt}.{number}.*"))) == 4  # noqa: E731
+        run.wait_until(f"round {number} of attempt {attempt}", started)
+
+    wait_for_ranks(1, 1)
+    (run.dir.checkpoints / "exit.1.1.3").touch()
+    wait_for_ranks(1, 2)
+    record = run.record()
+    assert (record.attempt, record.app_retries) == (1, 0)
+    power_off(run.dir.node(record.placement[1]))
+    wait_for_ranks(2, 1)
+    record = run.record()
+    assert (record.hardware_retries, record.app_retries) == (1, 0)
+    (run.dir.checkpoints / "finish").touch()
+
+    assert run.finish()[0] == 0
+
+
+def test_xid_73_reboots_the_node_with_another_boot_and_a_clean_kernel_log(training, recorded):
     node = node_of(training, 1)
     before = training.dir.node(node).boot_id.read_text()
 
@@ -109,10 +148,13 @@ def test_xid_73_reboots_the_node_with_another_boot_and_a_clean_kernel_log(traini
     assert training.dir.node(node).boot_id.read_text() != before
     assert "73" not in training.dir.node(node).kmsg.read_text()
     assert "73" in training.dir.node(node).messages.read_text()
+    recorded("xid-reboot")
 
 
 @pytest.mark.parametrize("code", [13, 31, 43, 45, 94, 999])
-def test_errors_of_the_application_and_unknown_codes_do_not_touch_the_node(training, code):
+def test_errors_of_the_application_and_unknown_codes_do_not_touch_the_node(
+    training, recorded, code
+):
     node = node_of(training, 0)
 
     inject_xid(training, node, code)
@@ -125,9 +167,11 @@ def test_errors_of_the_application_and_unknown_codes_do_not_touch_the_node(train
     assert incidents(training) == ()
     assert training.record().attempt == (2 if code == 94 else 1)
     assert node in training.record().placement
+    if code == 13:
+        recorded("xid-application")
 
 
-def test_a_killed_rank_is_a_failure_of_the_application_and_no_incident(training):
+def test_a_killed_rank_is_a_failure_of_the_application_and_no_incident(training, recorded):
     kill_rank(training.dir.node(node_of(training, 1)))
     training.wait_for_attempt(2)
 
@@ -136,9 +180,10 @@ def test_a_killed_rank_is_a_failure_of_the_application_and_no_incident(training)
     assert record.failure.evidence == "node rank 1 was killed by signal 9"
     assert incidents(training) == ()
     assert len(training.left_over()) == ALL_PROCESSES  # what the killed rank had started is gone
+    recorded("killed-process")
 
 
-def test_a_powered_off_node_is_replaced_and_leaves_no_process(training):
+def test_a_powered_off_node_is_replaced_and_leaves_no_process(training, recorded):
     node = node_of(training, 0)
 
     power_off(training.dir.node(node))
@@ -150,9 +195,10 @@ def test_a_powered_off_node_is_replaced_and_leaves_no_process(training):
     child = int((training.dir.checkpoints / "child").read_text())
     assert child  # the pid of the newest attempt: that of the first is gone with its machine
     assert len(training.left_over()) == ALL_PROCESSES
+    recorded("power-loss")
 
 
-def test_a_hanging_node_is_found_by_its_silence_and_replaced(training):
+def test_a_hanging_node_is_found_by_its_silence_and_replaced(training, recorded):
     node = node_of(training, 0)
 
     hang(training.dir.node(node))
@@ -161,9 +207,10 @@ def test_a_hanging_node_is_found_by_its_silence_and_replaced(training):
 
     (incident,) = incidents(training)
     assert (incident.reason, incident.remedy) == ("NodeSilent", "replace")
+    recorded("silent-node")
 
 
-def test_an_agent_that_dies_alone_is_started_again_and_costs_nothing(training):
+def test_an_agent_that_dies_alone_is_started_again_and_costs_nothing(training, recorded):
     node = node_of(training, 0)
     agent = training.pids(node)["agent"]
 
@@ -172,6 +219,7 @@ def test_an_agent_that_dies_alone_is_started_again_and_costs_nothing(training):
 
     assert incidents(training) == ()
     assert training.record().attempt == 1
+    recorded("agent-killed")
 
 
 def test_a_killed_node_process_takes_everything_on_its_machine_with_it(training):
@@ -193,7 +241,9 @@ def test_a_killed_node_process_takes_everything_on_its_machine_with_it(training)
         (Verb.DEEP_CHECK, "DeepHealthCheckRequested", "none"),
     ],
 )
-def test_a_persons_request_is_carried_out_and_spends_no_retry(training, verb, reason, remedy):
+def test_a_persons_request_is_carried_out_and_spends_no_retry(
+    training, recorded, verb, reason, remedy
+):
     node = node_of(training, 0)
     store = training.store()
     store.put_request(node, Request(id="r1", verb=verb, requested_at=datetime.now(UTC)))
@@ -211,6 +261,8 @@ def test_a_persons_request_is_carried_out_and_spends_no_retry(training, verb, re
     store = training.store()
     assert store.requests() == {}
     store.close()
+    if verb is Verb.REPLACE:
+        recorded("request")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -334,3 +334,25 @@ def test_asking_what_would_happen_makes_nothing(run, option, wanted):
     assert ended.returncode == 0
     assert wanted in ended.stdout
     assert not run.home.exists()
+
+
+@pytest.mark.parametrize("nodes", ["1", "2"])
+def test_a_job_that_cannot_start_fails_at_once_and_names_the_remedy(run, nodes):
+    ended = run.run("--nodes", nodes, "--", sys.executable, "-c", "import no_such_module")
+
+    assert ended.returncode == 1
+    assert run.record().attempt == 1
+    assert "a restart would fail in the same way (ImportFailed)" in ended.stdout
+    assert "No module named 'no_such_module'" in run.record().reason
+
+
+def test_a_job_whose_cause_something_else_repairs_is_restarted_if_so_configured(run, tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text("[jobs]\nstop_on_permanent_cause = false\n", encoding="utf-8")
+
+    run.run(
+        "--config", str(config), "--max-app-retries", "1", "--",
+        sys.executable, "-c", "import no_such_module",
+    )  # fmt: skip
+
+    assert run.record().attempt == 2

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.adapters.sim.scenario import (
-    Breaks,
     Cancels,
     ControllerFaults,
     Crash,
     Defect,
+    DefectAppears,
     Delivery,
     FallsSilent,
     Hangs,
@@ -61,7 +61,7 @@ defects = st.builds(
     relapse_after=delays,
 )
 scenario_events = st.one_of(
-    st.builds(Breaks, at=at, node=number, defect=defects),
+    st.builds(DefectAppears, at=at, node=number, defect=defects),
     st.builds(LosesPower, at=at, node=number),
     st.builds(Vanishes, at=at, node=number),
     st.builds(Hangs, at=at, node=number, lasts=st.none() | delays),

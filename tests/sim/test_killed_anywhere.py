@@ -7,9 +7,9 @@ import pytest
 from effort import positions
 
 from holdfast.adapters.sim.scenario import (
-    Breaks,
     ControllerFaults,
     Defect,
+    DefectAppears,
     Hardware,
     LosesPower,
     RemedyRequest,
@@ -27,12 +27,12 @@ FIVE_MINUTES = timedelta(minutes=5)
 POLICY = RemediationPolicy(max_unavailable=Quota(count=1))
 TRAINING = Training(spec=JobSpec(name="job", nodes=2), steps=60, step_time=timedelta(seconds=10))
 STORIES = {
-    "a reboot": (Breaks(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REBOOT)),),
+    "a reboot": (DefectAppears(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REBOOT)),),
     "a reboot in vain": (
-        Breaks(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REBOOT, relapses=1)),
+        DefectAppears(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REBOOT, relapses=1)),
     ),
     "a replacement": (
-        Breaks(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REPLACE, crashes=True)),
+        DefectAppears(at=FIVE_MINUTES, node=0, defect=Defect(remedy=Remedy.REPLACE, crashes=True)),
     ),
     "power lost": (LosesPower(at=FIVE_MINUTES, node=1),),
     "a request": (RemedyRequest(at=FIVE_MINUTES, node=0, verb=Verb.REBOOT),),

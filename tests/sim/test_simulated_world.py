@@ -8,10 +8,10 @@ from holdfast.adapters.sim.call_gate import CallGate, ControllerKilled
 from holdfast.adapters.sim.cluster import cluster_view
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import (
-    Breaks,
     ControllerFaults,
     Crash,
     Defect,
+    DefectAppears,
     FallsSilent,
     Hangs,
     LosesPower,
@@ -288,7 +288,7 @@ def test_ranks_work_on_under_an_agent_that_is_silent() -> None:
 
 def test_a_defect_comes_back_as_often_as_it_was_said() -> None:
     defect = Defect(remedy=Remedy.REBOOT, relapses=1)
-    simulation = a_simulation(Breaks(at=5 * MINUTE, node=2, defect=defect))
+    simulation = a_simulation(DefectAppears(at=5 * MINUTE, node=2, defect=defect))
 
     simulation.run(15 * MINUTE)
 

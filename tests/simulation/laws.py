@@ -200,7 +200,7 @@ class Laws(BreakerLaws):
             self.world.scenario.policy.node_recovery is RecoveryMode.AUTOMATIC,
             f"{node.name} is replaced after its reboot although nodes are only marked",
         )
-        if self.world.nodes[node.name].machine.power is Power.GONE:
+        if self.world.nodes[node.name].machine.power is Power.REMOVED:
             return
         repair = _repair(before)
         # A machine that has booted was ordered to do so, even if the answer was lost.

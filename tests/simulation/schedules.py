@@ -7,11 +7,13 @@ from random import Random
 from typing import Any, Final, TypeVar
 
 from holdfast.adapters.sim.scenario import (
-    Breaks,
+    BadCheckpoint,
     Cancels,
+    CheckpointFault,
     ControllerFaults,
     Crash,
     Defect,
+    DefectAppears,
     Delivery,
     Evicts,
     FallsSilent,
@@ -126,6 +128,26 @@ def with_pairs(scenario: Scenario, seed: int) -> Scenario:
     )
 
 
+def with_bad_checkpoints(scenario: Scenario, seed: int) -> Scenario:
+    """A scenario in which some checkpoints are damaged or poisoned."""
+    random = Random(f"checkpoints {seed}")
+    return replace(
+        scenario,
+        trainings=tuple(
+            replace(
+                training,
+                bad_checkpoints=tuple(
+                    BadCheckpoint(
+                        step=random.randint(1, 60), fault=random.choice(list(CheckpointFault))
+                    )
+                    for _ in range(random.randint(1, 3))
+                ),
+            )
+            for training in scenario.trainings
+        ),
+    )
+
+
 def scheduled_scenario(seed: int) -> Scenario:
     """The scenario of a seed, with jobs that a scheduler places, of which ranks are evicted."""
     random, scenario = Random(f"scheduler {seed}"), random_scenario(seed)
@@ -164,6 +186,8 @@ def _job_policy(random: Random) -> JobPolicy:
         wait_for_nodes=timedelta(minutes=random.choice([5, 30, 30])),
         launch_timeout=timedelta(minutes=random.choice([1, 2])),
         report_timeout=random.choice([timedelta(0), timedelta(seconds=15), timedelta(minutes=1)]),
+        stop_on_permanent_cause=random.random() < 0.75,
+        fault_grace=random.choice([timedelta(0), timedelta(seconds=5), timedelta(minutes=1)]),
     )
 
 
@@ -227,7 +251,7 @@ def _scenario_events(random: Random, nodes: int) -> tuple[ScenarioEvent, ...]:
     scenario_events = [_scenario_event(random, nodes) for _ in range(random.randint(1, 7))]
     if random.random() < 0.1:  # a storm, as from a wrong check
         at, defect = random.choice(scenario_events).at, _defect(random)
-        scenario_events += [Breaks(at=at, node=node, defect=defect) for node in range(nodes)]
+        scenario_events += [DefectAppears(at=at, node=node, defect=defect) for node in range(nodes)]
     return tuple(sorted(scenario_events, key=lambda one: one.at))
 
 
@@ -237,7 +261,7 @@ def _scenario_event(random: Random, nodes: int) -> ScenarioEvent:
     lasts = random.choice([*EDGES[1:], timedelta(seconds=30), timedelta(minutes=10)])
     match random.choices(range(10), weights=(10, 2, 1, 2, 3, 6, 1, 1, 1, 1))[0]:
         case 0:
-            return Breaks(at=at, node=node, defect=_defect(random))
+            return DefectAppears(at=at, node=node, defect=_defect(random))
         case 1:
             return LosesPower(at=at, node=node)
         case 2:

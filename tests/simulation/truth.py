@@ -91,8 +91,8 @@ def waiting_successors(view: ClusterView) -> set[str]:
     for node in view.nodes:
         old = leaving.get(node.replaces)
         if node.record.phase is Phase.JOINING and old is not None:
-            mine, theirs = node.record.remediation, old.record.remediation
-            if mine is None or (theirs is not None and mine.incident_id == theirs.incident_id):
+            own, other = node.record.remediation, old.record.remediation
+            if own is None or (other is not None and own.incident_id == other.incident_id):
                 waiting.add(node.name)
     return waiting
 

@@ -8,6 +8,7 @@ from final_states import FinalStates
 from slurm_fleet_at_work import Fleet, a_fleet
 
 from holdfast.model.errors import BackendError
+from tests.engines.matrix import Matrix
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
 from tools.slurm_versions import VERSION, CannotGet, provide
 
@@ -25,9 +26,9 @@ def programs(request: pytest.FixtureRequest) -> SlurmPrograms:
 
 
 @pytest.fixture
-def final(programs: SlurmPrograms) -> FinalStates:
+def final(programs: SlurmPrograms, matrix: Matrix) -> FinalStates:
     """What becomes of nodes and jobs in the end, to be compared with what was recorded."""
-    return FinalStates(programs.version)
+    return FinalStates(programs.version, matrix)
 
 
 @pytest.fixture

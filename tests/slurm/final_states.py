@@ -1,52 +1,14 @@
-"""What becomes of nodes and jobs in the end, compared with what was recorded of it.
+"""Outcomes of nodes and jobs on Slurm, for the fault matrix."""
 
-``slurm_outcomes.json`` has it, of which ``make docs`` renders a page. ``HOLDFAST_RECORD=1`` takes
-over what the tests find, instead of comparing it.
-"""
-
-import fcntl
-import json
-import os
 import time
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import pytest
 from slurm_fleet_at_work import Fleet
 
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.model.names import Reason
-
-RECORDED = Path(__file__).parent / "slurm_outcomes.json"
-RECORD = "HOLDFAST_RECORD"
-FAULTS = {
-    "xid-replace": "XID 74, which calls for another machine",
-    "xid-reboot": "XID 73, which calls for a reboot",
-    "dcgm-ecc": "DCGM reports a double-bit ECC error; the job runs on",
-    "crash-with-fault": "a rank dies of XID 74 before the fault is known",
-    "gres": "XID 74; the job has GRES, and --no-requeue",
-    "bystander": "nothing happens to it, and its neighbors are resumed",
-    "killed-process": "a rank is killed; no node has a fault",
-    "array": "XID 74 under one task of an array",
-    "array-other": "the other task of that array",
-    "heterogeneous": "XID 74 under one part of a heterogeneous job",
-    "two-on-a-node-1": "XID 74 under two jobs; the first",
-    "two-on-a-node-2": "XID 74 under two jobs; the second",
-    "supervised": "XID 74 under mode=step, whose supervisor asks for a requeue at last",
-    "power-loss": "the machine with the batch script loses its power",
-    "partition": "the node is cut off, held by a person, and heard again",
-    "slurmctld-killed": "slurmctld crashes after two commands of the resume, and forgets",
-    "controller-killed": "the controller is killed before each of its five commands, XID 74 each",
-    "prolog": "the check of the Prolog finds bad GPU memory",
-    "prolog-while-resumed": "XID 74, and a Prolog of the site fails where the job is to go on",
-    "prolog-slurmctld": "the check of PrologSlurmctld knows of a fault",
-    "fault-while-completing": "XID 74, and another one while the job still ends",
-    "spares-used": "XID 74 twice, with one spare node: it waits for the first repair",
-    "provider-fails": "XID 74, and whoever owns the machines refuses every order",
-    "no-retries": "XID 74, with max-retry=0",
-}  # fmt: skip
-"""By the name of the row."""
+from tests.engines.matrix import Matrix
+from tools.fault_matrix import SLURM, outcome
 
 _BUSY = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "RESERVED", "PLANNED"}
 _DONE = {"replace": "replaced", "reboot": "rebooted"}
@@ -60,9 +22,9 @@ _SETTLES_S = 4.0
 class FinalStates:
     """Those of one version of Slurm."""
 
-    def __init__(self, version: str) -> None:
-        self._version = version
-        self._records = bool(os.environ.get(RECORD))
+    def __init__(self, version: str, matrix: Matrix) -> None:
+        self._column = f"{SLURM}/{version}"
+        self._matrix = matrix
 
     def check(
         self, fleet: Fleet, fault: str, *, node: str = "", job: str = "", counts: bool = True
@@ -80,44 +42,17 @@ class FinalStates:
 
         def look() -> dict[str, Any]:
             found = _found(fleet, node, job)
-            unsure = {} if counts else {"restarts": None, "attempt": None, "reasons": []}
+            unsure = {} if counts else {"restarts": None, "attempt": None, "causes": []}
             return {**found, **unsure}
 
-        assert fault in FAULTS
-        if self._records:
+        if self._matrix.is_recording:
             time.sleep(_SETTLES_S)
-            _take_over(fault, self._version, look())
-            return
-        expected = recorded().get(fault, {}).get(self._version)
-        if expected is None:
-            pytest.fail(f"{fault} of Slurm {self._version} is not recorded: set {RECORD}=1")
-        deadline = time.monotonic() + _TIMEOUT_S
-        while (found := look()) != expected:
-            if time.monotonic() > deadline:
-                pytest.fail(f"after {fault} there is {found}, expected {expected}")
-            time.sleep(0.2)
-
-
-def recorded() -> dict[str, dict[str, Any]]:
-    """What was recorded, by fault and version."""
-    if not RECORDED.exists():
-        return {}
-    rows = json.loads(RECORDED.read_text(encoding="utf-8"))
-    return {row["row"]: row["slurm"] for row in rows}
-
-
-def _take_over(fault: str, version: str, found: Mapping[str, Any]) -> None:
-    with RECORDED.with_suffix(".lock").open("w", encoding="utf-8") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        rows = recorded()
-        rows.setdefault(fault, {})[version] = dict(found)
-        table = [
-            {"row": name, "fault": text, "slurm": dict(sorted(rows[name].items()))}
-            for name, text in FAULTS.items()
-            if name in rows
-        ]
-        RECORDED.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-    RECORDED.with_suffix(".lock").unlink(missing_ok=True)
+        else:
+            expected = outcome(fault, self._column)
+            deadline = time.monotonic() + _TIMEOUT_S
+            while look() != expected and time.monotonic() < deadline:
+                time.sleep(0.2)
+        self._matrix.record(fault, self._column, look())
 
 
 def _found(fleet: Fleet, node: str, job: str) -> dict[str, Any]:
@@ -135,7 +70,7 @@ def _found(fleet: Fleet, node: str, job: str) -> dict[str, Any]:
         "job": state,
         "restarts": restarts,
         "attempt": None if memory is None else memory.record.attempt,
-        "reasons": reasons,
+        "causes": reasons,
     }
 
 

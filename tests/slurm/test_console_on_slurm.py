@@ -14,8 +14,8 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
     fleet.control()
     job = fleet.run_job("-N1", "--comment=auto-resume=1")
     with closing(ConsoleSource(Where(state_dir=fleet.state_dir), SystemClock())) as source:
-        fleet.until(lambda: source.look()["jobs"])
-        tables = source.look()
+        fleet.until(lambda: source.read_tables()["jobs"])
+        tables = source.read_tables()
         [row] = tables["jobs"].values()
         assert job in row["name"]
         assert source.job(row["name"])["ranks"][0]["node"] == "node1"
@@ -28,11 +28,13 @@ def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:
         )
         source.submit(RepairRequest(act=ConsoleAction.REBOOT, fleet="slurm", node="node2"), "ada")
         fleet.until(
-            lambda: any(one["state"] == "released" for one in source.look()["incidents"].values())
+            lambda: any(
+                one["state"] == "released" for one in source.read_tables()["incidents"].values()
+            )
         )
 
-        assert source.look()["nodes"]["slurm node3"]["held"] == "vendor (ada)"
-        [past] = source.look()["incidents"].values()
+        assert source.read_tables()["nodes"]["slurm node3"]["pause_reason"] == "vendor (ada)"
+        [past] = source.read_tables()["incidents"].values()
         assert (past["node"], "ada" in past["message"]) == ("node2", True)
         assert source.node("slurm", "node2")["incidents"][0]["id"] == past["id"]
-        assert [one["job"] for one in source.goodput()["jobs"]] == [row["name"]]
+        assert [one["job"] for one in source.goodput(lambda _: True)["jobs"]] == [row["name"]]

@@ -10,7 +10,7 @@ import pytest
 from holdfast.adapters.slurm.commands.checks import CheckCommands, CheckJob
 from holdfast.adapters.slurm.commands.node_text import NodeFacts
 from holdfast.adapters.slurm.commands.reasons import parse_reason
-from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, WantedCheck, wanted_of
+from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, RequestedCheck, requested_of
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import CheckResult, Pairing, Phase
@@ -116,7 +116,7 @@ def test_jobs_and_reservations_of_others_are_left_alone(answers) -> None:
 def test_a_node_that_somebody_else_has_closed_is_not_opened_for_its_check(
     answers, tmp_path: Path, reason: str, is_ours: bool, waits: bool
 ) -> None:
-    wanted = WantedCheck(nodes=("n1",), began_at=NOW)
+    wanted = RequestedCheck(nodes=("n1",), began_at=NOW)
     name = wanted.name
     argv = answers(f"7|PENDING|{name}|Resources\n" if waits else f"{NODE}\n")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
@@ -132,7 +132,7 @@ def test_a_node_that_somebody_else_has_closed_is_not_opened_for_its_check(
 def test_a_log_that_cannot_be_read_holds_up_no_other_node(answers, tmp_path: Path) -> None:
     answers("")
     record = a_record(Phase.CHECKING)
-    both = [wanted_of(node, record) for node in ("n1", "n2")]
+    both = [requested_of(node, record) for node in ("n1", "n2")]
     (tmp_path / "checks/n1.log").mkdir(parents=True)
     end = f"{both[1].name} ended with exit status 0\n"
     (tmp_path / "checks/n2.log").write_text(f"fine\n{end}", encoding="utf-8")
@@ -167,7 +167,7 @@ def test_only_a_check_that_came_to_its_end_says_something(
 ) -> None:
     answers("")
     record = a_record(Phase.CHECKING)
-    wanted = wanted_of("n1", record)
+    wanted = requested_of("n1", record)
     (tmp_path / "checks").mkdir()
     said = text.replace("NAME", wanted.name)
     (tmp_path / "checks/n1.log").write_text(said, encoding="utf-8")
@@ -195,7 +195,7 @@ def closed(name: str, reason: str = "holdfast: checking") -> NodeFacts:
 
 
 def test_a_test_between_two_nodes_is_one_job_that_has_both(answers, tmp_path: Path) -> None:
-    wanted = wanted_of("n1", a_pair())
+    wanted = requested_of("n1", a_pair())
     argv = answers("NodeName=n1 Partitions=a,b State=IDLE\nNodeName=n2 Partitions=b,c State=IDLE\n")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
 
@@ -215,7 +215,7 @@ def test_a_test_waits_while_somebody_else_has_closed_one_of_its_nodes(
     argv = answers("")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
 
-    checks.begin(wanted_of("n1", a_pair()), [closed("n1"), closed("n2", "cabling")])
+    checks.begin(requested_of("n1", a_pair()), [closed("n1"), closed("n2", "cabling")])
 
     assert not argv.exists()
 
@@ -225,10 +225,10 @@ def test_a_test_that_does_not_begin_says_nothing_after_a_while(
     answers, tmp_path: Path, waits: bool
 ) -> None:
     record, clock = a_pair(), FakeClock()
-    name = wanted_of("n1", record).name
+    name = requested_of("n1", record).name
     answers(f"7|PENDING|{name}|Resources\n" if waits else "")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), clock, FakeEvents())
-    checks.refresh([wanted_of("n1", record)])
+    checks.refresh([requested_of("n1", record)])
 
     clock.time = NOW + timedelta(minutes=5) - timedelta(microseconds=1)
     assert checks.pair_outcome("n1", record) is None
@@ -238,13 +238,13 @@ def test_a_test_that_does_not_begin_says_nothing_after_a_while(
 
 def test_a_test_that_runs_is_not_taken_for_one_that_never_began(answers, tmp_path: Path) -> None:
     record = a_pair()
-    answers(f"7|RUNNING|{wanted_of('n1', record).name}|None\n")
+    answers(f"7|RUNNING|{requested_of('n1', record).name}|None\n")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(NOW + 9 * TIME), FakeEvents())
-    checks.refresh([wanted_of("n1", record)])
+    checks.refresh([requested_of("n1", record)])
 
     clock = FakeClock(NOW + timedelta(hours=1))
     later = DeepChecks(SlurmSettings(report_dir=tmp_path), clock, FakeEvents())
-    later.refresh([wanted_of("n1", record)])
+    later.refresh([requested_of("n1", record)])
 
     assert checks.pair_outcome("n1", record) is None
     assert later.pair_outcome("n1", record) is None
@@ -271,7 +271,7 @@ def test_what_a_test_says_is_told_from_what_says_nothing(
 ) -> None:
     answers("")
     record = a_pair()
-    wanted = wanted_of("n1", record)
+    wanted = requested_of("n1", record)
     folder = tmp_path / "checks"
     folder.mkdir()
     end = f"{said}\n{wanted.name} ended with exit status {status}\n"
@@ -297,11 +297,11 @@ def test_what_the_test_before_has_left_is_not_taken_for_what_this_one_says(
     left.write_text('{"summary": "passed"}', encoding="utf-8")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
 
-    checks.begin(wanted_of("n1", a_pair()), [closed("n1"), closed("n2")])
+    checks.begin(requested_of("n1", a_pair()), [closed("n1"), closed("n2")])
 
     assert not left.exists()
 
 
 def test_between_two_tests_nothing_is_waited_for() -> None:
-    assert wanted_of("n1", a_pair(partner="", began_at=None)) is None
-    assert wanted_of("n1", a_record()) is None
+    assert requested_of("n1", a_pair(partner="", began_at=None)) is None
+    assert requested_of("n1", a_record()) is None

@@ -66,7 +66,7 @@ def test_a_node_that_joins_is_checked_first_whatever_becomes_of_the_controller(
     job = fleet.slurm.submit("-N1", "-w", "node1", script="true")
 
     fleet.until(lambda: fleet.slurm.state("node1") == {"ALLOCATED", "FAIL"} and not left(fleet))
-    assert fleet.reason("node1").startswith(f"{SlurmReason.OURS} checking")
+    assert fleet.reason("node1").startswith(f"{SlurmReason.HOLDFAST} checking")
     first.kill()
     fleet.control(**settings)
     stays(lambda: fleet.slurm.jobs()[job] == "PENDING", 1.0)
@@ -92,7 +92,9 @@ def test_a_node_that_fails_or_never_reports_back_is_replaced_and_checked_again(
     reasons = {one.node: one.reason for one in fleet.incidents}
     assert reasons == {"node1": Reason.CHECK_FAILED, "node2": Reason.CHECK_NEVER_ENDED}
     assert sorted(fleet.orders) == [["replace", "node1"], ["replace", "node2"]]
-    assert fleet.reason("node1") == f"{SlurmReason.REPLACE} {SlurmReason.OURS} {reasons['node1']}"
+    assert (
+        fleet.reason("node1") == f"{SlurmReason.REPLACE} {SlurmReason.HOLDFAST} {reasons['node1']}"
+    )
     fleet.until(lambda: not left(fleet) and "RUNNING" not in fleet.slurm.jobs().values())
     for name in ("bad-node1", "hold-node2"):
         (fleet.folder / name).unlink()

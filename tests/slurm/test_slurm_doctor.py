@@ -70,7 +70,7 @@ def powered(resume_timeout: str, join_timeout: timedelta | None) -> ClusterFacts
 
 
 VIOLATIONS: list[tuple[str, ClusterFacts]] = [
-    ("slurmctld-down", replace(SOUND, trouble="Unable to contact slurm controller")),
+    ("slurmctld-down", replace(SOUND, problem="Unable to contact slurm controller")),
     ("munge", replace(SOUND, has_munge=False)),
     ("plugin-missing", replace(SOUND, plugin="")),
     ("plugin-missing", replace(SOUND, plugin="", has_plugstack=False)),
@@ -160,7 +160,7 @@ def test_settings_that_do_not_apply_are_not_reported(cluster: ClusterFacts) -> N
 
 
 def test_no_setting_is_checked_while_slurmctld_does_not_answer() -> None:
-    assert [one.rule for one in diagnose_cluster(ClusterFacts(trouble="away"))] == [
+    assert [one.rule for one in diagnose_cluster(ClusterFacts(problem="away"))] == [
         "slurmctld-down"
     ]
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from slurm_fleet_at_work import Fleet, on_both_versions
 
+from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
 from holdfast.model.names import HealthStatus
 
@@ -40,3 +41,11 @@ def test_nodes_list_shows_who_closed_a_node_and_which_jobs_run_on_it(
     assert f"0/job/{wide}" in rows["node1"]
     assert "broken fan" in rows["node1"]
     assert "schedulable" in rows["node4"]
+
+    capsys.readouterr()
+    assert run(["status", "-o", "json", "--state-dir", str(fleet.state_dir)]) == ExitCode.OK
+    status = json.loads(capsys.readouterr().out)
+    assert (status["attention"], status["fleets"][0]["name"]) == ([], "slurm")
+    assert sum(status["fleets"][0]["nodes"].values()) == len(nodes)
+    assert run(["goodput", "-o", "json", "--state-dir", str(fleet.state_dir)]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out) == {"jobs": [], "causes": []}

@@ -74,7 +74,7 @@ def test_a_job_goes_where_nothing_is_broken_and_is_never_parked(
     assert f"node2: {Reason.CHECK_FAILED}" in said
     for node in ("node1", "node2"):
         assert "FAIL" in fleet.slurm.state(node)
-        assert fleet.reason(node).startswith(f"{SlurmReason.OURS} ")
+        assert fleet.reason(node).startswith(f"{SlurmReason.HOLDFAST} ")
     fleet.control(provider=fleet.by_command(), unavailable=3, wait=False)
     fleet.until(lambda: sorted(fleet.orders) == [["replace", "node1"], ["replace", "node2"]])
     for node in ("node1", "node2"):

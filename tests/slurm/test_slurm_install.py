@@ -3,7 +3,6 @@
 import configparser
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ from holdfast.apps.cli.slurm.commands import slurm
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.kit.config import load_config
+from tests.engines.host_tools import require_tool
 
 COMPILER = """\
 #!/bin/sh
@@ -372,9 +372,7 @@ def test_the_agents_unit_guards_as_the_one_for_other_clusters_does(machine: Mach
 
 @pytest.mark.parametrize("role", ["head", "compute"])
 def test_systemd_can_load_the_units(machine: Machine, role: str, tmp_path: Path) -> None:
-    verify = shutil.which("systemd-analyze")
-    if verify is None:
-        pytest.skip("systemd-analyze is missing; on Debian: apt-get install systemd")
+    verify = require_tool("systemd-analyze")
     program = tmp_path / "holdfast"
     program.symlink_to("/bin/true")
     machine.install(role, f"--holdfast={program}", "--user=root")

@@ -15,21 +15,21 @@ SPENT = "no hardware retries allowed"
 @pytest.mark.parametrize(
     ("kind", "used", "step", "says"),
     [
-        (FailureKind.HARDWARE, 0, None, "; it restarts: hardware retries 1 of 2"),
-        (FailureKind.REQUESTED, 2, None, "; it restarts: hardware retries 2 of 2"),
+        (FailureKind.HARDWARE, 0, None, "; job restarting: hardware retries 1 of 2"),
+        (FailureKind.REQUESTED, 2, None, "; job restarting: hardware retries 2 of 2"),
         (
             FailureKind.HARDWARE,
             2,
             None,
-            "; the job is canceled: hardware retries exhausted (2 of 2)",
+            "; job cancelled: hardware retries exhausted (2 of 2)",
         ),
         (
             FailureKind.APPLICATION,
             0,
             None,
-            "; the job is canceled: no application retries allowed",
+            "; job cancelled: no application retries allowed",
         ),
-        (FailureKind.HARDWARE, 0, 7, "; the job is canceled: no progress: 3 failures in a row"),
+        (FailureKind.HARDWARE, 0, 7, "; job cancelled: no progress: 3 failures in a row"),
     ],
 )
 def test_the_message_of_a_stop_says_why_and_what_follows(kind, used, step, says) -> None:
@@ -43,7 +43,7 @@ def test_the_message_of_a_stop_says_why_and_what_follows(kind, used, step, says)
 
     message = stop_message(job, failure)
 
-    assert message.startswith("attempt 1 is stopped: Cause on node-2: it broke;")
+    assert message.startswith("attempt 1 stopped: Cause on node-2: it broke;")
     assert says in message
 
 
@@ -67,8 +67,8 @@ def test_exhausted_retries_and_a_log_that_will_be_truncated_are_in_output_and_co
 
     fleet.until(lambda: fleet.slurm.jobs()[job] == "CANCELLED")
     said = output(fleet, job)
-    assert f"holdfast: attempt 1 is stopped: {Reason.XID_REPLACE} on {bad}" in said
-    assert f"the job is canceled: {SPENT}" in said
+    assert f"holdfast: attempt 1 stopped: {Reason.XID_REPLACE} on {bad}" in said
+    assert f"job cancelled: {SPENT}" in said
     noted = comment(fleet, job)
     assert noted.startswith(
         f"team=a auto-resume=1 max-retry=0 [holdfast: failed: {SPENT}; last failure:"

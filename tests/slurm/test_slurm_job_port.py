@@ -119,7 +119,7 @@ def test_a_job_is_stopped_held_and_let_go_once_however_often_that_is_asked(port:
     assert eligible_at > datetime.now(UTC) + HOLD / 2
 
     port.put(JobPhase.WAITING)
-    assert {*port.view().rooms} == {"node1", "node2", "node3", "node4"}
+    assert {*port.view().capacity} == {"node1", "node2", "node3", "node4"}
     port.slurm.run("scontrol", "update", f"jobid={port.job}", "starttime=now+20")
     port.until(lambda _: port.found[2] > datetime.now(UTC) + HOLD / 2)  # is set again
 
@@ -233,11 +233,14 @@ def test_a_job_that_is_let_go_with_too_few_nodes_keeps_them_until_there_are_enou
     port.stop()
     port.until(lambda one: one.is_stop_seen and not one.ranks)
     port.put(JobPhase.WAITING)
-    assert port.view().away == frozenset()
+    assert port.view().blocked_nodes == frozenset()
     drain(port, "node1", "node3", "node4")
     hungry = port.slurm.submit("-N1", "--exclusive", script="sleep 600")
 
-    assert (port.view().rooms, port.view().away) == ({"node1": 1, "node2": 1}, {"node1"})
+    assert (port.view().capacity, port.view().blocked_nodes) == (
+        {"node1": 1, "node2": 1},
+        {"node1"},
+    )
     port.put(JobPhase.STARTING, attempt=2, placement=())
     port.jobs.launch(f"job/{port.job}")
     port.slurm.until(lambda: port.found[2] < datetime.now(UTC))
@@ -280,7 +283,7 @@ def test_what_is_planned_for_idle_nodes_keeps_no_job_from_them(port: Port) -> No
     port.until(lambda one: one.is_stop_seen and not one.ranks)
     port.put(JobPhase.WAITING)
 
-    port.until(lambda one: set(one.rooms or {}) >= idle and one.away == {failed})
+    port.until(lambda one: set(one.capacity or {}) >= idle and one.blocked_nodes == {failed})
 
 
 @on_both_versions
@@ -292,7 +295,7 @@ def test_a_node_that_comes_back_is_for_the_job_that_was_stopped(port: Port) -> N
     port.nodes.out_of_service.add("node1")
     port.until(lambda one: one.is_stop_seen and not one.ranks)
     port.put(JobPhase.WAITING)
-    port.until(lambda one: one.away == {"node1"})
+    port.until(lambda one: one.blocked_nodes == {"node1"})
     hungry = port.slurm.submit("-N1", "--exclusive", script="sleep 600")
 
     port.until(lambda _: "Nodes=node[1-2]" in port.slurm.run("scontrol", "show", "reservation"))
@@ -300,7 +303,7 @@ def test_a_node_that_comes_back_is_for_the_job_that_was_stopped(port: Port) -> N
     port.nodes.out_of_service.clear()
     stays(lambda: port.slurm.jobs()[hungry] == "PENDING", 2.0)
 
-    assert port.view().away == frozenset()
+    assert port.view().blocked_nodes == frozenset()
     port.put(JobPhase.STARTING, attempt=2, placement=())
     port.jobs.launch(f"job/{port.job}")
     port.until(lambda one: len(one.ranks) == 2)
@@ -328,7 +331,7 @@ def test_nodes_that_come_back_are_for_the_job_first_and_then_for_the_spare_pool(
     give_back(port, first)
     stays(lambda: port.view() and first in kept(port, f"HOLDFAST_{port.job}"), 5.2)
     port.slurm.machines[first].start_slurmd()
-    port.until(lambda one: first in (one.rooms or {}) and first not in one.away)
+    port.until(lambda one: first in (one.capacity or {}) and first not in one.blocked_nodes)
     begin(port, 3)
     assert {one.node for one in port.view().ranks} == {first, other}
     give_back(port, spare)

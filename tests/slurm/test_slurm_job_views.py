@@ -15,7 +15,7 @@ from holdfast.adapters.slurm.jobs.views import (
     Case,
     JobDefaults,
     Run,
-    gone_view,
+    deleted_view,
     is_reused,
     is_wanted,
     job_view,
@@ -330,7 +330,7 @@ def test_slurms_word_for_the_end_is_the_end(job, outcome, phase) -> None:
 
 
 def test_a_job_that_slurm_forgot_has_failed() -> None:
-    ending = gone_view("7", a_record(JobPhase.RUNNING)).ending
+    ending = deleted_view("7", a_record(JobPhase.RUNNING)).ending
     assert ending is not None
     assert ending.outcome is JobPhase.FAILED
 

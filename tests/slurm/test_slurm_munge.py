@@ -11,6 +11,7 @@ from signing import FakeCredentials
 
 from holdfast.adapters.slurm.nodes.munge import Munge, trust_of
 from holdfast.adapters.slurm.nodes.signatures import Credentials, CredentialsUnavailable
+from tests.engines.host_tools import require_tool
 from tests.engines.slurm_cluster import SlurmPrograms, running_munged
 
 
@@ -56,6 +57,7 @@ def test_what_is_no_credential_is_refused(credentials: Credentials, change) -> N
 
 
 def test_a_munged_that_is_not_there_is_told_apart_from_a_bad_credential(tmp_path: Path) -> None:
+    require_tool("munge")
     munge = Munge(str(tmp_path / "none"))
     with pytest.raises(CredentialsUnavailable):
         munge.encode(b"")

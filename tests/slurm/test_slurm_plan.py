@@ -19,7 +19,7 @@ RECORDED = Path(__file__).parents[1] / "recordings/slurm"
 
 FORMS = ("nodes-{}.txt", "nodes-{}-oneline.txt", "nodes-{}.json")
 VERSIONS = ("22.05", "24.11")
-REPLACE = f"{SlurmReason.REPLACE} {SlurmReason.OURS}"
+REPLACE = f"{SlurmReason.REPLACE} {SlurmReason.HOLDFAST}"
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
 
     assert nodes["n1"]["steps"] == []
     assert nodes["n1"]["seen"].startswith("taken out of service by Holdfast")
-    assert nodes["n2"]["seen"] == "open to jobs"
+    assert nodes["n2"]["seen"] == "accepts jobs"
 
 
 @pytest.mark.parametrize(

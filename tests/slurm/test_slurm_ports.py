@@ -29,7 +29,7 @@ from holdfast.testing.contracts import ClusterContract, DurableClusterContract, 
 from holdfast.testing.fakes import FakeEvents
 from tests.engines.slurm_cluster import SlurmCluster
 
-REPLACE, OURS = SlurmReason.REPLACE, SlurmReason.OURS
+REPLACE, OURS = SlurmReason.REPLACE, SlurmReason.HOLDFAST
 
 
 class Backed:
@@ -207,14 +207,14 @@ def test_a_node_is_not_idle_if_a_job_has_begun_since_the_nodes_were_read(
 
 def test_what_another_process_records_is_seen(backed: Backed) -> None:
     backed.slurm.until(lambda: backed.view() is not None)
-    assert backed.view().held == ""
+    assert backed.view().pause_reason == ""
     other = SlurmStore(backed.folder / "state" / FILE)
 
     other.hold("node1", "later")
 
-    assert backed.view().held == "later"
+    assert backed.view().pause_reason == "later"
     other.hold("node1", "")
-    assert backed.view().held == ""
+    assert backed.view().pause_reason == ""
     other.close()
 
 

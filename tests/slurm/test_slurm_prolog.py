@@ -55,7 +55,9 @@ def test_a_job_goes_elsewhere_if_its_node_fails_before_it_and_the_node_is_replac
 
     fleet.until(lambda: fleet.orders == [["replace", "node1"]])
     incident = fleet.incidents[0]
-    assert fleet.reason("node1") == f"{SlurmReason.REPLACE} {SlurmReason.OURS} {incident.reason}"
+    assert (
+        fleet.reason("node1") == f"{SlurmReason.REPLACE} {SlurmReason.HOLDFAST} {incident.reason}"
+    )
     fleet.until(lambda: fleet.slurm.jobs()[job] == "COMPLETED")
     assert (fleet.slurm.folder / f"slurm-{job}.out").read_text(encoding="utf-8") == "node2\n"
     assert "node1: dcgm: failed" in (fleet.folder / "said").read_text(encoding="utf-8")
@@ -86,5 +88,5 @@ def test_without_an_agent_a_node_that_lacks_gpus_is_drained_with_our_word(
 
         slurm.until(lambda: "DRAIN" in slurm.state("node1"))
 
-        said = f"{SlurmReason.OURS} {Reason.GPU_COUNT}: 0 of 2 GPUs are present"
+        said = f"{SlurmReason.HOLDFAST} {Reason.GPU_COUNT}: 0 of 2 GPUs are present"
         assert slurm.node("node1")["Reason"] == said

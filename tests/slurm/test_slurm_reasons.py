@@ -81,7 +81,7 @@ def test_slurms_own_reasons_are_recognised(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "none"])
 def test_an_empty_reason_has_no_author(text: str) -> None:
-    assert parse_reason(text).author is Author.NOBODY
+    assert parse_reason(text).author is Author.NONE
 
 
 @pytest.mark.parametrize("phase", sorted(set(Phase) - {Phase.SCHEDULABLE}))
@@ -100,13 +100,15 @@ def test_our_reason_begins_with_the_repair() -> None:
     rebooting = a_record(Phase.DRAINING, remediation=a_remediation(remedy=Remedy.REBOOT))
     back = a_record(Phase.JOINING, remediation=a_remediation(remedy=Remedy.REPLACE))
 
-    assert our_reason(replacing).startswith(f"{SlurmReason.REPLACE} {SlurmReason.OURS} ")
-    assert our_reason(rebooting).startswith(f"{SlurmReason.REBOOT} {SlurmReason.OURS} ")
-    assert our_reason(back).startswith(f"{SlurmReason.OURS} checking after ")
+    assert our_reason(replacing).startswith(f"{SlurmReason.REPLACE} {SlurmReason.HOLDFAST} ")
+    assert our_reason(rebooting).startswith(f"{SlurmReason.REBOOT} {SlurmReason.HOLDFAST} ")
+    assert our_reason(back).startswith(f"{SlurmReason.HOLDFAST} checking after ")
     checked = our_reason(a_record(Phase.CHECKING, remediation=None))
-    assert checked == f"{SlurmReason.OURS} checking (deep health check InProgress)"
+    assert checked == f"{SlurmReason.HOLDFAST} checking (deep health check InProgress)"
     under_repair = our_reason(a_record(Phase.CHECKING, remediation=a_remediation(reason="Xid")))
-    assert under_repair == f"{SlurmReason.OURS} checking after Xid (deep health check InProgress)"
+    assert (
+        under_repair == f"{SlurmReason.HOLDFAST} checking after Xid (deep health check InProgress)"
+    )
 
 
 @given(st.text(max_size=40))
@@ -115,7 +117,7 @@ def test_any_text_is_somebodys_reason(text: str) -> None:
 
     assert (reason.verb is not None) == (reason.author is Author.REQUEST)
     assert reason.text in text
-    assert reason.text or reason.author is Author.NOBODY
+    assert reason.text or reason.author is Author.NONE
 
 
 @pytest.mark.parametrize(

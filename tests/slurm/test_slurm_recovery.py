@@ -1,12 +1,14 @@
 """Faults on a real Slurm cluster, from the kernel's line to the release, by real processes."""
 
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from slurm_fleet_at_work import (
     REBOOT_XID,
@@ -18,11 +20,12 @@ from slurm_fleet_at_work import (
 )
 
 from holdfast.adapters.slurm.commands.hostlist import expand
+from holdfast.kit.processes import descendants
 from holdfast.model.errors import BackendError
 from holdfast.model.names import Reason, SlurmReason
 from tests.engines.slurm_cluster import SlurmCluster
 
-REPLACE, REBOOT, OURS = SlurmReason.REPLACE, SlurmReason.REBOOT, SlurmReason.OURS
+REPLACE, REBOOT, OURS = SlurmReason.REPLACE, SlurmReason.REBOOT, SlurmReason.HOLDFAST
 
 
 @on_both_versions
@@ -137,6 +140,22 @@ def test_what_is_nearly_a_request_is_told_and_left_alone(fleet: Fleet) -> None:
     assert controller.log.count("spelled exactly") == len(nearly)
 
 
+def test_a_drill_is_an_event_of_its_node(fleet: Fleet) -> None:
+    controller = fleet.control()
+    until = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=30)
+    machine = fleet.machines["node2"]
+    config = machine.root / "agent.toml"
+    config.write_text(f"drill_until = {until.isoformat()}\n{config.read_text()}", encoding="utf-8")
+
+    (agent,) = descendants(machine._plugs["agent"].pid)
+    os.kill(agent, signal.SIGHUP)
+
+    told = f"NodeDrillActive: node2: drill active until {until:%Y-%m-%d %H:%M:%S} UTC"
+    fleet.until(lambda: told in controller.log)
+    stays(lambda: controller.log.count("NodeDrillActive") == 1, 1.0)
+    assert fleet.phase("node2") == "schedulable"
+
+
 def test_what_somebody_else_has_drained_is_neither_repaired_nor_opened(fleet: Fleet) -> None:
     controller = fleet.control()
     fleet.update("node1", state="drain", reason="cabling, Bob")
@@ -197,7 +216,7 @@ def test_a_second_controller_stands_by_until_the_first_ends(fleet: Fleet) -> Non
     second = fleet.control(provider=fleet.by_command())
     fleet.machines["node1"].log(REPLACE_XID)
     fleet.until(lambda: fleet.orders)
-    assert "quarantined for replace" not in second.log
+    assert "quarantined for replacement" not in second.log
 
     first.kill()
     fleet.machines["node1"].renew()
@@ -263,7 +282,7 @@ def test_the_commands_show_and_steer_what_goes_on(fleet: Fleet, capsys, monkeypa
     assert [(node["name"], node["phase"]) for node in listed] == [
         (name, "schedulable") for name in fleet.machines
     ]
-    assert call("nodes", "hold", "node1", "--why", "later") == "node1: held\n"
+    assert call("nodes", "hold", "node1", "--why", "later") == "node1: repairs paused\n"
     assert "later" in call("nodes", "describe", "node1")
     call("nodes", "unhold", "node1")
     shell = [sys.executable, "-m", "holdfast", "nodes", "shell", "node2", *where, "--"]

@@ -99,7 +99,7 @@ def test_a_file_that_is_removed_is_written_again(tmp_path: Path) -> None:
 
     until((tmp_path / "n1.json").exists)
     one.close()
-    assert said[0].endswith("trying again")
+    assert said[0].endswith("retrying")
 
 
 def test_a_file_that_is_damaged_is_written_again(tmp_path: Path) -> None:
@@ -451,7 +451,7 @@ def test_an_agent_signs_again_and_waits_for_munge(tmp_path: Path, monkeypatch) -
     one = reporter(tmp_path, said := [], credentials=credentials, timeout_s=3600.0)
     one.changed(None, REPORT)
     until(lambda: said)
-    assert "Socket communication error; trying again" in said[0]
+    assert "Socket communication error; retrying" in said[0]
     credentials.is_away = False
     path = tmp_path / "n1.json"
     until(path.exists)

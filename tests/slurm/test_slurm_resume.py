@@ -17,7 +17,7 @@ from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 GPUS = "--gres=gpu:2"
 AFFLICTED = {
     "gres": REPLACE_XID, "two-on-a-node-1": REPLACE_XID, "xid-reboot": REBOOT_XID,
-    "no-retries": REPLACE_XID,
+    "faults-spent": REPLACE_XID,
 }  # fmt: skip
 """What the kernel says on a node of the job of a row."""
 
@@ -127,7 +127,7 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     for node in (supervised, *at.values()):
         wide.machines[node].log(REPLACE_XID)
 
-    for fault in {*AFFLICTED, "crash-with-fault"} - {"no-retries"}:
+    for fault in {*AFFLICTED, "crash-with-fault"} - {"faults-spent"}:
         jobs[fault].until_attempt(1)
     wide.until(lambda: runs(wide, f"{array}_1", restarts=1))
     wide.until(lambda: runs(wide, f"{het}+0", restarts=1) and runs(wide, f"{het}+1", restarts=1))
@@ -140,7 +140,7 @@ def test_every_kind_of_batch_job_is_resumed_and_no_other_is_touched(
     wide.until(lambda: wide.phase(bad["dcgm-ecc"]) == "quarantined")
     for job in jobs.values():
         job.let_end()
-    for fault in jobs.keys() - {"no-retries"}:
+    for fault in jobs.keys() - {"faults-spent"}:
         jobs[fault].until_done()
     wide.until(lambda: killed.memory.record.phase is JobPhase.FAILED)
     assert "exited with code 137" in killed.memory.record.reason
@@ -170,7 +170,7 @@ def trainings(wide: Fleet) -> tuple[dict[str, Training], Training]:
         "gres": Training(wide, GPUS, "--no-requeue", holds=True),
         "crash-with-fault": Training(wide, GPUS, holds=True),
         "xid-reboot": Training(wide, GPUS, ranks=1, holds=True),
-        "no-retries": Training(
+        "faults-spent": Training(
             wide, GPUS, ranks=1, request="auto-resume=1 max-retry=0", holds=True
         ),
         "bystander": Training(wide, GPUS, ranks=1, request="auto-resume=0", holds=True),

@@ -44,7 +44,7 @@ def test_a_node_that_slurm_has_given_up_is_ordered_anew_with_slurms_own_message(
             Reason.NODE_START_FAILED, f"Slurm reports: {SAID}",
         )  # fmt: skip
         assert (
-            f"node1 quarantined for replace: {Reason.NODE_START_FAILED}: Slurm reports: {SAID}"
+            f"node1 quarantined for replacement: {Reason.NODE_START_FAILED}: Slurm reports: {SAID}"
             in (controller.log)
         )
         assert Reason.NODE_NEVER_JOINED not in controller.log

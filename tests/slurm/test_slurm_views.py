@@ -332,7 +332,7 @@ def test_a_view_has_what_is_known() -> None:
     view = node_view(one, record, Memory(), heartbeat_at=NOW, jobs=("7",), now=NOW)
 
     assert (view.name, view.machine, view.running_jobs) == ("n1", "m1#b1", ("7",))
-    assert view.held == "taken out of service by bob in Slurm: cabling"
+    assert view.pause_reason == "taken out of service by bob in Slurm: cabling"
     silent = replace(one, received=None)
     assert node_view(silent, record, Memory(), heartbeat_at=None, jobs=(), now=NOW).boot_id == ""
 

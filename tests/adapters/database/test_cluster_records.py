@@ -30,34 +30,12 @@ from holdfast.model.errors import BackendError, ConfigError, StorageFull
 from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import Change, RecordedRequest
 from holdfast.testing.fakes import FakeClock
-from tests.engines.postgresql import missing, postgresql
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED = RecordedRequest(
     at=NOW, person="ada", operation="CreateCluster", request={"ClusterName": "lab"}
 )
 HOURS = timedelta(hours=8)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    if why := missing():
-        pytest.skip(why)
-    with postgresql() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/clusters.db"
-    server = request.getfixturevalue("server")
-    name = f"t{uuid.uuid4().hex}"
-    engine = create_engine(server, isolation_level="AUTOCOMMIT")
-    with engine.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name}"))
-    engine.dispose()
-    return server.replace("/postgres?", f"/{name}?")
 
 
 @pytest.fixture

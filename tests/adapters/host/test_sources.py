@@ -15,7 +15,7 @@ from holdfast.adapters.host import accelerators, host_state, network
 from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.sources import SOURCES, efa_domains, journalctl, plans, unit_states
 from holdfast.detectors.contract import Profile
-from holdfast.detectors.table import detectors, samples_wanted
+from holdfast.detectors.table import detectors, required_samples
 from holdfast.model.errors import BackendError
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -50,7 +50,7 @@ NUMBERS = " ".join(str(number) for number in range(4, 53))
 
 
 def test_every_source_is_wanted_by_a_detector_and_every_wish_has_a_source() -> None:
-    assert set(samples_wanted(detectors(Profile.HYPERPOD))) == set(SOURCES)
+    assert set(required_samples(detectors(Profile.HYPERPOD))) == set(SOURCES)
 
 
 def test_a_machine_without_devices_has_no_sources_for_them(tmp_path: Path) -> None:

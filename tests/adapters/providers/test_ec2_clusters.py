@@ -15,7 +15,7 @@ from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings
 from holdfast.adapters.providers.settings import AwsSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.cluster_policy import ClusterPolicy
-from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, Pace
+from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, PollIntervals
 from holdfast.model.clusters import (
     DesiredCluster,
     DesiredGroup,
@@ -69,7 +69,7 @@ class Whole:
                 clock=SystemClock(),
                 report=self.reported.append,
             )
-            pace = Pace(busy=timedelta(0), quiet=timedelta(0))
+            pace = PollIntervals(busy=timedelta(0), quiet=timedelta(0))
             ClusterReconciler(ports, ClusterPolicy(), pace).step()
 
     def ask(self, **changes: object) -> None:
@@ -108,7 +108,7 @@ def test_a_cluster_is_made_grows_loses_a_named_node_and_goes(whole) -> None:
     wanted = DesiredCluster(
         name=NAME, created_at=now, status=ClusterStatus.CREATING, since=now, groups=(group,)
     )
-    assert whole.groups.objections(wanted) == []
+    assert whole.groups.rejections(wanted) == []
     assert whole.records.create(wanted, (), {}, requested())
     whole.pass_time()
     assert whole.status() == ClusterStatus.IN_SERVICE
@@ -147,4 +147,4 @@ def test_what_cannot_be_had_is_objected_to_without_asking_aws(whole) -> None:
         groups=(no_type, going, DesiredGroup(made_of=GROUP, target=1)),
     )
 
-    assert whole.groups.objections(wanted) == ["instance group gpu has no InstanceType: set one"]
+    assert whole.groups.rejections(wanted) == ["instance group gpu has no InstanceType: set one"]

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.adapters.providers import table
-from holdfast.adapters.providers.orders import Orders, OwnerAway
+from holdfast.adapters.providers.orders import Orders, OwnerUnreachable
 from holdfast.adapters.providers.settings import CommandSettings, ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import ROWS, build_provider
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
@@ -76,7 +76,7 @@ def test_a_refused_order_is_given_again_and_others_with_it(error: ProviderError)
 
 def test_while_an_owner_is_away_no_order_is_tried() -> None:
     world = World(takes=timedelta(seconds=20))
-    world.replacer.failing = OwnerAway("the cloud does not answer", after=PAUSE)
+    world.replacer.failing = OwnerUnreachable("the cloud does not answer", after=PAUSE)
 
     with pytest.raises(RetryLater):
         world.orders.replace(NODE, "t/1")
@@ -90,7 +90,7 @@ def test_while_an_owner_is_away_no_order_is_tried() -> None:
 
 def test_afterwards_orders_are_tried_again() -> None:
     world = World(takes=timedelta(seconds=20))
-    world.replacer.failing = OwnerAway("away", after=PAUSE)
+    world.replacer.failing = OwnerUnreachable("away", after=PAUSE)
     with pytest.raises(RetryLater):
         world.orders.replace(NODE, "t/1")
     world.replacer.failing = None
@@ -105,7 +105,7 @@ def test_afterwards_orders_are_tried_again() -> None:
 def test_an_order_taken_before_is_no_error_while_its_owner_is_away() -> None:
     world = World()
     world.orders.replace(NODE, "t/1")
-    world.replacer.failing = OwnerAway("away", after=PAUSE)
+    world.replacer.failing = OwnerUnreachable("away", after=PAUSE)
     with pytest.raises(RetryLater):
         world.orders.replace(NODE, "u/1")
 
@@ -114,7 +114,7 @@ def test_an_order_taken_before_is_no_error_while_its_owner_is_away() -> None:
 
 def test_an_owner_that_is_away_holds_up_no_other() -> None:
     world = World()
-    world.replacer.failing = OwnerAway("away", after=PAUSE)
+    world.replacer.failing = OwnerUnreachable("away", after=PAUSE)
     with pytest.raises(RetryLater):
         world.orders.replace(NODE, "t/1")
 

@@ -46,7 +46,7 @@ class Journal:
     def changed(self, before: NodeReport | None, report: NodeReport) -> None:
         self.notes.append(("changed", before, report))
 
-    def beat(self) -> None:
+    def heartbeat_sent(self) -> None:
         self.notes.append(("beat",))
 
 
@@ -114,7 +114,7 @@ def test_a_suspect_that_counts_no_longer_is_not_waited_for() -> None:
     )
     journal.kept = replace(HEALTHY, suspects=(FAULT, other), notices=notices)
 
-    last = FanOut(journal, (), is_void=lambda fault: fault == FAULT).last()
+    last = FanOut(journal, (), is_discarded=lambda fault: fault == FAULT).last()
 
     assert last is not None
     assert (last.suspects, last.notices) == ((other,), notices[1:])

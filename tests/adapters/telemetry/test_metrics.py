@@ -142,7 +142,7 @@ def test_heartbeats_reports_and_lines_are_counted() -> None:
     assert len(host.read().kernel_log) == 3
     host.read()
     host.commit()
-    story.metrics.beat()
+    story.metrics.heartbeat_sent()
     story.tell()
     lines = story.tell()
 

@@ -20,7 +20,7 @@ def test_an_agent_without_a_heartbeat_is_not_well_until_it_has_one() -> None:
     with answer.value as error:
         assert error.code == 503
         assert error.read().startswith(b"no heartbeat for ")
-    endpoint.beat()
+    endpoint.heartbeat_sent()
     with urllib.request.urlopen(f"{url}/healthz") as well:  # noqa: S310
         assert well.read() == b"ok\n"
     with urllib.request.urlopen(f"{url}/metrics") as metrics:  # noqa: S310

@@ -9,7 +9,7 @@ from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions
 from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.node_text import NodeFacts
 from holdfast.adapters.slurm.commands.reasons import parse_reason
-from holdfast.adapters.slurm.jobs.unasked_runs import UnaskedRuns
+from holdfast.adapters.slurm.jobs.unmanaged_runs import UnmanagedRuns
 from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.model.jobs import Failure, FailureKind
@@ -49,7 +49,7 @@ class Nodes:
 )
 def test_a_run_that_a_node_has_ended_is_charged_once(seen, noted, is_down, reason) -> None:
     nodes = Nodes()
-    runs = UnaskedRuns(nodes.node_state)
+    runs = UnmanagedRuns(nodes.node_state)
     for _ in range(2):
         runs.refresh({"7": RUNS}, NOW)
     if noted is not None:
@@ -74,7 +74,7 @@ def test_a_run_that_a_node_has_ended_is_charged_once(seen, noted, is_down, reaso
 
 
 def test_another_job_of_the_same_number_begins_with_nothing() -> None:
-    runs = UnaskedRuns(Nodes().node_state)
+    runs = UnmanagedRuns(Nodes().node_state)
     runs.refresh({"7": RUNS}, NOW)
     runs.note("7", XID)
     bobs = replace(AGAIN, user="bob")
@@ -88,7 +88,7 @@ def test_another_job_of_the_same_number_begins_with_nothing() -> None:
 
 
 def test_what_a_person_wanted_away_costs_nothing() -> None:
-    runs = UnaskedRuns(Nodes().node_state)
+    runs = UnmanagedRuns(Nodes().node_state)
     runs.refresh({"7": RUNS}, NOW)
     runs.note("7", replace(XID, kind=FailureKind.REQUESTED))
 

@@ -11,7 +11,7 @@ from written_runs import machine, node
 
 from holdfast.adapters.local.machine import MARK
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.shell.ways import Way, argv, on_slurm
+from holdfast.apps.shell.methods import ShellMethod, argv, on_slurm
 from holdfast.apps.views.nodes import node_status
 from holdfast.model.errors import ConfigError
 from holdfast.model.nodes import Phase
@@ -23,32 +23,32 @@ OF_HYPERPOD = "aws:///usw2-az2/sagemaker/cluster/hyperpod-abc123def456-i-0592464
 
 @pytest.mark.parametrize("phase", Phase)
 def test_slurm_is_asked_while_it_starts_something_there(phase: Phase) -> None:
-    way = on_slurm(replace(NODE, phase=phase))
+    method = on_slurm(replace(NODE, phase=phase))
 
-    assert way is (Way.SRUN if phase is Phase.SCHEDULABLE else Way.SSH)
+    assert method is (ShellMethod.SRUN if phase is Phase.SCHEDULABLE else ShellMethod.SSH)
 
 
 @pytest.mark.parametrize(
-    ("way", "command", "is_terminal", "expected"),
+    ("method", "command", "is_terminal", "expected"),
     [
-        (Way.SSH, (), True, ["ssh", "-t", "gpu-17"]),
-        (Way.SSH, ("ls", "a b; c"), False, ["ssh", "gpu-17", "ls 'a b; c'"]),
+        (ShellMethod.SSH, (), True, ["ssh", "-t", "gpu-17"]),
+        (ShellMethod.SSH, ("ls", "a b; c"), False, ["ssh", "gpu-17", "ls 'a b; c'"]),
         (
-            Way.SRUN,
+            ShellMethod.SRUN,
             (),
             True,
             ["srun", "--nodelist", "gpu-17", "--nodes=1", "--ntasks=1", "--pty", "bash", "-l"],
         ),
         (
-            Way.SRUN,
+            ShellMethod.SRUN,
             ("ls", "a b"),
             False,
             ["srun", "--nodelist", "gpu-17", "--nodes=1", "--ntasks=1", "ls", "a b"],
         ),
     ],
 )
-def test_a_program_takes_over(way, command, is_terminal, expected) -> None:
-    assert argv(way, NODE, command, is_terminal=is_terminal) == expected
+def test_a_program_takes_over(method, command, is_terminal, expected) -> None:
+    assert argv(method, NODE, command, is_terminal=is_terminal) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_program_takes_over(way, command, is_terminal, expected) -> None:
 def test_session_manager_knows_machines_of_ec2_and_of_hyperpod(provider_id, target) -> None:
     there = replace(NODE, provider_id=provider_id, group="workers")
 
-    plain = argv(Way.SSM, there, (), is_terminal=True)
-    command = argv(Way.SSM, there, ("ls", "a b"), is_terminal=False)
+    plain = argv(ShellMethod.SSM, there, (), is_terminal=True)
+    command = argv(ShellMethod.SSM, there, ("ls", "a b"), is_terminal=False)
 
     assert plain == ["aws", "ssm", "start-session", "--target", target]
     assert command[len(plain) :] == [
@@ -78,7 +78,9 @@ def test_session_manager_knows_machines_of_ec2_and_of_hyperpod(provider_id, targ
 )
 def test_what_session_manager_does_not_know_is_told(provider_id, reported) -> None:
     with pytest.raises(ConfigError, match=reported):
-        argv(Way.SSM, replace(NODE, provider_id=provider_id, group=""), (), is_terminal=True)
+        argv(
+            ShellMethod.SSM, replace(NODE, provider_id=provider_id, group=""), (), is_terminal=True
+        )
 
 
 def shell(home: Path, *argv: str, **environment: str) -> subprocess.CompletedProcess[str]:

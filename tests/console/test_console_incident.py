@@ -1,0 +1,117 @@
+"""The page of an incident, for who was woken up by it."""
+
+from datetime import UTC, datetime, timedelta
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+from test_console_logs import SHOTS
+from written_runs import LINE, machine, node, remediation
+
+from holdfast.model.health import Remedy
+from holdfast.model.incidents import AffectedJob, Incident
+from holdfast.model.nodes import NodeRecord, Phase
+
+NOW = datetime.now(UTC)
+
+
+def ago(minutes: float) -> datetime:
+    return NOW - timedelta(minutes=minutes)
+
+
+PAST = Incident(
+    id=f"{node(1)}-20260102T030405.001",
+    node=node(1),
+    provider_id=machine(1),
+    reason="NvidiaGpuXidErrorPendingReplacement",
+    remedy="replace",
+    message=f"{LINE}\n```\n<b>x</b>",
+    detected_at=ago(41),
+    quarantined_at=ago(40.99),
+    drained_at=ago(40.5),
+    repaired_at=ago(38.5),
+    checked_at=ago(37.5),
+    released_at=ago(37.4),
+    successor=node(2),
+    check_remarks="nccl: one GPU only",
+    jobs=(AffectedJob(job="hurt", attempt=1, stopped_at=ago(41), resumed_at=ago(39), step=120),),
+)
+WAITS = Incident(
+    id=remediation(3).incident_id,
+    node=node(3),
+    provider_id=machine(3),
+    reason="AgentSilent",
+    remedy="reboot",
+    message="no heartbeat",
+    detected_at=ago(20),
+    quarantined_at=ago(19.9),
+)
+
+
+def test_an_incident_is_explained_and_copied_as_markdown(console, visit) -> None:
+    store = console.runs.add("hurt", nodes=(2, 3), ranks=(2,))
+    store.put(PAST)
+    page = visit("ada", f"incident/hurt/{PAST.id}")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    main = page.locator("main")
+
+    expect(main).to_contain_text("A GPU, its link or its switch is broken.")
+    expect(main).to_contain_text("Xid 74: NVLink error.")
+    evidence = page.get_by_role("region", name="Evidence")
+    expect(evidence).to_have_text(PAST.message)
+    box, card = evidence.bounding_box(), main.locator("section.card").first.bounding_box()
+    assert box["width"] > 0.9 * card["width"]
+    expect(main).to_contain_text("Remedy: replace the machine by another one, the smallest")
+    expect(main).to_contain_text(f"Nothing: {node(2)} accepts jobs again.")
+    expect(main).to_contain_text("Parts of its check did not run: nccl: one GPU only")
+    page.screenshot(path=SHOTS / "incident-explained.png", full_page=True)
+
+    page.get_by_role("button", name="Copy as Markdown").click()
+    expect(page.locator(".notice")).to_contain_text("Copied")
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert text.startswith(f"## {PAST.reason} on {node(1)}\n\n- Incident: {PAST.id}, released\n")
+    assert f"\n````\n{PAST.message}\n````\n" in text
+    assert f"| released | {PAST.released_at.isoformat()}" in text.replace("Z", "+00:00")
+    assert f"- Replaced by: {node(2)}" in text
+    assert text.rstrip().endswith(page.url)
+    assert Axe().run(page).response["violations"] == []
+
+
+def test_an_incident_that_waits_says_for_what(console, visit) -> None:
+    store = console.runs.add("stuck", nodes=(3,), ranks=(3,))
+    store.put(WAITS)
+    goes_on = remediation(3, Remedy.REBOOT)
+    store.put_node(
+        node(3),
+        NodeRecord(phase=Phase.QUARANTINED, phase_since=ago(19.9), remediation=goes_on),
+    )
+    page = visit("ada", f"incident/stuck/{WAITS.id}")
+    main = page.locator("main")
+    expect(main).to_contain_text(f"holdfast nodes reboot {node(3)}")
+    store.hold(node(3), "the vendor is at it")
+    expect(main).to_contain_text("the vendor is at it")
+
+
+def test_the_audit_log_is_shown_to_administrators(console, visit) -> None:
+    ada, ida = console.visitor("ada"), console.visitor("ida")
+    console.runs.add("audited", nodes=(4,), ranks=(4,))
+    repair = {"act": "reboot", "fleet": "audited", "node": node(4)}
+    assert ada.call("POST", "/console/repairs", repair).status == 202
+    bob = console.visitor("bob")
+    assert bob.call("POST", "/console/repairs", repair).status == 403
+    assert [one.call("GET", "/console/audit").status for one in (ada, bob, ida)] == [403, 403, 200]
+
+    page = visit("ida", "fleet")
+    page.get_by_role("link", name="Audit").click()
+    page.get_by_label("Search the audit log").fill("audited")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.first).to_contain_text("bob")
+    expect(rows.first).to_contain_text("refused")
+    expect(rows.first).to_contain_text("is not authorized")
+    expect(rows.last).to_contain_text("BatchRebootClusterNodes")
+    page.screenshot(path=SHOTS / "audit.png")
+    assert Axe().run(page).response["violations"] == []
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.screenshot(path=SHOTS / "audit-phone.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    expect(visit("bob", "fleet").get_by_role("link", name="Audit")).to_have_count(0)

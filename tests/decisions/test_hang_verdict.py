@@ -1,0 +1,182 @@
+"""The verdict on a hang: which rank the others wait for, and what it does."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.decisions.hang_verdict import (
+    Activity,
+    Frame,
+    RankSnapshot,
+    VerdictKind,
+    activity,
+    groups,
+    place,
+    verdict,
+)
+
+SITE = "/venv/lib/python3.11/site-packages"
+OWN = Frame(function="train", file="/src/train.py", line=20)
+
+
+def frame(function: str, file: str, line: int = 1) -> Frame:
+    return Frame(function=function, file=file, line=line)
+
+
+def in_collective(name: str = "all_reduce", line: int = 20) -> tuple[Frame, ...]:
+    return (
+        frame(name, f"{SITE}/torch/distributed/distributed_c10d.py"),
+        frame("wrapper", f"{SITE}/torch/distributed/c10d_logger.py"),
+        replace(OWN, line=line),
+    )
+
+
+BACKWARD = (frame("_engine_run_backward", f"{SITE}/torch/autograd/graph.py"), OWN)
+DATA = (
+    frame("select", "/usr/lib/python3.11/selectors.py"),
+    frame("_try_get_data", f"{SITE}/torch/utils/data/dataloader.py", 1263),
+    OWN,
+)
+ASLEEP = (frame("sleepy", "/src/train.py", 9), OWN)
+
+
+def look(rank: int, frames: tuple[Frame, ...] = (), **changes) -> RankSnapshot:
+    values = {"rank": rank, "node": f"node-{rank}", "pid": 100 + rank, "state": "S", **changes}
+    return RankSnapshot(frames=frames, **values)
+
+
+def all_in(frames: tuple[Frame, ...], count: int = 4) -> list[RankSnapshot]:
+    return [look(rank, frames) for rank in range(count)]
+
+
+def but(rank: int, frames: tuple[Frame, ...] = (), **changes) -> list[RankSnapshot]:
+    """Four ranks in the same collective, except one."""
+    looks = all_in(in_collective())
+    looks[rank] = look(rank, frames or in_collective(), **changes)
+    return looks
+
+
+@pytest.mark.parametrize(
+    ("frames", "expected"),
+    [
+        (in_collective(), Activity.COLLECTIVE),
+        (BACKWARD, Activity.BACKWARD),
+        (DATA, Activity.DATA),
+        (ASLEEP, Activity.OTHER),
+        ((frame("get", "/usr/lib/python3.11/queue.py"), OWN), Activity.OTHER),
+        ((), Activity.UNKNOWN),
+    ],
+)
+def test_the_stack_shows_what_a_rank_does(frames, expected) -> None:
+    assert activity(look(0, frames)) is expected
+
+
+@pytest.mark.parametrize(
+    ("looks", "kind", "ranks", "text"),
+    [
+        (but(2, ASLEEP), VerdictKind.ABSENT, (2,), "never entered all_reduce: it is in sleepy"),
+        (but(1, DATA), VerdictKind.ABSENT, (1,), "it is in the DataLoader, in _try_get_data"),
+        (
+            [*all_in(BACKWARD, 3), look(3, ASLEEP)],
+            VerdictKind.ABSENT,
+            (3,),
+            "never entered the collectives of the backward pass: it is in sleepy",
+        ),
+        (but(3, state="T"), VerdictKind.STOPPED, (3,), "SIGSTOP"),
+        (but(3, state="t"), VerdictKind.STOPPED, (3,), "debugger"),
+        (but(0, pid=None), VerdictKind.DEAD_PEER, (0,), "has no process"),
+        (
+            but(1, state="D", wait_channel="rpc_wait_bit_killable"),
+            VerdictKind.UNINTERRUPTIBLE,
+            (1,),
+            "in rpc_wait_bit_killable",
+        ),
+        (
+            [look(rank, DATA, state="D", wait_channel="fuse_wait") for rank in range(4)],
+            VerdictKind.STORAGE,
+            (),
+            "storage does not respond",
+        ),
+        (
+            but(2, in_collective("barrier", 22)),
+            VerdictKind.DESYNCHRONIZED,
+            (2,),
+            "rank 2 is in barrier, called by train (train.py:22), but ranks 0, 1, 3 are in "
+            "all_reduce, called by train (train.py:20): the ranks run different code",
+        ),
+        (but(2, in_collective(line=30)), VerdictKind.DESYNCHRONIZED, (2,), "train.py:30"),
+        (all_in(DATA), VerdictKind.DATA, (), "are waiting for data"),
+        (all_in(in_collective()), VerdictKind.SAME, (), "check the network"),
+        (all_in(BACKWARD), VerdictKind.SAME, (), "the collectives of the backward pass"),
+        (all_in(ASLEEP), VerdictKind.UNKNOWN, (), "are outside of collectives"),
+        ([look(0, note="no stack: py-spy is missing")], VerdictKind.UNKNOWN, (), "py-spy"),
+    ],
+)
+def test_the_rank_that_the_others_wait_for_is_named(looks, kind, ranks, text) -> None:
+    found = verdict(looks)
+
+    assert (found.kind, found.ranks) == (kind, ranks)
+    assert text in found.text
+
+
+def test_the_node_of_the_named_rank_and_who_waits_are_in_the_text() -> None:
+    found = verdict(but(2, ASLEEP))
+
+    assert found.text == (
+        "rank 2 on node-2 never entered all_reduce: it is in sleepy (train.py:9); "
+        "the other 3 ranks wait"
+    )
+
+
+def test_a_dead_rank_explains_more_than_a_stopped_or_absent_one() -> None:
+    looks = but(0, pid=None)
+    looks[1] = replace(looks[1], state="T")
+    looks[2] = look(2, ASLEEP)
+
+    assert verdict(looks).ranks == (0,)
+    assert verdict(looks[1:]).ranks == (1,)
+    assert verdict(looks[2:]).ranks == (2,)
+
+
+def test_a_stack_that_cannot_be_read_accuses_nobody() -> None:
+    looks = [*all_in(in_collective(), 3), look(3, note="no stack: not permitted")]
+
+    assert verdict(looks).kind is VerdictKind.SAME
+    assert "all 3 ranks that could be read" in verdict(looks).text
+
+
+def test_ranks_are_grouped_by_their_functions_not_by_their_lines() -> None:
+    looks = [*all_in(in_collective(), 3), look(3, ASLEEP)]
+    looks[1] = look(1, in_collective(line=21))
+
+    assert list(groups(looks).values()) == [(0, 1, 2), (3,)]
+
+
+def test_the_place_names_the_line_of_the_program() -> None:
+    assert place(look(0, DATA)).endswith("called by train (train.py:20)")
+    assert place(look(0)) == "an unknown place"
+
+
+FRAMES = st.sampled_from([in_collective(), in_collective("barrier", 3), BACKWARD, DATA, ASLEEP, ()])
+LOOKS = st.lists(
+    st.tuples(FRAMES, st.sampled_from("RSDTt"), st.booleans()), min_size=1, max_size=12
+)
+
+
+@given(LOOKS, st.randoms(use_true_random=False))
+def test_a_verdict_names_ranks_that_exist_whatever_their_order(given_looks, random) -> None:
+    looks = [
+        look(rank, frames, state=state, pid=100 if is_there else None)
+        for rank, (frames, state, is_there) in enumerate(given_looks)
+    ]
+    found = verdict(looks)
+    shuffled = list(looks)
+    random.shuffle(shuffled)
+
+    assert set(found.ranks) <= {one.rank for one in looks}
+    assert found.text
+    assert verdict(shuffled).kind is found.kind
+    if found.kind is not VerdictKind.DESYNCHRONIZED:  # two halves accuse each other
+        assert verdict(shuffled).ranks == found.ranks

@@ -1,0 +1,142 @@
+"""The verdict on ranks whose stacks ``py-spy dump`` printed in their containers."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.decisions.hang_verdict import VerdictKind, verdict
+from holdfast.decisions.stack_dumps import COMMAND, snapshots_of
+
+needs_py_spy = pytest.mark.skipif(
+    not Path(sys.executable).with_name("py-spy").exists() or os.geteuid() != 0,
+    reason="py-spy is not installed, or may not read other processes",
+)
+
+WAITS = "import time\ndef all_reduce():\n    time.sleep(600)\n"
+TRAINS = """
+import os, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+import distributed_c10d
+
+def loads_a_batch():
+    time.sleep(600)
+
+threading.Thread(target=time.sleep, args=(600,), name="watchdog", daemon=True).start()
+if os.fork() == 0:
+    time.sleep(600)  # as a worker of a DataLoader does
+print("ready", flush=True)
+if os.environ["RANK"] == "2":
+    loads_a_batch()
+distributed_c10d.all_reduce()
+"""
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[list[subprocess.Popen]]:
+    """Ranks 2 and 3 of a job, below a launcher that has the RANK of its pod, too."""
+    library = tmp_path / "torch/distributed"
+    library.mkdir(parents=True)
+    (library / "distributed_c10d.py").write_text(WAITS, encoding="utf-8")
+    (tmp_path / "train.py").write_text(TRAINS, encoding="utf-8")
+    base = {"PATH": os.environ["PATH"], "WORLD_SIZE": "4"}
+    launcher = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], env={**base, "RANK": "2"}
+    )
+    started = [
+        subprocess.Popen(
+            [sys.executable, str(tmp_path / "train.py"), str(library)],
+            env={**base, "RANK": str(rank), "TORCHELASTIC_RUN_ID": "run"},
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for rank in (2, 3)
+    ]
+    for one in started:
+        assert one.stdout is not None
+        one.stdout.readline()
+    yield [launcher, *started]
+    launcher.kill()
+    launcher.wait()
+    for one in started:
+        os.killpg(one.pid, 9)
+        one.communicate()
+
+
+def dumped(ranks: list[subprocess.Popen]) -> str:
+    """What the command prints in a container with these processes."""
+    pids = [str(one.pid) for one in ranks]
+    for pid in tuple(pids):
+        pids += Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    folder = Path(sys.executable).parent
+    command = [
+        one.replace("/proc/[0-9]*", " ".join(f"/proc/{pid}" for pid in pids)) for one in COMMAND
+    ]
+    return subprocess.run(
+        command,
+        env={"PATH": f"{folder}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@needs_py_spy
+def test_the_rank_that_never_entered_a_collective_is_named(ranks) -> None:
+    text = dumped(ranks)
+    looks = snapshots_of(text, "node-a")
+    found = verdict(looks)
+
+    assert text.count("== pid=") == 5
+    assert [(one.rank, one.pid) for one in looks] == [(2, ranks[1].pid), (3, ranks[2].pid)]
+    assert (found.kind, found.ranks) == (VerdictKind.ABSENT, (2,))
+    assert found.text.startswith(
+        "rank 2 on node-a never entered all_reduce: it is in loads_a_batch (train.py:7)"
+    )
+
+
+@needs_py_spy
+def test_a_rank_that_is_stopped_is_named(ranks) -> None:
+    os.kill(ranks[2].pid, 19)
+    while "State:\tT" not in Path(f"/proc/{ranks[2].pid}/status").read_text():
+        pass
+    found = verdict(snapshots_of(dumped(ranks), "node-a"))
+
+    assert (found.kind, found.ranks) == (VerdictKind.STOPPED, (3,))
+
+
+def test_the_main_thread_counts_wherever_it_is_printed() -> None:
+    text = """== pid=7 ppid=1 state=S wchan=0 rank=1
+Process 7: python train.py
+Python v3.11.2 (/usr/bin/python3.11)
+
+Thread 0x7F00 (idle): "watchdog"
+    wait (/usr/lib/python3.11/threading.py:320)
+Thread 7 (active): "MainThread"
+    forward (/work/train.py:3)
+    <module> (/work/train.py:9)
+Thread 9 (idle): "other"
+    run (/x.py:1)
+"""
+    (look,) = snapshots_of(text, "n")
+
+    assert [one.text for one in look.frames] == ["forward (train.py:3)", "<module> (train.py:9)"]
+    assert (look.wait_channel, look.note) == ("", "")
+
+
+def test_processes_without_a_rank_are_no_ranks() -> None:
+    assert (
+        snapshots_of("== pid=7 ppid=1 state=S wchan=0\nThread 7 (idle)\n    f (a.py:1)", "n") == ()
+    )
+    assert snapshots_of("p0: in all_reduce", "n") == ()
+
+
+@given(st.text(max_size=300), st.text(alphabet="=pid rank:()\n0123456789STd", max_size=300))
+def test_no_output_raises(some, more) -> None:
+    for look in snapshots_of(f"{some}\n== pid=1 ppid=2 state=S wchan=0 rank=0\n{more}", "n"):
+        assert look.node == "n"

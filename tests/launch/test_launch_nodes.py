@@ -1,0 +1,255 @@
+"""Launchers of several nodes, as processes of this machine, and what happens when one is lost."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launch.launched import launcher_of, none_runs, numbers_in, start, wait_for
+
+from holdfast.kit.free_ports import free_port
+
+KEY = "0123456789abcdef"
+LEASE = "1s"
+
+TRAIN = """
+import os, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+number, rank = os.environ["HOLDFAST_LAUNCH_ROUND"], os.environ["RANK"]
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def note(name, pid):
+    (folder / f".{name}.{number}.{rank}").write_text(f"{pid}\\n", encoding="utf-8")
+    os.rename(folder / f".{name}.{number}.{rank}", folder / f"{name}.{number}.{rank}")
+for path in folder.glob("rank.*"):
+    if path.name.split(".")[1] != number:
+        try:
+            state = pathlib.Path("/proc", path.read_text().strip(), "stat").read_text()
+        except OSError:
+            continue
+        if state.rpartition(")")[2].split()[0] not in "ZX":
+            note("overlap", path.read_text().strip())
+note("rank", os.getpid())
+note("world", os.environ["WORLD_SIZE"])
+while not (folder / "finish").exists():
+    for path in folder.glob(f"exit.{number}.{rank}"):
+        sys.exit(int(path.read_text()))
+    time.sleep(0.01)
+"""
+
+
+class Job:
+    """Launchers of one job; each has two ranks."""
+
+    def __init__(self, folder: Path, nnodes: str) -> None:
+        self.folder = folder
+        self.script = folder / "train.py"
+        self.script.write_text(TRAIN, encoding="utf-8")
+        self.endpoint = f"127.0.0.1:{free_port()}"
+        self.nnodes = nnodes
+        self.guards: list[subprocess.Popen[str]] = []
+
+    def start(self, *options: str, key: str = KEY) -> subprocess.Popen[str]:
+        meeting = ("--nnodes", self.nnodes, "--rdzv-endpoint", self.endpoint)
+        times = ("--lease-timeout", LEASE, "--shutdown-timeout", "200ms", "--join-timeout", "30s")
+        arguments = (*meeting, *times, "--nproc-per-node", "2", *options, self.script, self.folder)
+        started = start(*arguments, HOLDFAST_LAUNCH_KEY=key)
+        self.guards.append(started)
+        return started
+
+    def start_all(self, count: int) -> list[subprocess.Popen[str]]:
+        """Start launchers; the first is the coordinator, and node ranks follow the order."""
+        return [self.start("--node-rank", str(rank)) for rank in range(count)]
+
+    def ranks(self, number: int) -> list[int]:
+        return numbers_in(self.folder, f"rank.{number}.*")
+
+    def await_round(self, number: int, ranks: int = 4) -> None:
+        wait_for(lambda: len(self.ranks(number)) == ranks, f"round {number}")
+        assert numbers_in(self.folder, "overlap.*") == []
+
+    def exit_rank(self, number: int, rank: int, code: int) -> None:
+        (self.folder / f"exit.{number}.{rank}").write_text(str(code), encoding="utf-8")
+
+    def finish(self) -> None:
+        (self.folder / "finish").touch()
+
+    def node_of(self, rank_pid: int) -> subprocess.Popen[str]:
+        """The guard above a rank."""
+        parent = int(Path(f"/proc/{rank_pid}/stat").read_text().rpartition(")")[2].split()[1])
+        above = {launcher_of(one.pid): one for one in self.guards if one.poll() is None}
+        return above[parent]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    made = Job(tmp_path, "2:3")
+    yield made
+    for guard in made.guards:
+        if guard.poll() is None:
+            guard.kill()
+        guard.communicate()
+    wait_for(lambda: none_runs(numbers_in(tmp_path, "rank.*")), "the end of all ranks")
+
+
+def ends(guards: list[subprocess.Popen[str]]) -> list[int]:
+    for guard in guards:
+        guard.communicate(timeout=60)
+    return [guard.returncode for guard in guards]
+
+
+def test_a_failed_rank_restarts_the_ranks_of_all_nodes(job: Job) -> None:
+    guards = job.start_all(2)
+    job.await_round(1)
+    job.exit_rank(1, 3, 5)
+    job.await_round(2)
+    job.finish()
+
+    assert ends(guards) == [0, 0]
+    assert numbers_in(job.folder, "world.*") == [4] * 8
+
+
+def launcher_is_gone(job: Job, guard: subprocess.Popen[str], signum: signal.Signals) -> None:
+    """Send a signal to the launcher of the second node; a hot spare takes over."""
+    old = job.ranks(1)
+    os.kill(launcher_of(guard.pid), signum)
+    job.await_round(2)
+    assert none_runs(old)
+    job.finish()
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_spare_replaces_a_node_whose_launcher_is_killed_or_stops(
+    job: Job, signum: signal.Signals
+) -> None:
+    guards = job.start_all(3)
+    job.await_round(1)
+    lost = job.node_of(numbers_in(job.folder, "rank.1.3")[0])
+    assert lost is not guards[0]
+    launcher_is_gone(job, lost, signum)
+
+    codes = dict(zip(guards, ends(guards), strict=True))
+    assert codes.pop(lost) == 128 + signal.SIGKILL
+    assert list(codes.values()) == [0, 0]
+
+
+def test_a_launcher_that_leaves_on_sigterm_is_replaced(job: Job) -> None:
+    guards = job.start_all(3)
+    job.await_round(1)
+    leaver = job.node_of(numbers_in(job.folder, "rank.1.3")[0])
+    leaver.send_signal(signal.SIGTERM)
+    job.await_round(2)
+    job.finish()
+
+    codes = dict(zip(guards, ends(guards), strict=True))
+    assert codes.pop(leaver) == 128 + signal.SIGTERM
+    assert list(codes.values()) == [0, 0]
+
+
+def test_a_launcher_that_joins_later_replaces_a_lost_one(job: Job) -> None:
+    job.nnodes = "2"
+    guards = job.start_all(2)
+    job.await_round(1)
+    lost = job.node_of(numbers_in(job.folder, "rank.1.3")[0])
+    os.kill(launcher_of(lost.pid), signal.SIGKILL)
+    assert lost.wait(60) == 128 + signal.SIGKILL
+    late = job.start()
+    job.await_round(2)
+    job.finish()
+
+    assert ends([guards[0], late]) == [0, 0]
+
+
+def test_launchers_end_their_ranks_without_coordinator_and_meet_the_next_one(job: Job) -> None:
+    job.nnodes = "2"
+    first, second = job.start_all(2)
+    job.await_round(1)
+    old = job.ranks(1)
+    os.kill(launcher_of(first.pid), signal.SIGKILL)
+    wait_for(lambda: none_runs(old), "the end of all ranks")
+    assert second.poll() is None
+    third = job.start("--node-rank", "0")
+    job.await_round(2)  # the new coordinator continues with the number
+    job.finish()
+
+    assert ends([second, third]) == [0, 0]
+
+
+def test_ranks_that_are_being_stopped_end_at_once_without_coordinator(job: Job) -> None:
+    job.nnodes = "2"
+    first, _ = (job.start("--shutdown-timeout", "10m", "--node-rank", str(one)) for one in (0, 1))
+    job.await_round(1)
+    job.exit_rank(1, 3, 5)  # the others ignore SIGTERM
+    failed = numbers_in(job.folder, "rank.1.3")
+    wait_for(lambda: none_runs(failed), "the failure")
+    time.sleep(0.3)  # the order to stop reaches all launchers
+    os.kill(launcher_of(first.pid), signal.SIGKILL)
+
+    wait_for(lambda: none_runs(job.ranks(1)), "the end of all ranks")
+
+
+def test_the_coordinator_stops_all_nodes_on_a_signal(job: Job) -> None:
+    guards = job.start_all(3)
+    job.await_round(1)
+    guards[0].send_signal(signal.SIGTERM)
+
+    assert ends(guards) == [128 + signal.SIGTERM] * 3
+    assert none_runs(job.ranks(1))
+
+
+def test_an_exit_code_that_forbids_restarts_ends_all_launchers_with_it(job: Job) -> None:
+    guards = job.start_all(3)
+    job.await_round(1)
+    job.exit_rank(1, 2, 93)
+
+    assert ends(guards) == [93] * 3
+
+
+def test_a_launcher_with_another_key_does_not_take_part(job: Job) -> None:
+    job.nnodes = "2"
+    guards = job.start_all(2)
+    job.await_round(1)
+    stranger = job.start("--join-timeout", "1s", key="another key of 16")
+    _, errors = stranger.communicate(timeout=60)
+    job.finish()
+
+    assert stranger.returncode == 1
+    assert "no coordinator" in errors
+    assert "give all launchers the same HOLDFAST_LAUNCH_KEY" in errors
+    assert ends(guards) == [0, 0]
+    assert len(job.ranks(1)) == 4
+
+
+def test_too_few_launchers_fail_after_the_join_timeout(job: Job) -> None:
+    alone = job.start("--join-timeout", "300ms")
+    _, errors = alone.communicate(timeout=60)
+
+    assert alone.returncode == 1
+    assert "JobFailed: timed out: 1 of 2 launchers joined" in errors
+
+
+def test_ranks_do_not_get_the_key(job: Job) -> None:
+    job.script.write_text("import os, sys\nsys.exit('HOLDFAST_LAUNCH_KEY' in os.environ)\n")
+
+    assert ends(job.start_all(2)) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("options", "key", "problem"),
+    [
+        (("--nnodes", "2"), KEY, "--rdzv-endpoint: missing"),
+        (("--nnodes", "2", "--rdzv-endpoint", "a:1"), "short", "HOLDFAST_LAUNCH_KEY: missing"),
+        (("--nnodes", "2", "--rdzv-endpoint", "a:x"), KEY, "--rdzv-endpoint: 'a:x'"),
+        (("--nnodes", "3:2", "--rdzv-endpoint", "a:1"), KEY, "'3:2': expected N or MIN:MAX"),
+    ],
+)
+def test_an_incomplete_rendezvous_is_refused(
+    options: tuple[str, ...], key: str, problem: str
+) -> None:
+    guard = start(*options, "--no-python", "true", HOLDFAST_LAUNCH_KEY=key)
+    _, errors = guard.communicate(timeout=60)
+
+    assert guard.returncode == 2
+    assert problem in errors

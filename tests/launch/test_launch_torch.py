@@ -1,0 +1,103 @@
+"""``holdfast launch`` with real frameworks."""
+
+import importlib.util
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from launch.launched import TORCH_LIMIT_S, launch, start
+
+from holdfast.kit.free_ports import free_port
+
+HERE = Path(__file__).parent
+FRAMEWORKS = HERE.parent / "local" / "frameworks"
+ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "HF_HUB_OFFLINE": "1"}
+
+
+def trained_weights(folder: Path, at: int, kind: str) -> bytes:
+    folder.mkdir()
+    done = launch(
+        "--nproc-per-node",
+        2,
+        HERE / "ddp_steps.py",
+        folder,
+        at,
+        kind,
+        limit_s=TORCH_LIMIT_S,
+        **ON_CPU,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("RanksRestarted: in-place") == int(at >= 0), done.stderr
+    return (folder / "weights").read_bytes()
+
+
+@pytest.mark.torch
+def test_training_restarted_in_place_equals_training_without_faults(tmp_path: Path) -> None:
+    undisturbed = trained_weights(tmp_path / "none", -1, "none")
+
+    assert trained_weights(tmp_path / "kill", 5, "kill") == undisturbed
+    assert trained_weights(tmp_path / "raise", 7, "raise") == undisturbed
+
+
+@contextmanager
+def launchers(count: int, *arguments: object) -> Iterator[list[subprocess.Popen[str]]]:
+    """Launchers of nodes with one rank each; the first is the coordinator, the third a spare."""
+    endpoint = f"127.0.0.1:{free_port()}"
+    meeting = ("--nnodes", f"2:{count}", "--rdzv-endpoint", endpoint, "--lease-timeout", "20s")
+    variables = {**ON_CPU, "HOLDFAST_LAUNCH_KEY": "0123456789abcdef"}
+    guards = [
+        start(*meeting, "--node-rank", rank, *arguments, **variables) for rank in range(count)
+    ]
+    try:
+        yield guards
+    finally:
+        for guard in guards:
+            if guard.poll() is None:
+                guard.terminate()
+            guard.communicate(timeout=TORCH_LIMIT_S)
+
+
+@pytest.mark.torch
+def test_training_continued_on_a_spare_equals_training_without_faults(tmp_path: Path) -> None:
+    undisturbed = trained_weights(tmp_path / "none", -1, "none")
+    folder = tmp_path / "node"
+    folder.mkdir()
+    with launchers(3, HERE / "ddp_steps.py", folder, 5, "node") as (first, *others):
+        _, errors = first.communicate(timeout=TORCH_LIMIT_S)
+    assert first.returncode == 0, errors
+    assert "RanksRestarted: spare" in errors
+    assert 128 + signal.SIGKILL in [one.returncode for one in others]
+
+    assert (folder / "weights").read_bytes() == undisturbed
+
+
+@pytest.mark.frameworks
+def test_lightning_finds_its_nodes() -> None:
+    if importlib.util.find_spec("lightning") is None:
+        pytest.skip("lightning is not installed: make frameworks")
+    with launchers(2, FRAMEWORKS / "lightning_fit.py", 1) as guards:
+        ended = [guard.communicate(timeout=TORCH_LIMIT_S) for guard in guards]
+    shown = [line for out, _ in ended for line in out.splitlines() if "trained rank" in line]
+    assert sorted(shown) == ["trained rank 0 of 2", "trained rank 1 of 2"], ended
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("module", "script"),
+    [
+        ("accelerate", "accelerate_loop.py"),
+        ("transformers", "hf_trainer.py"),
+        ("deepspeed", "deepspeed_engine.py"),
+    ],
+)
+def test_frameworks_find_their_ranks(module: str, script: str) -> None:
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed: make frameworks")
+    done = launch("--nproc-per-node", 2, FRAMEWORKS / script, limit_s=TORCH_LIMIT_S, **ON_CPU)
+
+    assert done.returncode == 0, done.stderr
+    lines = [line for line in done.stdout.splitlines() if "trained rank" in line]
+    assert sorted(lines) == ["trained rank 0 of 2", "trained rank 1 of 2"]

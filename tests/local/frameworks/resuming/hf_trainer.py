@@ -1,0 +1,48 @@
+"""Hugging Face Trainer on a tiny random Llama; ``resume_from_checkpoint=True``."""
+
+import torch
+from dying import FOLDER, LAST, SAVES, damage_and_die
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+
+class Dying(TrainerCallback):
+    def on_train_begin(self, args, state, control, **_):
+        print(f"resumed at {state.global_step}", flush=True)
+
+    def on_step_begin(self, args, state, control, **_):
+        if state.global_step == SAVES[-1]:
+            damage_and_die(FOLDER / f"checkpoint-{SAVES[-1]}/model.safetensors")
+
+
+config = LlamaConfig(
+    vocab_size=32,
+    hidden_size=8,
+    intermediate_size=16,
+    num_hidden_layers=1,
+    num_attention_heads=1,
+    num_key_value_heads=1,
+)
+tokens = [torch.randint(0, 32, (8,)) for _ in range(32)]
+arguments = TrainingArguments(
+    output_dir=str(FOLDER),
+    max_steps=LAST,
+    per_device_train_batch_size=2,
+    use_cpu=True,
+    report_to=[],
+    save_strategy="steps",
+    save_steps=SAVES[0],
+    disable_tqdm=True,
+)
+trainer = Trainer(
+    model=LlamaForCausalLM(config),
+    args=arguments,
+    train_dataset=[{"input_ids": one, "labels": one} for one in tokens],
+    callbacks=[Dying()],
+)
+trainer.train(resume_from_checkpoint=any(FOLDER.glob("checkpoint-*")) or None)

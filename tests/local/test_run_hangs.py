@@ -1,0 +1,139 @@
+"""Hung jobs on ``holdfast run``: the verdict names the rank, and its evidence can be saved."""
+
+import importlib.util
+import os
+import re
+import signal
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parent / "frameworks" / "torch_hang.py"
+DEADLINE_S = 300
+"""For a machine that is busy with other tests."""
+
+needs_py_spy = pytest.mark.skipif(
+    not Path(sys.executable).with_name("py-spy").exists() or os.geteuid() != 0,
+    reason="py-spy is not installed, or may not read other processes",
+)
+
+HANGS = """
+import os, time
+def waits_for_nobody():
+    time.sleep(600)
+with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
+    file.write("1\\n2\\n")
+print("login with hf_abcdefghijklmnop", flush=True)
+waits_for_nobody()
+"""
+
+
+@needs_py_spy
+def test_the_evidence_of_a_hang_can_be_saved_without_secrets(run, tmp_path):
+    run.environment["MY_API_KEY"] = "hunter2"
+    ended = run.run(
+        "--nodes", "2", "--hang-timeout", "2s", "--max-app-retries", "0", "--",
+        sys.executable, "-c", HANGS,
+    )  # fmt: skip
+
+    assert "no new step was reported for 2s" in ended.stdout
+    assert "ranks 0, 1 are outside of collectives" in ended.stdout
+    assert "waits_for_nobody" in ended.stdout
+
+    target = tmp_path / "evidence.tar.gz"
+    saved = run.holdfast("jobs", "evidence", run.name, "--file", str(target))
+    assert saved.returncode == 0, saved.stderr
+    with tarfile.open(target) as bundle:
+        names = bundle.getnames()
+        content = {name: bundle.extractfile(name).read().decode() for name in names}
+    assert names == ["report.md", "evidence.json", "logs/rank-0.log", "logs/rank-1.log"]
+    assert "### 2 ranks: 0, 1" in content["report.md"]
+    assert "waits_for_nobody" in content["report.md"]
+    assert '"MY_API_KEY": "********"' in content["evidence.json"]
+    assert not any("hunter2" in text or "hf_abcdef" in text for text in content.values())
+
+    again = run.holdfast("jobs", "evidence", run.name, "--file", str(target))
+    assert again.returncode != 0
+    assert "exists; name another file with --file" in again.stderr
+    assert "### 2 ranks" in run.holdfast("jobs", "evidence", run.name, "--file", "-").stdout
+
+
+STALLS = """
+import os, time
+def pauses():
+    time.sleep(8)
+for step in range(60):
+    with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
+        file.write(f"{step}\\n")
+    time.sleep(0.3)
+pauses()
+"""
+
+
+@needs_py_spy
+def test_a_pause_longer_than_all_before_is_reported_and_the_job_goes_on(run, tmp_path):
+    config = tmp_path / "run.toml"
+    config.write_text('[jobs]\nstall_factor = 3\nstall_floor = "2s"\n', encoding="utf-8")
+
+    ended = run.run("--config", str(config), "--", sys.executable, "-c", STALLS)
+
+    assert ended.returncode == 0, ended.stdout
+    assert len(re.findall("JobUnwatched", ended.stdout)) == 1
+    assert re.search(
+        r"JobUnwatched: job: the job seems to hang: no new step for \S+, last step 59; the longest "
+        r"pause between two steps was \S+; rank 0 is outside of collectives; rank 0 is in pauses .+"
+        r"; it is restarted only after --hang-timeout",
+        ended.stdout,
+    ), ended.stdout
+    assert run.record().attempt == 1
+
+
+def test_a_job_that_did_not_hang_has_no_evidence(run):
+    run.run("--", sys.executable, "-c", "pass")
+
+    asked = run.holdfast("jobs", "evidence", run.name)
+
+    assert asked.returncode != 0
+    assert "no evidence; an attempt has some once it hung" in asked.stderr
+
+
+@pytest.mark.frameworks
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+@needs_py_spy
+@pytest.mark.parametrize(
+    ("hang", "verdict"),
+    [
+        ("asleep", r"rank 1 on \S+ never entered .+: it is in falls_asleep \(torch_hang.py:\d+\)"),
+        ("dataloader", r"rank 1 on \S+ never entered .+: it is in the DataLoader, in [\w.]+ \("),
+        ("mismatch", r"rank 1 is in barrier, .+, but rank 0 is in all_reduce, .+ different code"),
+    ],
+)
+def test_the_rank_that_hangs_a_job_of_pytorch_is_named(run, hang, verdict):
+    ended = run.run(
+        "--nodes", "2", "--hang-timeout", "5s", "--max-app-retries", "0", "--",
+        sys.executable, str(SCRIPT), hang, timeout=DEADLINE_S,
+    )  # fmt: skip
+
+    assert re.search(verdict, ended.stdout), ended.stdout
+
+
+@pytest.mark.frameworks
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+def test_a_rank_of_pytorch_that_is_stopped_is_named(run):
+    run.start(
+        "--nodes", "2", "--hang-timeout", "5s", "--max-app-retries", "0", "--",
+        sys.executable, str(SCRIPT), "none",
+    )  # fmt: skip
+    log = run.dir.log(1, 1)
+
+    def pid() -> int | None:
+        text = log.read_text() if log.exists() else ""
+        found = re.search(r"pid (\d+) step [2-9]", text)
+        return int(found[1]) if found else None
+
+    os.kill(run.wait_until("the third step", pid), signal.SIGSTOP)
+    _, output = run.finish()
+
+    assert re.search(r"rank 1 on \S+ is stopped by a signal such as SIGSTOP", output), output

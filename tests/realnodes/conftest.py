@@ -1,0 +1,51 @@
+"""One cluster of real nodes for all tests of this folder, with Holdfast installed by its chart."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from phases import Phases
+from site_of_nodes import Site, installed_site
+
+from tests.engines.control_plane import Built
+from tests.engines.matrix import Matrix
+from tests.engines.real_cluster import REAL_PROGRAMS, missing_for_nodes
+
+
+@pytest.fixture(scope="session")
+def node_programs(built: Built) -> dict[str, Path]:
+    """What real nodes and clients of their cluster are made of; skips where they cannot run."""
+    if reason := missing_for_nodes():
+        pytest.skip(reason)
+    return built(*REAL_PROGRAMS, "kubectl", "helm")
+
+
+@pytest.fixture(scope="session")
+def whole_site(
+    node_programs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
+    with installed_site(node_programs, tmp_path_factory.mktemp("site")) as site:
+        yield site
+
+
+@pytest.fixture
+def site(whole_site: Site) -> Iterator[Site]:
+    """All nodes are in service, and there are no jobs; also after the test."""
+    yield whole_site
+    whole_site.clear()
+
+
+@pytest.fixture
+def phases(site: Site, matrix: Matrix) -> Phases:
+    """Takes times for the fault matrix; no test depends on them."""
+    return Phases(site, matrix)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    """Show with a failure what people look at."""
+    report = yield
+    site = getattr(item, "funcargs", {}).get("whole_site")
+    if report.failed and report.when == "call" and site is not None:
+        report.sections += [("the cluster", site.tell()), ("nodes", site.cluster.journals())]
+    return report

@@ -1,0 +1,92 @@
+"""The chart, its checks and what it offers to jobs, in real pods."""
+
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from leaders import until_led
+from phases import Phases
+from site_of_nodes import IMAGE, NAMESPACE, REPLACE_XID, Site
+
+ROOT = Path(__file__).parents[2]
+CHECKPOINTS = ROOT / "tests/recordings/checkpoints/torch_save.tar.xz"
+EVENTS = "/api/v1/namespaces/default/events"
+
+
+def test_a_deep_health_check_runs_as_a_pod_on_the_node_of_the_leader(
+    site: Site, phases: Phases
+) -> None:
+    name = until_led(site)["node"]
+    command = ("check", "deep", name, "--platform", "kubernetes", "--kubeconfig")
+
+    phases.begin()
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", *command, str(site.kubeconfig), "--yes"],
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    phases.reach("checked", lambda: [one for one in checks(site) if one[1] == "Succeeded"])
+    phases.reach("released", lambda: name in site.in_service())
+
+    assert checks(site) == [(name, "Succeeded")]
+
+
+def checks(site: Site) -> list[tuple[str, str]]:
+    """Node and phase of the pods of deep health checks."""
+    return [
+        (pod["spec"].get("nodeName", ""), pod["status"]["phase"])
+        for pod in site.pods("app.kubernetes.io/component=deep-health-check", NAMESPACE)
+    ]
+
+
+def test_the_guard_verifies_checkpoints_in_an_init_container(site: Site) -> None:
+    guard = {
+        "name": "checkpoint-guard",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["holdfast", "checkpoint", "guard", "/shared/torch_save"],
+        "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
+    }
+    job = site.prepare("guarded")
+    with tarfile.open(CHECKPOINTS) as archive:
+        archive.extractall(job.folder / "torch_save", filter="data")
+    for path in (job.folder / "torch_save", *(job.folder / "torch_save").rglob("*")):
+        path.chmod(0o777)
+    job.submit(initContainers=[guard])
+    job.until_training(1)
+
+    def chosen() -> list[str]:
+        events = site.cluster.plane.request("GET", EVENTS)["items"]
+        return [one["message"] for one in events if one["reason"] == "CheckpointChosen"]
+
+    site.until(chosen, "the Event")
+    assert "torch_save" in chosen()[0]
+    job.finish()
+
+
+def test_a_job_trains_through_an_upgrade_and_while_holdfast_is_away(
+    site: Site, phases: Phases
+) -> None:
+    job = site.submit("upgraded")
+    job.until_training(1)
+    first = job.places
+    victim = sorted(first.values())[0]
+
+    phases.begin()
+    site.helm("upgrade", "--set", "controller.config.log=json")
+    phases.reach("upgraded", lambda: set(site.in_service()) == {*site.cluster.nodes})
+    site.uninstall()
+    phases.reach("uninstalled", lambda: not site.pods("app.kubernetes.io/name=holdfast", NAMESPACE))
+    assert job.places == first
+    site.cluster.nodes[victim].log(REPLACE_XID)
+    site.helm("install")
+    phases.reach("installed", lambda: site.health(victim) == "UnschedulablePendingReplacement")
+    phases.reach("resumed", lambda: len(job.steps(2)) == job.ranks)
+    phases.reach("joined", lambda: victim not in site.cluster.nodes and len(site.in_service()) == 4)
+
+    assert [one["attempt"] for one in job.record["attempts"]] == [1]
+    phases.record("holdfast-away", job)
+    job.finish()

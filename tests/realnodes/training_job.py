@@ -1,0 +1,175 @@
+"""Jobs whose ranks are real processes in real pods, each saving its steps in files."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from holdfast.model.names import JOB_RECORD, Labels
+from tests.engines.machine_image import IMAGE
+
+if TYPE_CHECKING:
+    from site_of_nodes import Site
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+
+Object = dict[str, Any]
+
+TRAINING = """
+import os, pathlib, signal, sys, time
+if os.environ.get("IGNORES_SIGTERM"):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+else:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+rank, attempt = os.environ["JOB_COMPLETION_INDEX"], os.environ["ATTEMPT"] or "1"
+folder = pathlib.Path("/shared")
+ranks = int(os.environ["RANKS"])
+saved = folder / f"saved-{rank}"
+step = int(saved.read_text()) if saved.exists() else 0
+print(f"rank {rank}: attempt {attempt} begins at step {step}", flush=True)
+while not (folder / "enough").exists():
+    while (folder / f"hangs-{attempt}").exists():
+        time.sleep(0.1)
+    if (folder / f"eats-{attempt}-{rank}").exists():
+        eaten = [bytearray(b"x" * 2**20) for _ in range(2**12)]
+    step += 1
+    print(f"step {step}", flush=True)
+    (folder / f"attempt-{attempt}-{rank}").write_text(str(step))
+    new = folder / f"new-{rank}-{attempt}"
+    new.write_text(str(step))
+    new.replace(saved)
+    pathlib.Path("/tmp/heartbeat").touch()
+    time.sleep(0.1)
+"""
+"""Saves each step, and goes on from there, until the test has seen enough.
+
+A file ``hangs-ATTEMPT`` stops all ranks, and ``eats-ATTEMPT-RANK`` makes one take 4 GiB of memory.
+"""
+
+
+class TrainingJob:
+    """An indexed Job with auto-resume, a rank on each of its nodes."""
+
+    kind = "Job"
+
+    def __init__(self, site: "Site", name: str, ranks: int) -> None:
+        self.site = site
+        self.name = name
+        self.ranks = ranks
+        self.folder = site.shared / name
+        self.folder.mkdir()
+        self.folder.chmod(0o777)
+
+    def body(
+        self,
+        *,
+        annotations: Mapping[str, str] | None = None,
+        memory: str = "256Mi",
+        near: str = "",
+        environment: Mapping[str, str] | None = None,
+        **pod: Any,
+    ) -> Object:
+        """The object; ``near`` is the node that one rank goes to if it takes work."""
+        labels = Labels()
+        field = {"fieldRef": {"fieldPath": "metadata.annotations['holdfast.dev/attempt']"}}
+        known = {"RANKS": str(self.ranks), **(environment or {})}
+        container = {
+            "name": "trainer",
+            "image": IMAGE,
+            "imagePullPolicy": "Never",
+            "command": ["python", "-c", TRAINING],
+            "env": [
+                {"name": "ATTEMPT", "valueFrom": field},
+                *({"name": key, "value": value} for key, value in known.items()),
+            ],
+            "resources": {"limits": {"memory": memory}},
+            "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
+        }
+        apart = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {"job-name": self.name}},
+        }
+        name = {"key": "metadata.name", "operator": "In", "values": [near]}
+        preferred = {"weight": 100, "preference": {"matchFields": [name]}}
+        affinity = {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [preferred] * bool(near)
+            },
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+        }
+        spec = {
+            "restartPolicy": "Never",
+            "nodeSelector": {labels.node_health_status: "Schedulable"},
+            "affinity": affinity,
+            "containers": [container],
+            "volumes": [{"name": "shared", "hostPath": {"path": str(self.folder)}}],
+            **pod,
+        }
+        resumed = {labels.enable_job_auto_resume: "true", "holdfast.dev/app-max-retry-count": "3",
+                   labels.job_max_retry_count: "5"}  # fmt: skip
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": self.name, "annotations": {**resumed, **(annotations or {})}},
+            "spec": {
+                "completionMode": "Indexed",
+                "completions": self.ranks,
+                "parallelism": self.ranks,
+                "backoffLimit": 0,
+                "template": {"spec": spec},
+            },
+        }
+
+    def submit(self, **changes: Any) -> None:
+        self.site.cluster.plane.request("POST", JOBS, self.body(**changes))
+
+    @property
+    def pods(self) -> list[Object]:
+        return self.site.pods(f"job-name={self.name}")
+
+    @property
+    def places(self) -> dict[str, str]:
+        """UIDs of pods that run on to their nodes."""
+        return {
+            pod["metadata"]["uid"]: pod["spec"]["nodeName"]
+            for pod in self.pods
+            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def steps(self, attempt: int) -> dict[int, int]:
+        """Rank to the last step of an attempt, for ranks that have begun."""
+        found = {}
+        for rank in range(self.ranks):
+            path = self.folder / f"attempt-{attempt}-{rank}"
+            with suppress(FileNotFoundError):
+                found[rank] = int(path.read_text(encoding="utf-8") or 0)
+        return found
+
+    def until_training(self, attempt: int, steps: int = 1) -> None:
+        """Wait until all ranks of an attempt run and are at a step."""
+
+        def is_training() -> bool:
+            reached = list(self.steps(attempt).values())
+            return len(self.places) == len(reached) == self.ranks and min(reached) >= steps
+
+        self.site.until(is_training, f"attempt {attempt} of {self.name}")
+
+    @property
+    def record(self) -> Object:
+        """What the controller has written of it."""
+        path = f"{JOBS}/{self.name}"
+        about = self.site.cluster.plane.request("GET", path)["metadata"]["annotations"]
+        record: Object = json.loads(about[JOB_RECORD])
+        return record
+
+    def finish(self) -> None:
+        """Let it complete."""
+        (self.folder / "enough").touch()
+        path = f"{JOBS}/{self.name}"
+        self.site.until(
+            lambda: (
+                self.site.cluster.plane.request("GET", path)["status"].get("succeeded")
+                == self.ranks
+            ),
+            f"{self.name} to complete",
+        )

@@ -1,0 +1,61 @@
+"""``srun holdfast launch`` on a real cluster: the step's nodes are those of the job."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.kit.free_ports import free_port
+from tests.engines.slurm_cluster import SlurmCluster
+
+TRAIN = """
+import json, os, pathlib, sys, time
+folder, kind = pathlib.Path(sys.argv[1]), sys.argv[2]
+number, rank = os.environ["HOLDFAST_LAUNCH_ROUND"], os.environ["RANK"]
+names = ("NODE_RANK", "WORLD_SIZE", "GROUP_WORLD_SIZE", "SLURMD_NODENAME")
+found = {name: os.environ[name] for name in names}
+(folder / f"{number}.{rank}.new").write_text(json.dumps(found))
+os.rename(folder / f"{number}.{rank}.new", folder / f"{number}.{rank}")
+if number == "1":
+    while len(list(folder.glob("1.?"))) < 4:
+        time.sleep(0.01)
+    if rank == "3":
+        os.kill(os.getppid() if kind == "launcher" else os.getpid(), 9)
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("nodes", "options", "kind"),
+    [("2", "", "rank"), ("3", "--nnodes 2:3", "launcher")],
+    ids=["in place", "hot spare"],
+)
+def test_a_step_restarts_its_ranks_and_completes(
+    slurm: SlurmCluster, tmp_path: Path, nodes: str, options: str, kind: str
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN, encoding="utf-8")
+    endpoint = f"127.0.0.1:{free_port()}"  # names of this cluster's nodes do not resolve
+    launcher = f"{sys.executable} -m holdfast launch {options} --rdzv-endpoint {endpoint}"
+    slurm.submit(
+        f"-N{nodes}",
+        f"--output={tmp_path}/output",
+        script=f"""export HOLDFAST_LAUNCH_KEY=0123456789abcdef
+srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 \\
+  {launcher} --nproc-per-node 2 {script} {tmp_path} {kind}
+echo ended with $? > {tmp_path}/code
+""",
+    )
+    slurm.until((tmp_path / "code").exists)
+
+    output = (tmp_path / "output").read_text(encoding="utf-8")
+    ended = (tmp_path / "code").read_text(encoding="utf-8")
+    assert ended == f"ended with {137 if kind == 'launcher' else 0}\n", output
+    assert "JobSucceeded" in output
+    assert "RanksRestarted: " + ("spare" if kind == "launcher" else "in-place") in output
+    for number in (1, 2):
+        found = [(tmp_path / f"{number}.{rank}").read_text() for rank in range(4)]
+        assert ['"WORLD_SIZE": "4"' in one for one in found] == [True] * 4
+        assert [f'"NODE_RANK": "{rank // 2}"' in one for rank, one in enumerate(found)] == [
+            True
+        ] * 4
