@@ -35,6 +35,7 @@ def main(argv: list[str], benchmarks: Benchmarks) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(benchmarks))
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--quick", action="store_true", help="what can be shorter is")
+    parser.add_argument("--samples", type=int, default=0, metavar="N", help="number of samples")
     options = parser.parse_args(argv)
     unknown = set(options.names) - set(benchmarks)
     if unknown:
@@ -52,7 +53,7 @@ def main(argv: list[str], benchmarks: Benchmarks) -> int:
         if why or isinstance(module, Unloadable):
             skipped[name] = why
             continue
-        for figure in _run(module, quick=options.quick):
+        for figure in _run(module, quick=options.quick, samples=options.samples):
             print(_table_line(figure) if is_table else _json_line(figure), flush=True)
             is_met = is_met and figure.is_met
     for name, why in skipped.items():
@@ -92,17 +93,18 @@ def _why_skipped(module: ModuleType | Unloadable, *, is_named: bool) -> str:
     return lacks() if lacks is not None else ""
 
 
-def _run(module: ModuleType, *, quick: bool) -> list[Figure]:
-    can_be_quick = "quick" in inspect.signature(module.run).parameters
-    figures: list[Figure] = module.run(quick=quick) if can_be_quick else module.run()
+def _run(module: ModuleType, **options: int) -> list[Figure]:
+    known = inspect.signature(module.run).parameters
+    figures: list[Figure] = module.run(
+        **{name: value for name, value in options.items() if name in known}
+    )
     return figures
 
 
 def _table_line(figure: Figure) -> str:
     ratio = "" if figure.ratio is None else f"{figure.ratio:.2f}"
-    line = _LINE.format(
-        figure.name, f"{figure.value:.4g}", figure.unit, f"{figure.goal:.4g}", ratio
-    )
+    goal = "" if figure.goal is None else f"{figure.goal:.4g}"
+    line = _LINE.format(figure.name, f"{figure.value:.4g}", figure.unit, goal, ratio)
     return line.rstrip() + ("" if figure.is_met else "  MISSED")
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 from botocore.auth import SigV4Auth
@@ -28,7 +29,8 @@ from bench.disturbed_run import percentile
 from bench.figure import Figure
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
-from holdfast.api.call import AwsLocation, Maker
+from holdfast.api.audit import AuditTrail
+from holdfast.api.call import AwsLocation, ClusterCreation
 from holdfast.api.created import CreatedClusters
 from holdfast.api.identity import AccessKey, Keyring, Role
 from holdfast.api.protocol import Protocol
@@ -37,6 +39,7 @@ from holdfast.apps.api.config import ApiConfig
 from holdfast.apps.api.connections import OpenConnections, api_server, listening
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
+from holdfast.kit.rotated_lines import RotatedLines
 from holdfast.model.clusters import (
     DesiredCluster,
     DesiredGroup,
@@ -56,7 +59,7 @@ CLUSTER = "train"
 KEY = AccessKey(
     access_key_id="AKIABENCHBENCHBENCH2",
     secret_access_key="bench-bench-bench",  # noqa: S106 - of this bench only
-    role=Role.OPERATE,
+    role=Role.ADMIN,
 )
 REGION = "us-east-1"
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
@@ -181,19 +184,23 @@ class _NoKeeper:
 
 def serve(url: str) -> None:
     """Serve the clusters of a database until this process is ended."""
-    with closing(Database(url, SystemClock())) as database:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        closing(Database(url, SystemClock())) as database,
+    ):
         records = DatabaseRecords(database)
         made = CreatedClusters(records, _NoKeeper())
-        maker = Maker(
+        maker = ClusterCreation(
             records=records,
-            objections=lambda _: (),
+            rejections=lambda _: (),
             wake=lambda _: None,
             node_limit=NODES,
             has_alarms=False,
         )
         place = AwsLocation(region=REGION, account="000000000000")
+        audit = AuditTrail(RotatedLines(Path(folder, "audit.jsonl")), SystemClock())
         protocol = Protocol(
-            Keyring((KEY,)), place, lambda: nullcontext(made.all()), SystemClock(), maker
+            Keyring((KEY,)), place, lambda: nullcontext(made.all()), SystemClock(), audit, maker
         )
         app = application(protocol, lambda error: print(error, file=sys.stderr))
         connections = OpenConnections(ApiConfig(keys=(KEY,)).connection_limits)

@@ -10,7 +10,7 @@ class Figure:
     A module of this folder is a benchmark if it has ``run() -> list[Figure]``. One that runs only
     when it is named has ``BY_NAME_ONLY``, which says why. One that needs more than Python has
     ``lacks() -> str``, which returns what is missing and how to install it. One that can be shorter
-    takes ``quick``.
+    takes ``quick``; one whose number of samples can be chosen takes ``samples``, 0 for its own.
     """
 
     name: str
@@ -18,15 +18,15 @@ class Figure:
 
     value: float
     unit: str
-    goal: float
-    """The largest value that is good; 0 for what must not happen at all."""
+    goal: float | None
+    """The largest value that is good; 0 for what must not happen at all; None if there is none."""
 
     @property
     def is_met(self) -> bool:
         """Whether the goal is met."""
-        return self.value <= self.goal
+        return self.goal is None or self.value <= self.goal
 
     @property
     def ratio(self) -> float | None:
-        """The part of the goal that is used up; None where the goal is 0."""
+        """The part of the goal that is used up; None where the goal is 0 or missing."""
         return self.value / self.goal if self.goal else None

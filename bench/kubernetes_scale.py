@@ -27,7 +27,7 @@ from holdfast.adapters.kubernetes.client.errors import Conflict
 from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.report_patch import node_patch
-from holdfast.adapters.local.ports import free_port
+from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.names import RECORD, REPORT, Condition, HealthStatus, Labels, Reason

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from bench.figure import Figure
 
 TIMES = 10
-COMMANDS = (("--help",), ("nodes", "list"), ("jobs", "list"), ("nodes", "reboot", "--help"))
+COMMANDS = (
+    ("--version",),
+    ("--help",),
+    ("status",),
+    ("nodes", "list"),
+    ("jobs", "list"),
+    ("nodes", "reboot", "--help"),
+)
 
 
 def run() -> list[Figure]:
