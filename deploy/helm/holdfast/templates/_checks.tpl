@@ -15,6 +15,16 @@ versions: --api-versions monitoring.coreos.com/v1
 {{- if and .Values.createNamespace .Values.agent.createNamespace (eq .Values.agent.namespace .Release.Namespace) -}}
 {{- fail "createNamespace and agent.createNamespace: both make the same namespace; set one to false" -}}
 {{- end -}}
+{{- if .Values.agent.journalGroup -}}
+{{- $config := .Values.agent.config -}}
+{{- if ne ($config.source | default "kmsg") "journald" -}}
+{{- fail "agent.journalGroup: only the journal can be read without root; set agent.config.source=journald" -}}
+{{- end -}}
+{{- $runtime := get ($config.detectors | default dict) "runtime-state" | default dict -}}
+{{- if not (or $config.logs_only (eq (get $runtime "enabled" | toString) "false")) -}}
+{{- fail "agent.journalGroup: the socket of the container runtime is readable by root only; set agent.config.detectors.runtime-state.enabled=false" -}}
+{{- end -}}
+{{- end -}}
 {{- with .Values.agent.cloudwatch -}}
 {{- if and .enabled (not .lines) (not .metrics) -}}
 {{- fail "agent.cloudwatch: lines and metrics are both false, so nothing is exported; set one to true, or enabled to false" -}}
