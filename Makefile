@@ -9,7 +9,7 @@ SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-image test-local test-frameworks attack check fuzz chaos bench soak torch frameworks kubernetes slurm image docs site reference pictures lock format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-image test-local test-frameworks matrix matrix-accept attack check fuzz chaos bench soak torch frameworks kubernetes slurm cluster image docs site reference pictures lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ test-all: $(VENV)/.dev ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that wou
 test-kubernetes: $(VENV)/.dev ## on a real control plane, which is built once (minutes)
 	@$(PYTEST) --suite kubernetes $(ARGS)
 
+cluster: $(VENV)/.dev ## four real Kubernetes nodes on this machine until Ctrl-C, for the tutorial; needs root
+	@PYTHONPATH=. $(BIN)/python tests/realnodes/ten_minutes.py build/cluster
+
 test-slurm: $(VENV)/.dev ## on real Slurm clusters
 	@$(PYTEST) --suite slurm $(ARGS)
 
@@ -47,6 +50,15 @@ test-local: $(VENV)/.dev ## `holdfast run` with real processes, and a slow link 
 
 test-frameworks: frameworks ## training with PyTorch, Lightning, Accelerate and DeepSpeed
 	@$(PYTEST) --suite frameworks $(ARGS)
+
+matrix: $(VENV)/.dev ## run the tests of the fault matrix, and report what differs or is slower
+	@rm -rf build/matrix
+	@$(PYTEST) --matrix build/matrix $(ARGS)
+	@$(BIN)/python -m tools.matrix_results build/matrix
+
+matrix-accept: $(VENV)/.dev ## take the results of `make matrix` into the fault matrix
+	@$(BIN)/python -m tools.matrix_results build/matrix --accept
+	@$(BIN)/python tools/render_reference.py
 
 attack: $(VENV)/.dev ## attacks of docs/explanation/security.md, each of which must fail
 	@$(BIN)/pytest tests/attack $(ARGS)
@@ -69,7 +81,7 @@ chaos: $(VENV)/.dev ## 200 random schedules of kills, full disks, clock jumps an
 bench: $(VENV)/.dev ## latencies and memory, each beside its goal
 	@$(BIN)/python -m bench $(ARGS)
 
-soak: $(VENV)/.demo ## 1,000 kill-and-resume rounds: no leaked process, descriptor or port
+soak: $(VENV)/.demo ## 1,000 kill-and-resume rounds and restarts in place: nothing leaks
 	@$(BIN)/python -m bench soak $(ARGS)
 
 torch: $(VENV)/.dev ## PyTorch into the environment, for `holdfast demo --torch` and its tests

@@ -32,6 +32,7 @@ MODULES: Final = Path(__file__).parents[1] / "tests" / "controlplane"
 
 VERSION_IN: Final = {
     "kubernetes": ("k8s.io/kubernetes", "k8s.io/component-base/version.gitVersion"),
+    "node": ("k8s.io/kubernetes", "k8s.io/component-base/version.gitVersion"),
     "helm": ("helm.sh/helm/v3", "helm.sh/helm/v3/internal/version.version"),
 }
 """Folder to the Go module whose version its programs tell, and the variable they tell it from."""

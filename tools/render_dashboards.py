@@ -320,6 +320,26 @@ DASHBOARDS: Final = (
                 8,
                 (
                     lines(
+                        "Goodput by job",
+                        f"max by (job_name) (holdfast_job_goodput_ratio{{{_JOB}}})",
+                        "{{job_name}}",
+                        unit="percentunit",
+                        about="Productive share of the time of each job; from the API.",
+                    ),
+                    lines(
+                        "Job time by use",
+                        "sum by (use) (max by (job_name, use) "
+                        f"(holdfast_job_time_seconds{{{_JOB}}}))",
+                        "{{use}}",
+                        unit="s",
+                        about="Time of active and lately ended jobs; from the API.",
+                    ),
+                ),
+            ),
+            (
+                8,
+                (
+                    lines(
                         "Jobs by phase",
                         "count by (phase) (max by (job_name, phase) (holdfast_job_phase_seconds"
                         f"{{{_JOB}}}))",

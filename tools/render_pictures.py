@@ -17,7 +17,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -142,10 +141,10 @@ def console() -> Path:
         with _running(train, environment):
             _break_nodes(environment)
             config = Path(home, "api.toml")
-            config.touch(0o600)
-            key = _holdfast(["api", "--new-key", "operate", "--name", "ada"], environment)
-            config.write_text(key, encoding="utf-8")
-            token = tomllib.loads(key)["keys"][0]["token"]
+            make = ["api", "--new-key", "operate", "--name", "ada", "--out", str(config)]
+            _holdfast(make, environment)
+            [token_file] = Path(home).glob("api.toml.*.token")
+            token = token_file.read_text(encoding="utf-8").strip()
             serve = ["api", "--config", str(config), "--listen", str(_PORT)]
             with _running(serve, environment), _page() as page:
                 _log_in(page, token)

@@ -5,6 +5,7 @@ Exit code: 0 if all pages are fresh (or were written), 1 if ``--check`` found a 
 
 import ast
 import inspect
+import json
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
@@ -16,10 +17,10 @@ from types import ModuleType
 from typing import Final, get_args, get_type_hints
 
 import command_pages
-import job_outcomes
+import fault_matrix
+import matrix_html
 import python_api
 import reason_tables
-import slurm_outcomes
 
 import holdfast
 from holdfast.adapters.checkpoints import table as checkpoint_formats
@@ -34,7 +35,9 @@ from holdfast.apps.controller import config as controller_config
 from holdfast.apps.run import settings
 from holdfast.decisions import doctor, policy
 from holdfast.detectors import custom_rules, thresholds
+from holdfast.detectors.sxid_codes import SXID_NAMES
 from holdfast.detectors.table import detectors
+from holdfast.detectors.xid_codes import XID_CODES
 from holdfast.kit.units import format_duration
 from holdfast.model import events, names
 
@@ -192,21 +195,22 @@ def exit_codes_page() -> Iterator[str]:
 
 def events_page() -> Iterator[str]:
     """Every event with its fields."""
-    yield from _head("Events", events)
-    kinds = [kind for kind in _classes(events) if issubclass(kind, events.Event)]
-    rows = [
-        (f"`{kind.name}`", ", ".join(_field_names(kind)), _cell(kind.__doc__))
-        for kind in kinds
-        if kind is not events.Event
-    ]
-    yield from _table(("Event", "Fields", "When"), rows)
+    yield from ["# Events", "", NOTE.format("holdfast/model/events/"), "", _prose(events.__doc__)]
+    for part in (events.nodes, events.checks, events.jobs, events.cluster):
+        rows = [
+            (f"`{kind.name}`", ", ".join(_field_names(kind)), _cell(kind.__doc__))
+            for kind in _classes(part)
+        ]
+        yield from ["", f"## {_prose(part.__doc__).removesuffix('.')}", ""]
+        yield from _table(("Event", "Fields", "When"), rows)
 
 
 def names_page() -> Iterator[str]:
     """Every published name."""
     yield from _head("Published names", names)
-    rows = [(f"`{name}`", f"`{value}`") for name, value in _constants(names)]
-    yield from _table(("Constant", "Value"), rows)
+    docs = _docs_in(ast.parse(inspect.getsource(names)).body)
+    rows = [(f"`{name}`", f"`{value}`", docs.get(name, "")) for name, value in _constants(names)]
+    yield from _table(("Constant", "Value", "Meaning"), rows)
     yield from ["", "## Labels", "", _prose(names.Labels.__doc__), ""]
     labels = names.Labels()
     keys = [name for name, one in vars(names.Labels).items() if isinstance(one, property)]
@@ -260,29 +264,46 @@ def reasons_page() -> Iterator[str]:
     yield from _table(reason_tables.STATE_TITLES, reason_tables.state_rows())
 
 
-def job_outcomes_page() -> Iterator[str]:
-    """Outcomes of jobs on Kubernetes."""
-    yield from ["# Outcomes of jobs on Kubernetes", ""]
-    yield from [NOTE.format("tests/kubernetes/job_outcomes.json"), ""]
-    yield "Each row was recorded with the operator of the kind, the scheduler and the controller; a"
-    yield "test repeats it and compares. `JobWaiting` is left out if a spare node was available. If"
-    yield "controllers are killed, causes and Events are not compared, because Events of a killed"
-    yield "controller may be missing. Unless a row states otherwise, a job has two hardware retries"
-    yield from ["and three application retries.", ""]
-    yield from _table(job_outcomes.TITLES, job_outcomes.rows())
+def console_meanings() -> Iterator[str]:
+    """Module of the console's pages: the meaning of reasons, XIDs and SXids."""
+    docs = docs_under_names(names.Reason)
+    reasons = {one.value: docs[one.name].replace("`", "") for one in names.Reason}
+    xids = {code: row.name for code, row in XID_CODES.items()}
+    yield "// Written by `make reference` from holdfast/model/names.py and holdfast/detectors."
+    for name, rows in (("REASONS", reasons), ("XIDS", xids), ("SXIDS", SXID_NAMES)):
+        yield from ["", f"export const {name} = {json.dumps(rows, indent=2, ensure_ascii=False)};"]
 
 
-def slurm_outcomes_page() -> Iterator[str]:
-    """Outcomes of nodes and jobs on Slurm."""
-    yield from ["# Outcomes of nodes and jobs on Slurm", ""]
-    yield from [NOTE.format("tests/slurm/slurm_outcomes.json"), ""]
-    yield "Each row was recorded on a real Slurm of these versions, with agents and a controller;"
-    yield "tests repeat it and compare. `Restarts` is Slurm's counter; an attempt is one run of the"
-    yield "job as Holdfast counts them. If the state was read before the repair of the node had"
-    yield "ended, its reason shows the repair. A node that disappeared has the reason `NodeLost` or"
-    yield "`NodeSilent`, depending on what was detected first; this table shows `NodeLost`."
+def fault_matrix_page() -> Iterator[str]:
+    """Faults, and what tests found of them on each platform."""
+    yield from ["# Fault matrix", "", NOTE.format("tests/fault_matrix.json"), ""]
+    yield "Each result was recorded by a test and is compared whenever the test runs. An attempt is"
+    yield "one run of a job. Unless a row states otherwise, a job may use at least two restarts for"
+    yield "faults of nodes and three for failures of the application. [A page](fault-matrix.html)"
+    yield from ["has a column for each kind of job.", ""]
+    yield "- **one machine**: `holdfast run` with real processes."
+    yield "- **Kubernetes operators**: a real control plane, scheduler and operator of each kind;"
+    yield "  kubelets are simulated, so pods run no processes."
+    yield "- **Kubernetes nodes**: real kubelets and containerd, and the chart; pods run processes."
+    yield "- **Slurm**: real slurmctld and slurmd of these versions."
+    yield from ["", "## Results", ""]
+    yield from _table(("Part", "Fault", *fault_matrix.PLATFORMS), fault_matrix.overview())
+    yield from ["", "## Times", ""]
+    yield "Load is that of the machine during the test, per core: 1 is a fully used machine, and"
+    yield "times at a higher load are longer. `detected` is the start of the incident, `stopped`"
+    yield "the end of the last rank, `resumed` the time at which all ranks of the next attempt run,"
+    yield "`released` the end of the repair, `ordered` the order to the owner of the machines, and"
+    yield "`joined` the time at which another machine accepts jobs. Others are named after what the"
+    yield "test waits for."
     yield ""
-    yield from _table(slurm_outcomes.TITLES, slurm_outcomes.rows())
+    yield from _table(fault_matrix.SECONDS_TITLES, fault_matrix.seconds())
+    yield from ["", "## Details", ""]
+    yield "Results of Kubernetes with simulated kubelets omit `JobWaiting` if a spare node was"
+    yield "available. If controllers are killed, causes and Events are not compared, because Events"
+    yield "of a killed controller may be missing. `restarts` is Slurm's counter. A Slurm node that"
+    yield "disappeared has the reason `NodeLost` or `NodeSilent`, depending on what was detected"
+    yield from ["first; this table shows `NodeLost`.", ""]
+    yield from _table(fault_matrix.TITLES, fault_matrix.details())
 
 
 def python_api_page() -> Iterator[str]:
@@ -309,11 +330,12 @@ RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "events.md": events_page,
     "names.md": names_page,
     "reasons.md": reasons_page,
-    "job-outcomes.md": job_outcomes_page,
+    "fault-matrix.md": fault_matrix_page,
+    "fault-matrix.html": matrix_html.page,
     "checkpoints.md": checkpoints_page,
     "python-api.md": python_api_page,
     "slurm-doctor.md": slurm_doctor_page,
-    "slurm-outcomes.md": slurm_outcomes_page,
+    "../../holdfast/api/static/meanings.js": console_meanings,
     **command_pages.renderers(),
 }
 
@@ -357,9 +379,12 @@ def docs_under_names(kind: type) -> dict[str, str]:
 
 
 def _own_docs_under_names(kind: type) -> dict[str, str]:
-    definition = ast.parse(inspect.getsource(kind)).body[0]
+    return _docs_in(ast.parse(inspect.getsource(kind)).body[0].body)
+
+
+def _docs_in(body: list[ast.stmt]) -> dict[str, str]:
     docs = {}
-    for named, doc in pairwise(definition.body):
+    for named, doc in pairwise(body):
         target = named.targets[0] if isinstance(named, ast.Assign) else getattr(named, "target", "")
         if isinstance(target, ast.Name) and isinstance(doc, ast.Expr):
             docs[target.id] = _cell(ast.literal_eval(doc.value))

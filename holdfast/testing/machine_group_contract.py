@@ -75,7 +75,7 @@ class MachineGroupsContract:
 
         assert _staying(harness, GPU) == [stays]
 
-    def test_a_deleted_group_has_no_machines_and_others_keep_theirs(
+    def test_a_deleted_group_has_no_machines_and_others_keep_them(
         self, harness: MachineGroupsHarness
     ) -> None:
         harness.groups.ensure(CPU)

@@ -1,0 +1,79 @@
+"""Compares results of the fault matrix that tests wrote with the committed ones, or commits them.
+
+``python -m tools.matrix_results DIR [--accept]``. Exit code: 0; 1 if a result differs or is slower.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tools.fault_matrix import COLUMNS, FAULTS, RECORDED, recorded
+
+SLOWER = 1.5
+"""A phase that takes this many times as long is reported."""
+
+NOISE_S = 1.0
+"""Differences below it are not reported: polling and the rounding of timestamps to seconds."""
+
+
+def results(folder: Path) -> list[dict[str, Any]]:
+    """All results in a directory, in the order in which they were written."""
+    files = sorted(folder.glob("*.jsonl"), key=lambda path: path.stat().st_mtime)
+    return [json.loads(line) for path in files for line in path.read_text("utf-8").splitlines()]
+
+
+def differences(found: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each result that is not as committed, and for each phase that is slower."""
+    known = recorded()
+    for one in found:
+        name = f"{FAULTS[one['fault']].title} on {one['column']}"
+        before = known.get(one["fault"], {}).get(one["column"])
+        if before is None:
+            yield f"{name}: new result"
+            continue
+        if before["outcome"] != one["outcome"]:
+            yield f"{name}: outcome {one['outcome']}, committed {before['outcome']}"
+        for phase, value in one.get("seconds", {}).items():
+            usual = before.get("seconds", {}).get(phase, value)
+            if value > usual * SLOWER and value - usual > NOISE_S:
+                yield (
+                    f"{name}: {phase} after {value:g} s at load {one['load']:g}, "
+                    f"committed {usual:g} s at load {before['load']:g}"
+                )
+
+
+def accept(found: list[dict[str, Any]]) -> None:
+    """Write results into the committed file, in the order of rows and columns."""
+    known = recorded()
+    for one in found:
+        cell = {key: value for key, value in one.items() if key not in ("fault", "column")}
+        known.setdefault(one["fault"], {})[one["column"]] = cell
+    table = {
+        fault: {column: known[fault][column] for column in COLUMNS if column in known[fault]}
+        for fault in FAULTS
+        if fault in known
+    }
+    RECORDED.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+
+
+def main(argv: list[str]) -> int:
+    """Compare, or commit."""
+    folder = Path(argv[0])
+    found = results(folder)
+    told = list(differences(found))
+    print(f"{len(found)} results in {folder}, {len(told)} differences")
+    for line in told:
+        print(line)
+    if "--accept" in argv:
+        accept(found)
+        print(f"Wrote {RECORDED.name}; run `make reference`.")
+        return 0
+    if told:
+        print("If they should be so, run: make matrix-accept")
+    return int(bool(told))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
