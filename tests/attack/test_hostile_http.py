@@ -115,6 +115,20 @@ def test_a_head_and_a_body_of_any_bytes_are_answered_or_refused(console: Site) -
     still_serves(console)
 
 
+@pytest.mark.parametrize("rest", [b"zz\r\n", b"2\r\n{}\r\nzz\r\n", b"9" * 99 + b"\r\n"])
+def test_a_malformed_body_behind_a_valid_head_is_refused_without_a_traceback(
+    console: Site, rest: bytes
+) -> None:
+    head = b"GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+    for _ in range(20):
+        address = ("127.0.0.1", console.served.port)
+        with socket.create_connection(address, TIMEOUT_S) as client:
+            client.sendall(head + rest)
+            received = client.makefile("rb").readline(200)
+        assert received.split()[1] < b"500", received
+    still_serves(console)
+
+
 def test_a_signed_body_of_any_text_is_answered_or_refused(console: Site) -> None:
     wire = Wire(console.served)
 

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -151,6 +152,19 @@ class ApiConnection(H11Protocol):
             self._stop_timeout()
         elif self._timeout is None:
             self._start_timeout()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse a malformed request, also one whose head the application handles already.
+
+        Uvicorn would log a traceback when the application answers: any client could fill the log.
+        """
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timeout."""
