@@ -1,7 +1,7 @@
 """Writes the lists that the chart's templates take from the code.
 
 - the conditions that the admission policy lets agents set: ``AGENT_CONDITIONS`` in
-  ``holdfast/model/names.py``;
+  ``holdfast/model/names/conditions.py``;
 - the kinds of jobs with their API groups and collections, which roles name: ``KINDS`` in
   ``holdfast/adapters/kubernetes/jobs/kinds.py``.
 

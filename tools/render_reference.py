@@ -207,23 +207,30 @@ def events_page() -> Iterator[str]:
 
 def names_page() -> Iterator[str]:
     """Every published name."""
-    yield from _head("Published names", names)
-    docs = _docs_in(ast.parse(inspect.getsource(names)).body)
-    rows = [(f"`{name}`", f"`{value}`", docs.get(name, "")) for name, value in _constants(names)]
-    yield from _table(("Constant", "Value", "Meaning"), rows)
-    yield from ["", "## Labels", "", _prose(names.Labels.__doc__), ""]
-    labels = names.Labels()
-    keys = [name for name, one in vars(names.Labels).items() if isinstance(one, property)]
-    rows = [
-        (f"`{getattr(labels, key)}`", _cell(inspect.getdoc(vars(names.Labels)[key])))
-        for key in keys
-    ]
-    yield from _table(("Key", "What it is"), rows)
-    for kind in _classes(names):
-        if not issubclass(kind, Enum):
-            continue
-        yield from ["", f"## {kind.__name__}", "", _prose(kind.__doc__), ""]
-        yield from _table(("Name", "Value"), [(f"`{one.name}`", f"`{one.value}`") for one in kind])
+    yield from ["# Published names", "", NOTE.format("holdfast/model/names/"), ""]
+    yield _prose(names.__doc__)
+    for part in (
+        names.labels, names.job_annotations, names.conditions, names.reasons, names.causes,
+        names.platforms,
+    ):  # fmt: skip
+        yield from ["", f"## {_prose(part.__doc__).removesuffix('.')}"]
+        docs = _docs_in(ast.parse(inspect.getsource(part)).body)
+        rows = [
+            (f"`{key}`", f"`{value}`", docs[key]) for key, value in _constants(part) if key in docs
+        ]
+        if rows:
+            yield from ["", *_table(("Constant", "Value", "Meaning"), rows)]
+        for kind in _classes(part):
+            yield from ["", f"### {kind.__name__}", "", _prose(kind.__doc__), ""]
+            yield from _name_table(kind)
+
+
+def _name_table(kind: type) -> Iterator[str]:
+    if issubclass(kind, Enum):
+        return _table(("Name", "Value"), [(f"`{one.name}`", f"`{one.value}`") for one in kind])
+    keys = {key: one for key, one in vars(kind).items() if isinstance(one, property)}
+    rows = [(f"`{getattr(kind(), key)}`", _cell(one.__doc__)) for key, one in keys.items()]
+    return _table(("Key", "Meaning"), rows)
 
 
 def slurm_doctor_page() -> Iterator[str]:
@@ -243,13 +250,20 @@ def slurm_doctor_page() -> Iterator[str]:
 
 def reasons_page() -> Iterator[str]:
     """Every reason, and the evidence for it."""
-    yield from ["# Reasons", "", NOTE.format("holdfast/detectors and holdfast/model/names.py"), ""]
+    yield from [
+        "# Reasons",
+        "",
+        NOTE.format("holdfast/detectors and holdfast/model/names/reasons.py"),
+        "",
+    ]
     yield "The meaning of each reason, the findings of the kernel log detectors for each message,"
     yield "and the findings of the other detectors. The last meanings are those of tests, of deep"
     yield "health checks and of the controller."
     docs = docs_under_names(names.Reason)
     if missing := [one.name for one in names.Reason if one.name not in docs]:
-        sys.exit(f"holdfast/model/names.py: Reason without a docstring: {', '.join(missing)}")
+        sys.exit(
+            f"holdfast/model/names/reasons.py: Reason without a docstring: {', '.join(missing)}"
+        )
     rows = [(f"`{one.value}`", docs[one.name]) for one in names.Reason]
     yield from ["", "## Meanings", "", *_table(("Reason", "Meaning"), rows)]
     yield from ["", "## Kernel log messages", ""]
@@ -269,7 +283,7 @@ def console_meanings() -> Iterator[str]:
     docs = docs_under_names(names.Reason)
     reasons = {one.value: docs[one.name].replace("`", "") for one in names.Reason}
     xids = {code: row.name for code, row in XID_CODES.items()}
-    yield "// Written by `make reference` from holdfast/model/names.py and holdfast/detectors."
+    yield "// Written by `make reference` from holdfast/model/names and holdfast/detectors."
     for name, rows in (("REASONS", reasons), ("XIDS", xids), ("SXIDS", SXID_NAMES)):
         yield from ["", f"export const {name} = {json.dumps(rows, indent=2, ensure_ascii=False)};"]
 

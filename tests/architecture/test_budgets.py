@@ -7,11 +7,6 @@ from source_tree import FILES, PACKAGE, relative, walk_package
 FILE_LINES = 400
 FUNCTION_LINES = 40
 
-TABLES: dict[str, str] = {
-    "holdfast/model/names.py": "every published name is in one place",
-}
-"""Files that may be longer, each with the reason."""
-
 FORBIDDEN = frozenset(
     ("utils", "helpers", "common", "manager", "service", "base", "impl", "misc", "processor")
 )
@@ -28,16 +23,10 @@ def file_lengths() -> dict[str, int]:
     return {relative(path): len(path.read_text("utf-8").splitlines()) for path in FILES}
 
 
-def test_files_are_short_unless_they_are_tables() -> None:
+def test_files_are_short() -> None:
     too_long = {name: lines for name, lines in file_lengths().items() if lines > FILE_LINES}
 
-    assert too_long.keys() - TABLES.keys() == set(), too_long
-
-
-def test_every_exemption_is_still_needed() -> None:
-    lengths = file_lengths()
-
-    assert [name for name in TABLES if lengths.get(name, 0) <= FILE_LINES] == []
+    assert too_long == {}
 
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -1,4 +1,4 @@
-// Written by `make reference` from holdfast/model/names.py and holdfast/detectors.
+// Written by `make reference` from holdfast/model/names and holdfast/detectors.
 
 export const REASONS = {
   "NvidiaGpuXidErrorPendingReplacement": "A GPU, its link or its switch is broken.",
