@@ -10,6 +10,7 @@ from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
 from holdfast.decisions.suspect_nodes import SuspectNode, suspect_nodes
 from holdfast.engine.check_requests import CheckRequests
+from holdfast.engine.job_notices import JobNotices
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.actions import (
@@ -31,7 +32,6 @@ from holdfast.model.events import (
     CallFailed,
     JobFinished,
     JobRetried,
-    JobUnwatched,
     JobWaits,
     NodeSuspected,
 )
@@ -75,6 +75,7 @@ class JobReconciler:
         self._policy = policy
         self._repeats = RepeatLimiter(ports.events)
         self._reported: dict[str, str] = {}  # reports each reason to wait once
+        self._notices = JobNotices(ports.events)
         self._stopped: dict[str, int] = {}  # sends each attempt SIGTERM once
         self._checks = CheckRequests(ports.cluster, ports.leadership, ports.events)
         self._failed_jobs: set[str] = set()  # jobs whose calls fail delay no others
@@ -125,6 +126,7 @@ class JobReconciler:
         """Drop the reports on deleted jobs: they are new for the next job of the same name."""
         self._reported = {job: why for job, why in self._reported.items() if job in names}
         self._stopped = {job: attempt for job, attempt in self._stopped.items() if job in names}
+        self._notices.forget_all_but(names)
         self._failed_jobs &= names
 
     def _failed_last(self, jobs: Iterable[JobView], now: datetime) -> Iterator[JobView]:
@@ -185,12 +187,7 @@ class JobReconciler:
         if wait.why and self._reported.get(job.spec.name) != wait.why:
             self._reported[job.spec.name] = wait.why
             self._ports.events.emit(JobWaits(job=job.spec.name, why=wait.why))
-        if job.unwatched and self._reported.get(job.spec.name) != job.unwatched:
-            self._reported[job.spec.name] = job.unwatched
-            attempt = job.record.attempt
-            self._ports.events.emit(
-                JobUnwatched(job=job.spec.name, attempt=attempt, why=job.unwatched)
-            )
+        self._notices.report(job)
         return min(now + RESYNC, wait.until) if wait.until is not None else now + RESYNC
 
     def _launch(

@@ -16,7 +16,9 @@ from holdfast.model.events import (
     FaultUncorroborated,
     InputRejected,
     JobFinished,
+    JobHangSuspected,
     JobInputRejected,
+    JobLossFault,
     JobRetried,
     JobUnwatched,
     JobWaits,
@@ -66,8 +68,10 @@ def sentence(event: Event) -> str:
             return _attempt_sentence(event)
         case CheckpointChosen(job=job, attempt=attempt, why=why):
             return f"{job}: before attempt {attempt}: {why}"
-        case JobRetried() | JobWaits() | JobUnwatched() | JobFinished() | JobInputRejected():
+        case JobRetried() | JobWaits() | JobFinished() | JobInputRejected():
             return _job_sentence(event)
+        case JobUnwatched() | JobHangSuspected() | JobLossFault():
+            return f"{event.job}: {event.why}"
         case NodeAgentSilent() | NodeAgentReports() | NodeDrillActive():
             return _agent_sentence(event)
         case NodesWithoutGroup(nodes=nodes):
@@ -249,7 +253,7 @@ def _named(nodes: Sequence[str]) -> str:
 
 
 def _job_sentence(
-    event: JobRetried | JobWaits | JobUnwatched | JobFinished | JobInputRejected,
+    event: JobRetried | JobWaits | JobFinished | JobInputRejected,
 ) -> str:
     match event:
         case JobRetried():
@@ -258,7 +262,7 @@ def _job_sentence(
                 f"hardware {_used(event.hardware_retries, event.max_retries)}, "
                 f"application {_used(event.app_retries, event.max_app_retries)}"
             )
-        case JobWaits(job=job, why=why) | JobUnwatched(job=job, why=why):
+        case JobWaits(job=job, why=why):
             return f"{job}: {why}"
         case JobFinished(job=job, outcome=outcome, reason=reason):
             return f"{job} {outcome}: {reason}"

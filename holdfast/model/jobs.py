@@ -280,9 +280,11 @@ class JobView:
     """Evidence of the hang, for people to read; empty if only the time is known."""
 
     unwatched: str = ""
-    """What would not restart the running attempt, for people to read: a hang is not detected before
-    the first step, the job seems to hang and no timeout has passed, or its loss is a fault and a
-    person decides. Empty if none applies."""
+    """Why a hang of the running attempt is not detected, for people to read; empty if it is."""
+
+    suspected_hang: str = ""
+    """Why the job seems to hang although no timeout has passed, for people to read; empty if it
+    does not."""
 
     loss_fault: LossFault | None = None
     """First loss of the present attempt that is not finite, or else that spiked."""

@@ -80,11 +80,11 @@ def test_a_pause_longer_than_all_before_is_reported_and_the_job_goes_on(run, tmp
     ended = run.run("--config", str(config), "--", sys.executable, "-c", STALLS)
 
     assert ended.returncode == 0, ended.stdout
-    assert len(re.findall("JobUnwatched", ended.stdout)) == 1
+    assert len(re.findall("JobHangSuspected", ended.stdout)) == 1
     assert re.search(
-        r"JobUnwatched: job: the job seems to hang: no new step for \S+, last step 59; the longest "
-        r"pause between two steps was \S+; rank 0 is outside of collectives; rank 0 is in pauses .+"
-        r"; it is restarted only after --hang-timeout",
+        r"JobHangSuspected: job: the job seems to hang: no new step for \S+, last step 59; the "
+        r"longest pause between two steps was \S+; rank 0 is outside of collectives; rank 0 is in "
+        r"pauses .+; it is restarted only after --hang-timeout",
         ended.stdout,
     ), ended.stdout
     assert run.record().attempt == 1

@@ -30,9 +30,9 @@ def test_by_default_a_nan_is_reported_once_and_the_job_runs_on(run):
     ended = run.run("--", sys.executable, "-c", DIVERGES)
 
     assert ended.returncode == 0, ended.stdout
-    assert len(re.findall("JobUnwatched", ended.stdout)) == 1
+    assert len(re.findall("JobLossFault", ended.stdout)) == 1
     assert re.search(
-        r"JobUnwatched: job: the loss is nan at step 3; the job runs on\. .+ holdfast jobs cancel",
+        r"JobLossFault: job: the loss is nan at step 3; the job runs on\. .+ holdfast jobs cancel",
         ended.stdout,
     ), ended.stdout
 

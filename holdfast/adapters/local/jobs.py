@@ -21,7 +21,7 @@ from holdfast.adapters.local.rank_environment import Rendezvous, rank_environmen
 from holdfast.adapters.local.store import LocalStore
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarmed, silence
-from holdfast.decisions.loss_faults import LossLimits, loss_notice, skipped_steps
+from holdfast.decisions.loss_faults import LossLimits, skipped_steps
 from holdfast.decisions.step_times import StallLimits, StepTimes, after_step, stall_limit
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.free_ports import free_port
@@ -212,8 +212,6 @@ class LocalJobs:
             if machine.task is not None
         )
         is_running = any(one.exit_code is None for one in ranks)
-        loss_fault = reports.losses.fault
-        notices = (_UNWATCHED if is_unarmed(limits, observed) else stall, loss_notice(loss_fault))
         return JobView(
             spec=spec,
             record=record,
@@ -223,8 +221,9 @@ class LocalJobs:
             step=progress.last,
             hung_since=hang.since if hang is not None else None,
             hung_evidence=hang.evidence if hang is not None else "",
-            unwatched="; ".join(filter(None, notices)),
-            loss_fault=loss_fault,
+            unwatched=_UNWATCHED if is_unarmed(limits, observed) else "",
+            suspected_hang=stall,
+            loss_fault=reports.losses.fault,
             cancel_requested=cancel,
         )
 

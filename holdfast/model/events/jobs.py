@@ -98,11 +98,33 @@ class JobWaits(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobUnwatched(Event):
-    """A running job has no progress so far, seems to hang, or has a bad loss; it runs on."""
+    """A running job has reported no step so far, so a hang of it is not detected."""
 
     name: ClassVar[str] = "job.unwatched"
     job: str
     attempt: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobHangSuspected(Event):
+    """A running job seems to hang; it runs on, because no timeout has passed."""
+
+    name: ClassVar[str] = "job.hang_suspected"
+    job: str
+    attempt: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLossFault(Event):
+    """The loss of a running job is not finite, or has spiked; it runs on, and a person decides."""
+
+    name: ClassVar[str] = "job.loss_fault"
+    job: str
+    attempt: int
+    reason: str
+    step: int
     why: str
 
 

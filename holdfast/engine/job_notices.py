@@ -1,0 +1,41 @@
+"""Reports what people should know of an attempt that runs on."""
+
+from collections.abc import Iterator
+
+from holdfast.decisions.loss_faults import loss_notice
+from holdfast.model.events import Event, JobHangSuspected, JobLossFault, JobUnwatched
+from holdfast.model.jobs import JobView
+from holdfast.ports.events import EventSink
+
+
+class JobNotices:
+    """Emits each notice once per attempt."""
+
+    def __init__(self, events: EventSink) -> None:
+        self._events = events
+        self._emitted: dict[tuple[str, type[Event]], Event] = {}
+
+    def report(self, job: JobView) -> None:
+        """Emit what is new about a running attempt."""
+        for event in _notices(job):
+            key = (job.spec.name, type(event))
+            if self._emitted.get(key) != event:
+                self._emitted[key] = event
+                self._events.emit(event)
+
+    def forget_all_but(self, names: set[str]) -> None:
+        """Drop what was emitted about deleted jobs: it is new for the next job of the same name."""
+        self._emitted = {key: event for key, event in self._emitted.items() if key[0] in names}
+
+
+def _notices(job: JobView) -> Iterator[Event]:
+    name, attempt = job.spec.name, job.record.attempt
+    if job.unwatched:
+        yield JobUnwatched(job=name, attempt=attempt, why=job.unwatched)
+    if job.suspected_hang:
+        yield JobHangSuspected(job=name, attempt=attempt, why=job.suspected_hang)
+    fault, notice = job.loss_fault, loss_notice(job.loss_fault)
+    if fault is not None and notice:
+        yield JobLossFault(
+            job=name, attempt=attempt, reason=fault.reason, step=fault.step, why=notice
+        )

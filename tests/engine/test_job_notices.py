@@ -1,0 +1,51 @@
+"""What is reported of an attempt that runs on: each kind under its own name, once per attempt."""
+
+from dataclasses import replace
+
+from holdfast.engine.job_notices import JobNotices
+from holdfast.model.jobs import LossAction, LossFault
+from holdfast.model.names import Reason
+from holdfast.testing.builders import a_job
+from holdfast.testing.fakes import FakeEvents
+
+FAULT = LossFault(
+    reason=Reason.LOSS_NOT_FINITE,
+    step=3,
+    evidence="the loss is nan at step 3",
+    action=LossAction.ASK,
+)
+
+
+def test_each_notice_has_an_event_of_its_own_and_is_emitted_once() -> None:
+    events = FakeEvents()
+    notices = JobNotices(events)
+    job = a_job(unwatched="no step", suspected_hang="seems to hang", loss_fault=FAULT)
+
+    notices.report(job)
+    notices.report(job)
+
+    assert events.names() == ["job.unwatched", "job.hang_suspected", "job.loss_fault"]
+    loss = events.reported[-1]
+    assert (loss.attempt, loss.reason, loss.step) == (1, Reason.LOSS_NOT_FINITE, 3)
+    assert loss.why.startswith("the loss is nan at step 3; the job runs on.")
+
+
+def test_the_next_attempt_and_the_next_job_of_the_name_are_news() -> None:
+    events = FakeEvents()
+    notices = JobNotices(events)
+    job = a_job(loss_fault=FAULT)
+
+    notices.report(job)
+    notices.report(replace(job, record=replace(job.record, attempt=2)))
+    notices.forget_all_but(set())
+    notices.report(replace(job, record=replace(job.record, attempt=2)))
+
+    assert [event.attempt for event in events.reported] == [1, 2, 2]
+
+
+def test_a_loss_that_stops_the_job_is_not_reported_here() -> None:
+    events = FakeEvents()
+
+    JobNotices(events).report(a_job(loss_fault=replace(FAULT, action=LossAction.STOP)))
+
+    assert events.reported == []
