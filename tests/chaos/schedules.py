@@ -1,5 +1,7 @@
 """Random schedules of disturbances, and what they have in common on all platforms."""
 
+import contextlib
+import os
 import subprocess
 import time
 from collections.abc import Mapping
@@ -174,8 +176,18 @@ class Disk:
         deadline = time.monotonic() + REMOUNT_S
         while subprocess.run(command, check=False, capture_output=True).returncode:
             if time.monotonic() > deadline:
-                raise Broken(f"a file in {self.folder} stays open for writing")
+                raise Broken(f"{self._open_files()} stays open for writing")
             time.sleep(0.1)
+
+    def _open_files(self) -> str:
+        """Open files of it, each with the command of the process."""
+        found = []
+        for link in Path("/proc").glob("[0-9]*/fd/*"):
+            with contextlib.suppress(OSError):  # it was closed, or its process has ended
+                if (file := os.readlink(link)).startswith(str(self.folder)):
+                    argv = (link.parents[1] / "cmdline").read_bytes().split(b"\0")
+                    found.append(f"{file} of {b' '.join(argv).decode(errors='replace')}")
+        return "; ".join(found) or f"a file in {self.folder}"
 
     def close(self) -> None:
         """Detach it."""

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -99,13 +99,16 @@ class LocalStore:
             if not path.is_file():
                 raise BackendError(f"{path} does not exist")
             self._db = sqlite3.connect(path, timeout=10.0, isolation_level=None)
-            self._db.execute("PRAGMA synchronous = NORMAL")
-            version = _upgraded(self._db, path)
-        if version != _VERSION:
-            self._db.close()
-            raise BackendError(
-                f"{path} has layout {version}, this release of Holdfast reads layout {_VERSION}"
-            )
+            with ExitStack() as failed:
+                failed.callback(self._db.close)
+                self._db.execute("PRAGMA synchronous = NORMAL")
+                version = _upgraded(self._db, path)
+                if version != _VERSION:
+                    raise BackendError(
+                        f"{path} has layout {version}, this release of Holdfast reads layout"
+                        f" {_VERSION}"
+                    )
+                failed.pop_all()
         self._path = path
         self._back_up: Callable[[], None] = lambda: None
 

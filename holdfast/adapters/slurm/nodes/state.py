@@ -4,7 +4,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -118,9 +118,12 @@ class SlurmStore:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 create_private(path)
             self._db = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None)
-            self._write_ahead()
-            self._db.execute("PRAGMA synchronous = FULL")
-            self._set_up()
+            with ExitStack() as failed:
+                failed.callback(self._db.close)
+                self._write_ahead()
+                self._db.execute("PRAGMA synchronous = FULL")
+                self._set_up()
+                failed.pop_all()
 
     def _write_ahead(self) -> None:
         """Enable WAL, so that others can read during writes; does not wait for current users."""
@@ -146,7 +149,6 @@ class SlurmStore:
         self._db.execute(_JOBS)
         self._db.execute("COMMIT")
         if version not in (0, _VERSION):
-            self._db.close()
             raise BackendError(
                 f"{self._path} has layout {version}, this release of Holdfast reads layout"
                 f" {_VERSION}"
