@@ -14,7 +14,6 @@ from typing import Final
 from bench.disturbed_run import disturbed_run
 from bench.figure import Figure
 from holdfast.adapters.local.faults import kill_rank
-from holdfast.decisions.restart_rungs import RestartBudget
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import descendants, send
 from holdfast.model.jobs import LAUNCH_KEY_VARIABLE
@@ -24,8 +23,8 @@ ROUNDS = 1000
 _WARM_UP = 20
 """Rounds after which everything that is made once has been made."""
 
-_RESTARTS: Final = RestartBudget().total
-"""Restarts in place of one launch, the most that it allows. The first ones are its warm-up."""
+_RESTARTS: Final = 250
+"""Restarts in place of one launch. The first ones are its warm-up."""
 
 _FIRST: Final = 10
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.restart_rungs import Restart
+from holdfast.decisions.restart_rungs import RestartHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Joined:
     round: int = 0
     """Number of the last round that it took part in."""
 
-    restarts: tuple[Restart, ...] = ()
+    history: RestartHistory = RestartHistory()
     """Restarts that it knows of: a coordinator that was restarted continues with their budget."""
 
 

@@ -24,9 +24,10 @@ from holdfast.decisions.launch_events import (
     Succeeded,
 )
 from holdfast.decisions.restart_rungs import (
-    Failure,
-    Restart,
+    Cause,
+    Means,
     RestartBudget,
+    RestartHistory,
     Rung,
     choose_rung,
 )
@@ -76,6 +77,19 @@ class RoundSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """First failure of a round."""
+
+    launcher: str
+    rank: int = -1
+    """Failed rank; -1 if the whole node failed."""
+
+    code: int = 0
+    meaning: ExitMeaning = ExitMeaning.CRASH
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRounds:
     """State of a job."""
 
@@ -105,7 +119,7 @@ class JobRounds:
     failure: Failure | None = None
     """First failure of the round; None while there is none."""
 
-    restarts: tuple[Restart, ...] = ()
+    history: RestartHistory = RestartHistory()
     rotation: int = 0
     """Number of places by which ranks are shifted to other accelerators of their node."""
 
@@ -141,7 +155,7 @@ class Order:
     world_size: int = 1
     master_addr: str = ""
     master_port: int = 0
-    restarts: tuple[Restart, ...] = ()
+    history: RestartHistory = RestartHistory()
     rotation: int = 0
     signal: int = 0
     """Signal for the ranks instead of the configured one; 0 for none."""
@@ -186,7 +200,7 @@ def order_for(job: JobRounds, launcher: str) -> Order:
 
 def orders_for(job: JobRounds, launchers: Collection[str]) -> dict[str, Order]:
     """Return the order for each launcher."""
-    common = Order(kind=OrderKind.WAIT, round=job.round, restarts=job.restarts, why=job.why)
+    common = Order(kind=OrderKind.WAIT, round=job.round, history=job.history, why=job.why)
     if job.phase is Phase.END:
         is_final = job.failure is not None and job.failure.meaning is ExitMeaning.STOP
         code = job.failure.code if job.failure is not None and is_final else 0
@@ -262,7 +276,7 @@ def _joined(job: JobRounds, event: Joined) -> JobRounds:
         alive=job.alive - {name},
         fences=_without(job.fences, name),
         failure=failure,
-        restarts=max(job.restarts, event.restarts, key=len),
+        history=max(job.history, event.history, key=lambda one: one.total),
         floor=max(job.floor, event.round),
     )
 
@@ -274,7 +288,7 @@ def _lost(job: JobRounds, name: str, ended_at: datetime) -> JobRounds:
     fences = {**job.fences, name: ended_at} if name in job.alive else job.fences
     if name in job.succeeded and job.phase is Phase.RUN:
         return replace(job, members=members, fences=fences)
-    failure = Failure(launcher=name, text="its launcher was lost", is_lost=True)
+    failure = Failure(launcher=name, text="its launcher was lost")
     return replace(job, members=members, fences=fences, failure=job.failure or failure)
 
 
@@ -289,28 +303,38 @@ def _after_run(job: JobRounds, now: datetime) -> JobRounds:
 def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
     if job.stop_signal or job.failure is None:
         return _ended(job, Outcome.INTERRUPTED, f"signal {job.stop_signal}", now)
-    spares = len(job.members.keys() - set(job.active))
-    is_lost = job.failure.launcher not in job.members
-    choice = choose_rung(
-        replace(job.failure, is_lost=is_lost), job.restarts, spares, settings.budget, now
-    )
+    failure, budget = job.failure, settings.budget
+    missing = [name for name in job.active if name not in job.members]
+    node = missing[0] if missing and failure.launcher in job.members else failure.launcher
+    means = Means(missing=len(missing), spares=len(job.members.keys() - set(job.active)))
+    history = job.history.since(now - budget.period)
+    choice = choose_rung(_cause(failure, node), means, history, budget)
     if choice.rung is Rung.FAIL:
         return _ended(job, Outcome.FAILED, choice.why, now)
     if choice.rung is Rung.WHOLE_JOB:
         return _ended(job, Outcome.RESTART_JOB, choice.why, now)
-    restart = Restart(at=now, rung=choice.rung, launcher=job.failure.launcher)
     members = dict(job.members)
-    if choice.rung is Rung.SPARE and job.failure.launcher in members:  # keep it as the last spare
-        members[job.failure.launcher] = members.pop(job.failure.launcher)
-    turn = choice.rung is Rung.IN_PLACE and job.failure.meaning is ExitMeaning.ANOTHER_DEVICE
+    if choice.rung is Rung.SPARE and node in members:  # keep it as the last spare
+        members[node] = members.pop(node)
+    turn = choice.rung is Rung.IN_PLACE and failure.meaning is ExitMeaning.ANOTHER_DEVICE
     return replace(
         job,
         phase=Phase.GATHER,
         since=now,
         members=members,
-        restarts=(*job.restarts, restart),
+        history=history.with_restart(choice, node, now),
         rotation=job.rotation + turn,
         why=choice.why,
+    )
+
+
+def _cause(failure: Failure, node: str) -> Cause:
+    is_final = failure.meaning is ExitMeaning.STOP
+    return Cause(
+        node=node,
+        text=f"exit code {failure.code} requests no restart" if is_final else failure.text,
+        is_final=is_final,
+        moves=failure.meaning is ExitMeaning.ANOTHER_DEVICE,
     )
 
 
@@ -337,8 +361,7 @@ def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRoun
 
 def _chosen(job: JobRounds, nodes: int) -> tuple[str, ...]:
     """Return the launchers of the next round by node rank: those that stay keep theirs."""
-    last = job.restarts[-1] if job.restarts else None
-    out = last.launcher if last is not None and last.rung is Rung.SPARE else ""
+    out = job.history.node if job.history.last is Rung.SPARE else ""
     kept = [name if name in job.members and name != out else "" for name in job.active]
     rest = [name for name in job.members if name not in kept and name != out]
     if not job.active:

@@ -1,17 +1,19 @@
-"""The restart ladder inside a job, while its nodes stay allocated: pure.
+"""The restart ladder of a job that keeps its nodes, on every platform: pure.
 
-From the cheapest restart to the most expensive: restart the ranks in place, exchange a node for a
-hot spare, exchange it for a node that joins later, let the platform restart the whole job, fail.
-Each rung has a budget. On Slurm, ``step_restart`` continues when the launchers of a step have
-failed.
+From the cheapest restart to the most expensive: in place; on nodes that stand by; with nodes from
+an exchange; the whole job, by its platform; none. Each rung has a budget. ``launch_rounds`` and
+``step_restart`` state the cause and the means of a restart, and carry out the chosen rung.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
-from holdfast.decisions.exit_meanings import ExitMeaning
+MAX_IN_PLACE: Final = 1000
+"""Largest budget for restarts in place: their times are sent with every order to a launcher."""
+
+_TOTAL: Final = 50
 
 
 class Rung(StrEnum):
@@ -19,10 +21,13 @@ class Rung(StrEnum):
 
     IN_PLACE = "in-place"
     SPARE = "spare"
-    """With a launcher that has joined and stands by, instead of the failed one."""
+    """With nodes that stand by, instead of those that cannot be used."""
 
     EXCHANGE = "exchange"
-    """With a launcher that has yet to join. The other launchers stay."""
+    """With nodes that the job has yet to get. The other nodes stay."""
+
+    WAIT = "wait"
+    """Not yet: nodes of the job are coming back."""
 
     WHOLE_JOB = "whole-job"
     FAIL = "fail"
@@ -40,96 +45,140 @@ class RestartBudget:
     """HyperPod's ``evalPeriodSeconds``; 21600 in its samples."""
 
     exchanges: int = 10
-    """Exchanges of nodes. HyperPod's ``jobMaxRetryCount`` is 10 in its samples."""
+    """Nodes that are replaced by others. HyperPod's ``jobMaxRetryCount`` is 10 in its samples."""
 
     job_restarts: int = 0
     """Restarts of the whole job that are left. HyperPod's ``maxFullJobRestarts``, less those that
     the platform has done."""
 
-    total: int = 50
-    """All restarts of a launch, so that every job ends. HyperPod's ``jobMaxRetryCount`` is 50 in
-    the developer guide."""
+    total: int | None = None
+    """All restarts while the job keeps its nodes, so that every job ends. None: 50, HyperPod's
+    ``jobMaxRetryCount`` in the developer guide, or the sum of the budgets above if it is higher."""
 
     repeat_offender: int = 2
-    """Consecutive restarts in place for failures of the same node, after which a hot spare replaces
-    it. HyperPod's ``maxNumRepeatOffendersToAvoid``."""
+    """Consecutive restarts in place for failures of the same node, after which a node that stands
+    by replaces it. HyperPod's ``maxNumRepeatOffendersToAvoid``."""
+
+    @property
+    def limit(self) -> int:
+        """Maximum number of all restarts."""
+        return max(_TOTAL, self.in_place + self.exchanges) if self.total is None else self.total
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """First failure of a round."""
+class RestartHistory:
+    """Past restarts of a job, as far as budgets count them. Its size is bounded by the budgets."""
 
-    launcher: str
-    rank: int = -1
-    """Failed rank; -1 if the whole node failed."""
+    total: int = 0
+    exchanges: int = 0
+    in_place: tuple[datetime, ...] = ()
+    """Times of the restarts in place within the period of the budget, oldest first."""
 
-    code: int = 0
-    meaning: ExitMeaning = ExitMeaning.CRASH
-    text: str = ""
-    is_lost: bool = False
-    """Whether the node's launcher is not connected any more."""
+    last: Rung | None = None
+    node: str = ""
+    """Node whose failure caused the last restart."""
+
+    repeats: int = 0
+    """Consecutive restarts in place for failures of that node, up to the last restart."""
+
+    def since(self, start: datetime) -> "RestartHistory":
+        """Return the history without restarts in place up to ``start``."""
+        return replace(self, in_place=tuple(at for at in self.in_place if at > start))
+
+    def with_restart(self, choice: "RungChoice", node: str, now: datetime) -> "RestartHistory":
+        """Return the history after a restart for a failure of ``node``."""
+        is_in_place = choice.rung is Rung.IN_PLACE
+        return RestartHistory(
+            total=self.total + 1,
+            exchanges=self.exchanges + choice.nodes,
+            in_place=(*self.in_place, now) if is_in_place else self.in_place,
+            last=choice.rung,
+            node=node,
+            repeats=is_in_place * (self.repeats + 1 if node == self.node else 1),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Restart:
-    """A past restart."""
+class Cause:
+    """Why ranks have to restart."""
 
-    at: datetime
-    rung: Rung
-    launcher: str
-    """Launcher of the node that failed."""
+    node: str
+    text: str
+    is_final: bool = False
+    """Whether a restart does not help."""
+
+    moves: bool = False
+    """Whether the failed rank should run on another accelerator."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """With what ranks can restart."""
+
+    missing: int = 0
+    """Nodes of the ranks that cannot be used: they are lost or being repaired."""
+
+    spares: int = 0
+    """Nodes that can be used and have no ranks."""
+
+    can_exchange: bool = True
+    """Whether the job can get nodes that it does not have."""
+
+    may_return: bool = False
+    """Whether missing nodes may still come back."""
+
+    obstacle: str = ""
+    """Why missing nodes neither come back nor can be exchanged; empty if the budget is."""
+
+    only_whole_job: str = ""
+    """Why only the whole job can restart; empty if that is not so."""
 
 
 @dataclass(frozen=True, slots=True)
 class RungChoice:
-    """Next rung and its reason."""
+    """Next rung, its reason, and the number of nodes that it replaces."""
 
     rung: Rung
     why: str
+    nodes: int = 0
 
 
 def choose_rung(
-    failure: Failure,
-    restarts: Sequence[Restart],
-    spares: int,
-    budget: RestartBudget,
-    now: datetime,
+    cause: Cause, means: Means, history: RestartHistory, budget: RestartBudget
 ) -> RungChoice:
-    """Return the cheapest rung that helps after a failure and has budget left.
+    """Return the cheapest rung that helps and has budget left.
 
-    Args:
-        failure: first failure of the round.
-        restarts: all past restarts, oldest first.
-        spares: number of launchers that stand by.
-        budget: maximum numbers of restarts.
-        now: current time.
-
+    ``history`` has the restarts within the period of the budget. ``WAIT`` is returned only while
+    missing nodes may come back.
     """
-    if failure.meaning is ExitMeaning.STOP:
-        return RungChoice(Rung.FAIL, f"exit code {failure.code} requests no restart")
-    if len(restarts) >= budget.total:
-        return RungChoice(Rung.FAIL, f"restarts exhausted ({budget.total} in total)")
-    must_exchange = failure.is_lost
-    may_exchange = spares > 0 and (
-        failure.meaning is ExitMeaning.ANOTHER_DEVICE or _is_repeated(failure, restarts, budget)
-    )
-    exchanges = sum(one.rung in (Rung.SPARE, Rung.EXCHANGE) for one in restarts)
-    if exchanges < budget.exchanges and (must_exchange or may_exchange):
-        return RungChoice(Rung.SPARE if spares else Rung.EXCHANGE, failure.text)
-    if must_exchange:
-        return _beyond(f"exchanges of nodes exhausted ({budget.exchanges})", budget)
-    recent = [one for one in restarts if one.rung is Rung.IN_PLACE and one.at > now - budget.period]
-    if len(recent) < budget.in_place:
-        return RungChoice(Rung.IN_PLACE, failure.text)
-    return _beyond(f"restarts in place exhausted ({len(recent)} of {budget.in_place})", budget)
+    if cause.is_final:
+        return RungChoice(Rung.FAIL, cause.text)
+    if history.total >= budget.limit:
+        why = f"restarts exhausted ({history.total} of {budget.limit})"
+        return RungChoice(Rung.FAIL, why)
+    if means.only_whole_job:
+        return _beyond(means.only_whole_job, budget)
+    replaced = means.missing or int(_should_move(cause, history, budget) and means.spares > 0)
+    if replaced and history.exchanges + replaced <= budget.exchanges:
+        if replaced <= means.spares:
+            return RungChoice(Rung.SPARE, cause.text, replaced)
+        if means.can_exchange:
+            return RungChoice(Rung.EXCHANGE, cause.text, replaced)
+    if means.missing:
+        if means.may_return:
+            return RungChoice(Rung.WAIT, cause.text)
+        exhausted = f"exchanges of nodes exhausted ({history.exchanges} of {budget.exchanges})"
+        return _beyond(means.obstacle or exhausted, budget)
+    used = len(history.in_place)
+    if used < budget.in_place:
+        return RungChoice(Rung.IN_PLACE, cause.text)
+    return _beyond(f"restarts in place exhausted ({used} of {budget.in_place})", budget)
 
 
 def _beyond(why: str, budget: RestartBudget) -> RungChoice:
     return RungChoice(Rung.WHOLE_JOB if budget.job_restarts > 0 else Rung.FAIL, why)
 
 
-def _is_repeated(failure: Failure, restarts: Sequence[Restart], budget: RestartBudget) -> bool:
-    last = restarts[-budget.repeat_offender :]
-    return len(last) == budget.repeat_offender > 0 and all(
-        one.rung is Rung.IN_PLACE and one.launcher == failure.launcher for one in last
-    )
+def _should_move(cause: Cause, history: RestartHistory, budget: RestartBudget) -> bool:
+    is_repeated = history.node == cause.node and history.repeats >= budget.repeat_offender > 0
+    return cause.moves or is_repeated

@@ -1,14 +1,23 @@
 """The restart ladder of one step of a job, after the step has ended or its nodes have failed: pure.
 
-From the cheapest restart to the most expensive: relaunch the step on other nodes of the allocation,
-or on the same nodes once they are back; exchange the faulty nodes and relaunch; requeue the whole
-job. A step that ends while none of its nodes has a fault is not restarted.
+The rungs are those of ``restart_rungs``: the same nodes once they are back, other nodes of the
+allocation, an exchange of the faulty nodes, a requeue of the whole job. A step that ends while none
+of its nodes has a fault is not restarted.
 """
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+
+from holdfast.decisions.restart_rungs import (
+    Cause,
+    Means,
+    RestartBudget,
+    RestartHistory,
+    Rung,
+    choose_rung,
+)
 
 
 class RestartMode(StrEnum):
@@ -114,49 +123,69 @@ def decide_restart(step: EndedStep, timeouts: RestartTimeouts) -> RestartDecisio
         if step.since < timeouts.grace:
             return RestartDecision(action=StepAction.WAIT)
         return RestartDecision(action=StepAction.END, why="no node of the step has a fault")
-    if step.relaunches >= step.max_retries:
-        why = f"retries exhausted ({step.relaunches} of {step.max_retries})"
-        return RestartDecision(action=StepAction.END, why=why)
-    if step.stalled >= step.stall_limit:
-        why = f"no checkpoint was saved in {step.stalled} attempts"
-        return RestartDecision(action=StepAction.END, why=why)
-    if step.mode is RestartMode.REQUEUE:
-        return _requeue(format_faults(step.faults))
-    if step.batch_host in step.faults:
-        return _requeue(f"{step.batch_host} runs the job script")
-    silent = sorted(name for name in step.faults if name in step.unreachable)
-    if silent and step.since < timeouts.fence:
-        why = f"ranks may still run on nodes that do not respond: {', '.join(silent)}"
-        return RestartDecision(action=StepAction.WAIT, why=why)
-    return _within_allocation(step, timeouts)
-
-
-def _within_allocation(step: EndedStep, timeouts: RestartTimeouts) -> RestartDecision:
     others = () if step.is_bound or step.mode is RestartMode.SWAP else step.allocation
     candidates = dict.fromkeys((*step.step_nodes, *others))
     allocated = [name for name in candidates if name in step.allocation]
-    good = [name for name in allocated if name in step.usable]
+    good = tuple(name for name in allocated if name in step.usable)
+    means = _means(step, len(allocated), good, timeouts)
+    history = RestartHistory(total=step.relaunches)
+    choice = choose_rung(_cause(step), means, history, _budget(step))
+    silent = sorted(step.faults.keys() & step.unreachable)
     wanted = len(step.step_nodes)
-    why = format_faults(step.faults)
-    if len(good) >= wanted:
-        nodes = tuple(good[:wanted])
-        return RestartDecision(action=StepAction.RELAUNCH, nodes=nodes, why=why)
-    if step.mode is RestartMode.RESIZE and not step.is_bound:
-        if step.cannot_exchange:
-            return _requeue(step.cannot_exchange)
-        missing = wanted - len(good)
-        return RestartDecision(
-            action=StepAction.EXCHANGE, nodes=tuple(good), missing=missing, why=why
-        )
-    if len(allocated) < wanted:
-        return _requeue("the job has lost nodes of its allocation")
-    if step.since < timeouts.swap:
-        return RestartDecision(action=StepAction.WAIT, why=f"{len(good)} of {wanted} nodes usable")
-    return _requeue("timed out waiting for nodes to come back")
+    match choice.rung:
+        case Rung.FAIL:
+            return RestartDecision(action=StepAction.END, why=choice.why)
+        case Rung.WHOLE_JOB:
+            return RestartDecision(action=StepAction.REQUEUE, why=choice.why)
+        case _ if silent and step.since < timeouts.fence:
+            why = f"ranks may still run on nodes that do not respond: {', '.join(silent)}"
+            return RestartDecision(action=StepAction.WAIT, why=why)
+        case Rung.WAIT:
+            why = f"{len(good)} of {wanted} nodes usable"
+            return RestartDecision(action=StepAction.WAIT, why=why)
+        case Rung.EXCHANGE:
+            return RestartDecision(
+                action=StepAction.EXCHANGE, nodes=good, missing=wanted - len(good), why=choice.why
+            )
+    return RestartDecision(action=StepAction.RELAUNCH, nodes=good[:wanted], why=choice.why)
 
 
-def _requeue(why: str) -> RestartDecision:
-    return RestartDecision(action=StepAction.REQUEUE, why=why)
+def _cause(step: EndedStep) -> Cause:
+    if step.stalled >= step.stall_limit:
+        why = f"no checkpoint was saved in {step.stalled} attempts"
+        return Cause(node="", text=why, is_final=True)
+    return Cause(node=min(step.faults), text=format_faults(step.faults))
+
+
+def _means(
+    step: EndedStep, allocated: int, good: tuple[str, ...], timeouts: RestartTimeouts
+) -> Means:
+    missing = len({*step.step_nodes}.difference(good))
+    is_resized = step.mode is RestartMode.RESIZE and not step.is_bound
+    is_whole = allocated >= len(step.step_nodes)
+    obstacle = "timed out waiting for nodes to come back"
+    if is_resized:
+        obstacle = step.cannot_exchange
+    elif not is_whole:
+        obstacle = "the job has lost nodes of its allocation"
+    whole_job = format_faults(step.faults) if step.mode is RestartMode.REQUEUE else ""
+    if not whole_job and step.batch_host in step.faults:
+        whole_job = f"{step.batch_host} runs the job script"
+    return Means(
+        missing=missing,
+        spares=len(good) - len(step.step_nodes) + missing,
+        can_exchange=is_resized and not step.cannot_exchange,
+        may_return=not is_resized and is_whole and step.since < timeouts.swap,
+        obstacle=obstacle,
+        only_whole_job=whole_job,
+    )
+
+
+def _budget(step: EndedStep) -> RestartBudget:
+    """Return the budget of retries; the controller has that of the whole job."""
+    return RestartBudget(
+        in_place=1, exchanges=len(step.step_nodes), job_restarts=1, total=step.max_retries
+    )
 
 
 def format_faults(faults: Mapping[str, str]) -> str:

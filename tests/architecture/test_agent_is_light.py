@@ -32,7 +32,7 @@ DECISIONS = {
         "recorder_variables",
         "restart_rungs",
     },
-    "slurm supervise": {"step_restart"},
+    "slurm supervise": {"restart_rungs", "step_restart"},
 }
 """Decisions that a process takes itself; standard library alone."""
 

@@ -93,7 +93,7 @@ def test_no_round_starts_before_every_launcher_has_stopped() -> None:
 
     job = after([stopped("b")], job=job)
     assert (job.phase, job.round) == (Phase.RUN, 2)
-    assert [one.rung for one in job.restarts] == [Rung.IN_PLACE]
+    assert (job.history.total, job.history.last) == (1, Rung.IN_PLACE)
     assert order_for(job, "b").master_port == 1001
 
 
@@ -106,7 +106,7 @@ def test_a_lost_launcher_is_fenced_and_replaced_by_a_spare() -> None:
     assert after([None], job=job, now=early).phase is Phase.STOP
     job = after([None], job=job, now=T0 + TWO.fence)
     assert (job.phase, list(job.active)) == (Phase.RUN, ["c", "b"])
-    assert [one.rung for one in job.restarts] == [Rung.SPARE]
+    assert (job.history.total, job.history.last) == (1, Rung.SPARE)
 
 
 def test_without_a_spare_the_others_wait_for_a_launcher_to_join() -> None:
@@ -170,11 +170,19 @@ def test_a_stop_request_ends_the_job_after_its_ranks() -> None:
 def test_a_new_coordinator_continues_with_round_numbers_and_budget() -> None:
     first = after([joined("a"), joined("b"), failed("a"), stopped("a"), stopped("b")])
     rejoin = [
-        replace(joined(name), round=first.round, restarts=first.restarts) for name in ("a", "b")
+        replace(joined(name), round=first.round, history=first.history) for name in ("a", "b")
     ]
 
     job = after(rejoin)
-    assert (job.round, job.restarts) == (3, first.restarts)
+    assert (job.round, job.history) == (3, first.history)
+
+
+def test_a_node_that_is_lost_during_the_stop_is_replaced_too() -> None:
+    job = after([joined("a"), joined("b"), joined("c"), failed("a"), Lost(launcher="b")])
+    job = after([stopped("a")], job=job, now=T0 + TWO.fence)
+
+    assert (job.phase, list(job.active)) == (Phase.RUN, ["a", "c"])
+    assert (job.history.last, job.history.exchanges) == (Rung.SPARE, 1)
 
 
 def test_another_device_shifts_ranks_in_place_and_prefers_a_spare() -> None:
@@ -194,11 +202,11 @@ class Launchers(RuleBasedStateMachine):
         nodes=st.integers(1, 3),
         in_place=st.integers(0, 3),
         exchanges=st.integers(0, 3),
-        total=st.integers(0, 6),
+        total=st.none() | st.integers(0, 6),
         job_restarts=st.integers(0, 1),
     )
     def begin(
-        self, nodes: int, in_place: int, exchanges: int, total: int, job_restarts: int
+        self, nodes: int, in_place: int, exchanges: int, total: int | None, job_restarts: int
     ) -> None:
         self.budget = RestartBudget(
             in_place=in_place, exchanges=exchanges, total=total, job_restarts=job_restarts
@@ -212,12 +220,19 @@ class Launchers(RuleBasedStateMachine):
         self.lost_at: dict[str, datetime] = {}
         self.count = 0
         self.causes = 0
+        self.rungs: list[Rung | None] = []
 
     def step(self, event: Event | None) -> None:
         before = self.job
         self.job = advance(self.job, event, self.now, self.config)
         assert self.job.round >= before.round
-        assert len(self.job.restarts) <= self.causes
+        history, old = self.job.history, before.history
+        assert history.total <= self.causes
+        if history.total > old.total:
+            self.rungs.append(history.last)
+            lost = [name for name in before.active if name not in self.job.members]
+            assert not (history.last is Rung.IN_PLACE and lost), "in place on a lost node"
+            assert history.exchanges >= old.exchanges + len(lost)
         for name in sorted(self.connected):
             order = order_for(self.job, name)
             if order.kind is OrderKind.RUN and order.round > self.latest.get(name, 0):
@@ -284,11 +299,11 @@ class Launchers(RuleBasedStateMachine):
 
     @invariant()
     def every_budget_is_kept(self) -> None:
-        rungs = [one.rung for one in self.job.restarts]
-        exchanges = sum(rung in (Rung.SPARE, Rung.EXCHANGE) for rung in rungs)
-        assert rungs.count(Rung.IN_PLACE) <= self.budget.in_place  # all within one period
-        assert exchanges <= self.budget.exchanges
-        assert len(rungs) <= self.budget.total
+        in_place = self.rungs.count(Rung.IN_PLACE)
+        assert in_place <= self.budget.in_place  # all within one period
+        assert self.job.history.in_place == () or len(self.job.history.in_place) == in_place
+        assert self.job.history.exchanges <= self.budget.exchanges
+        assert len(self.rungs) == self.job.history.total <= self.budget.limit
         if self.job.outcome is Outcome.RESTART_JOB:
             assert self.budget.job_restarts > 0
 

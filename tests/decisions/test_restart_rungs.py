@@ -1,84 +1,182 @@
+"""Laws of the restart ladder, for every cause, means, history and budget."""
+
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from holdfast.decisions.exit_meanings import EXIT_MEANINGS, ExitMeaning, parse_exit_meanings
+from holdfast.decisions.exit_meanings import ExitMeaning, parse_exit_meanings
 from holdfast.decisions.restart_rungs import (
-    Failure,
-    Restart,
+    MAX_IN_PLACE,
+    Cause,
+    Means,
     RestartBudget,
+    RestartHistory,
     Rung,
+    RungChoice,
     choose_rung,
 )
+from holdfast.kit.serial import from_plain, to_plain
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
+TICK = timedelta.resolution
 BUDGET = RestartBudget(in_place=2, period=HOUR, exchanges=1, total=5)
-CRASH = Failure(launcher="a", text="exit code 1")
-LOST = Failure(launcher="a", text="lost", is_lost=True)
+CRASH = Cause(node="a", text="exit code 1")
+NONE, ONE = Means(), Means(spares=1)
+LOST, LOST_WITH_SPARE = Means(missing=1), Means(missing=1, spares=1)
+RESTARTS = (Rung.IN_PLACE, Rung.SPARE, Rung.EXCHANGE)
+
+small = st.integers(0, 4)
+texts = st.sampled_from(["", "why"])
+causes = st.builds(
+    Cause, node=st.sampled_from("ab"), text=st.just("why"), is_final=st.booleans(),
+    moves=st.booleans(),
+)  # fmt: skip
+means = st.builds(
+    Means, missing=small, spares=small, can_exchange=st.booleans(), may_return=st.booleans(),
+    obstacle=texts, only_whole_job=texts,
+)  # fmt: skip
+budgets = st.builds(
+    RestartBudget,
+    in_place=small | st.sampled_from([49, 50, 51, 100]),
+    period=st.sampled_from([TICK, HOUR, 1000 * HOUR]),
+    exchanges=small,
+    job_restarts=st.integers(0, 1),
+    total=st.none() | small,
+    repeat_offender=st.integers(0, 3),
+)
 
 
-def past(rung: Rung, ago: timedelta = timedelta(minutes=1), launcher: str = "b") -> Restart:
-    return Restart(at=NOW - ago, rung=rung, launcher=launcher)
+def rung(cause: Cause, with_what: Means = NONE, **history: object) -> Rung:
+    past = RestartHistory(**history)  # type: ignore[arg-type]
+    return choose_rung(cause, with_what, past, BUDGET).rung
 
 
-def rung(failure: Failure, *restarts: Restart, spares: int = 0) -> Rung:
-    return choose_rung(failure, restarts, spares, BUDGET, NOW).rung
+def replay(
+    cause: Cause, with_what: Means, budget: RestartBudget, steps: int, pause: timedelta
+) -> list[RungChoice]:
+    """The same failure again and again, until the ladder ends."""
+    history, choices = RestartHistory(), list[RungChoice]()
+    for number in range(steps):
+        now = NOW + number * pause
+        history = history.since(now - budget.period)
+        choices.append(choose_rung(cause, with_what, history, budget))
+        if choices[-1].rung not in RESTARTS:
+            break
+        history = history.with_restart(choices[-1], cause.node, now)
+    return choices
 
 
-def test_a_crash_restarts_in_place_within_its_budget() -> None:
-    once = past(Rung.IN_PLACE)
+@given(causes, means, budgets, st.sampled_from([timedelta(), TICK, HOUR, 1000 * HOUR]))
+def test_every_ladder_ends_and_keeps_every_budget(
+    cause: Cause, with_what: Means, budget: RestartBudget, pause: timedelta
+) -> None:
+    choices = replay(cause, with_what, budget, 200, pause)
 
-    assert rung(CRASH) is Rung.IN_PLACE
-    assert rung(CRASH, once) is Rung.IN_PLACE
-    assert rung(CRASH, once, once) is Rung.FAIL
+    *restarts, end = choices
+    assert end.rung in (Rung.WAIT, Rung.WHOLE_JOB, Rung.FAIL)
+    assert len(restarts) <= budget.limit
+    assert sum(one.nodes for one in restarts) <= budget.exchanges
+    within = sum(one.rung is Rung.IN_PLACE for one in restarts)
+    if len(restarts) * pause < budget.period:
+        assert within <= budget.in_place
+    if end.rung is Rung.WHOLE_JOB:
+        assert budget.job_restarts > 0
+
+
+@given(causes, means, budgets)
+def test_no_choice_uses_a_node_that_is_lost_or_repaired(
+    cause: Cause, with_what: Means, budget: RestartBudget
+) -> None:
+    for choice in replay(cause, with_what, budget, 10, timedelta()):
+        if choice.rung is Rung.IN_PLACE:
+            assert with_what.missing == 0
+            assert choice.nodes == 0
+        if choice.rung in (Rung.SPARE, Rung.EXCHANGE):
+            assert choice.nodes >= max(1, with_what.missing)
+        if choice.rung is Rung.SPARE:
+            assert choice.nodes <= with_what.spares
+        if choice.rung is Rung.EXCHANGE:
+            assert with_what.can_exchange
+        if choice.rung is Rung.WAIT:
+            assert with_what.may_return
+            assert with_what.missing > 0
+
+
+@given(causes, means, budgets)
+def test_a_final_cause_is_never_restarted_and_every_choice_has_a_reason(
+    cause: Cause, with_what: Means, budget: RestartBudget
+) -> None:
+    choice = choose_rung(cause, with_what, RestartHistory(), budget)
+
+    assert choice.why
+    if cause.is_final:
+        assert choice.rung is Rung.FAIL
+    elif with_what.only_whole_job:
+        assert choice.rung in (Rung.WHOLE_JOB, Rung.FAIL)
+
+
+@given(st.integers(0, 120), st.integers(1, 60))
+def test_as_many_restarts_in_place_as_the_budget_says(in_place: int, exchanges: int) -> None:
+    budget = RestartBudget(in_place=in_place, exchanges=exchanges)
+    *restarts, end = replay(CRASH, NONE, budget, 200, timedelta())
+
+    assert len(restarts) == in_place
+    assert end.why == f"restarts in place exhausted ({in_place} of {in_place})"
+
+
+def test_the_longest_history_fits_into_a_message() -> None:
+    times = (NOW,) * MAX_IN_PLACE
+    history = RestartHistory(total=9**6, in_place=times, last=Rung.IN_PLACE, node="n" * 255)
+
+    plain = to_plain(history)
+    assert len(str(plain)) < 60_000
+    assert from_plain(RestartHistory, plain) == history
 
 
 def test_restarts_in_place_count_within_the_period() -> None:
-    at_end, inside = past(Rung.IN_PLACE, HOUR), past(Rung.IN_PLACE, HOUR - timedelta.resolution)
+    history = RestartHistory(in_place=(NOW - HOUR, NOW - HOUR + TICK)).since(NOW - HOUR)
 
-    assert rung(CRASH, at_end, inside) is Rung.IN_PLACE
-    assert rung(CRASH, inside, inside) is Rung.FAIL
+    assert choose_rung(CRASH, NONE, history, BUDGET).rung is Rung.IN_PLACE
+    history = RestartHistory(in_place=(NOW - HOUR + TICK,) * 2).since(NOW - HOUR)
+    assert choose_rung(CRASH, NONE, history, BUDGET).rung is Rung.FAIL
 
 
 def test_a_lost_node_is_exchanged_by_a_spare_if_there_is_one() -> None:
-    assert rung(LOST, spares=1) is Rung.SPARE
-    assert rung(LOST) is Rung.EXCHANGE
-    assert rung(LOST, past(Rung.SPARE), spares=1) is Rung.FAIL
-
-
-def test_the_whole_job_restarts_only_if_that_budget_is_left() -> None:
-    budget = RestartBudget(in_place=0, job_restarts=1)
-
-    assert choose_rung(CRASH, (), 0, budget, NOW).rung is Rung.WHOLE_JOB
+    assert rung(CRASH, LOST_WITH_SPARE) is Rung.SPARE
+    assert rung(CRASH, LOST) is Rung.EXCHANGE
+    assert rung(CRASH, LOST_WITH_SPARE, exchanges=1) is Rung.FAIL
 
 
 def test_the_total_bounds_every_restart() -> None:
-    old = past(Rung.IN_PLACE, 2 * HOUR)
-
-    assert rung(CRASH, *[old] * 4) is Rung.IN_PLACE
-    assert rung(CRASH, *[old] * 5) is Rung.FAIL
+    assert rung(CRASH, total=4) is Rung.IN_PLACE
+    assert rung(CRASH, total=5) is Rung.FAIL
 
 
 def test_a_repeat_offender_is_exchanged_by_a_spare() -> None:
-    own = past(Rung.IN_PLACE, 2 * HOUR, launcher="a")
-    other = past(Rung.IN_PLACE, 2 * HOUR)
-
-    assert rung(CRASH, own, own, spares=1) is Rung.SPARE
-    assert rung(CRASH, own, other, spares=1) is Rung.IN_PLACE
-    assert rung(CRASH, own, own) is Rung.IN_PLACE
-    assert rung(CRASH, own, spares=1) is Rung.IN_PLACE
+    assert rung(CRASH, ONE, node="a", repeats=2) is Rung.SPARE
+    assert rung(CRASH, ONE, node="b", repeats=2) is Rung.IN_PLACE
+    assert rung(CRASH, ONE, node="a", repeats=1) is Rung.IN_PLACE
+    assert rung(CRASH, NONE, node="a", repeats=2) is Rung.IN_PLACE
 
 
-def test_exit_codes_with_a_meaning() -> None:
-    stop = Failure(launcher="a", code=93, meaning=EXIT_MEANINGS[93])
-    moved = Failure(launcher="a", code=16, meaning=EXIT_MEANINGS[16])
-    resumed = Failure(launcher="a", code=17, meaning=EXIT_MEANINGS[17])
+def test_repeats_count_consecutive_restarts_in_place_of_one_node() -> None:
+    in_place, spare = RungChoice(Rung.IN_PLACE, "x"), RungChoice(Rung.SPARE, "x", 1)
+    repeats, history = [], RestartHistory()
+    for choice, node in [(in_place, "a"), (in_place, "a"), (in_place, "b"), (spare, "b")]:
+        history = history.with_restart(choice, node, NOW)
+        repeats.append(history.repeats)
 
-    assert rung(stop, spares=1) is Rung.FAIL
-    assert rung(moved, spares=1) is Rung.SPARE
+    assert repeats == [1, 2, 1, 0]
+
+
+def test_a_rank_that_needs_another_device_moves_to_a_spare() -> None:
+    moved = Cause(node="a", text="exit code 16", moves=True)
+
+    assert rung(moved, ONE) is Rung.SPARE
     assert rung(moved) is Rung.IN_PLACE
-    assert rung(resumed, spares=1) is Rung.IN_PLACE
 
 
 def test_exit_meanings_are_parsed() -> None:

@@ -84,6 +84,15 @@ def test_a_relaunch_is_on_as_many_usable_nodes_of_the_allocation(step: EndedStep
 
 
 @given(ended_steps())
+def test_a_relaunch_moves_only_what_it_must(step: EndedStep) -> None:
+    decision = decide_restart(step, TIMEOUTS)
+
+    if decision.action is StepAction.RELAUNCH:
+        stay = [name for name in step.step_nodes if name in {*step.allocation} & step.usable]
+        assert list(decision.nodes[: len(stay)]) == stay
+
+
+@given(ended_steps())
 def test_nodes_are_exchanged_once_for_a_step_that_may_run_elsewhere(step: EndedStep) -> None:
     decision = decide_restart(step, TIMEOUTS)
 

@@ -120,6 +120,22 @@ def test_the_job_fails_when_its_restarts_are_exhausted(tmp_path: Path) -> None:
     assert "JobFailed: restarts in place exhausted (2 of 2)" in done.stderr
 
 
+def test_more_than_50_restarts_in_place_are_possible(tmp_path: Path) -> None:
+    path = tmp_path / "count.sh"
+    path.write_text('echo >> "$1"; test "$(wc -l < "$1")" -gt 60')
+    done = launch("--max-restarts", 60, "--no-python", "sh", path, tmp_path / "lines")
+
+    assert done.returncode == 0, done.stderr[-500:]
+    assert "RanksRestarted: in-place (restarts in place: 60, limit 60)" in done.stderr
+
+
+def test_a_total_ends_the_job_before_its_other_budgets() -> None:
+    done = launch("--max-restarts", 9, "--max-total-restarts", 1, "--no-python", "false")
+
+    assert done.returncode == 1
+    assert "JobFailed: restarts exhausted (1 of 1)" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "variables", "code"),
     [
@@ -401,6 +417,7 @@ def test_torchruns_variables_are_defaults_of_its_options() -> None:
         (("--nproc-per-node", "0"), {}, "--nproc-per-node: '0': expected 1 to 4095"),
         (("--nproc-per-node", "many"), {}, "--nproc-per-node: 'many'"),
         (("--max-restarts", "-1"), {}, "--max-restarts"),
+        (("--max-restarts", "1001"), {}, "'1001' is not a whole number from 0 to 1000"),
         (("--exit-codes", "16=jump"), {}, "16=jump"),
         (("--shutdown-timeout", "soon"), {}, "soon"),
         (("--local-ranks-filter", "a"), {}, "--local-ranks-filter: 'a'"),

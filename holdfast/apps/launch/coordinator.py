@@ -73,10 +73,9 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
         lines.append(
             f"RankFailed: round {after.round}: {who} on {failure.launcher}: {failure.text}"
         )
-    if len(after.restarts) > len(before.restarts):
-        rung = after.restarts[-1].rung
-        limit = settings.budget.in_place
-        used = sum(one.rung is rung for one in after.restarts)
+    if after.history.total > before.history.total:
+        rung = after.history.last
+        limit, used = settings.budget.in_place, len(after.history.in_place)
         count = f" (restarts in place: {used}, limit {limit})" if rung is Rung.IN_PLACE else ""
         lines.append(f"RanksRestarted: {rung}{count}: {after.why}")
     if after.round > before.round and settings.nodes > 1:

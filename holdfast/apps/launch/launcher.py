@@ -24,6 +24,7 @@ from holdfast.apps.launch.options import LaunchOptions
 from holdfast.apps.launch.rendezvous import Rendezvous
 from holdfast.decisions.launch_events import Joined, Lost, Member, Reported, StopRequested
 from holdfast.decisions.launch_rounds import Order, OrderKind, Outcome, RoundSettings
+from holdfast.decisions.restart_rungs import RestartHistory
 from holdfast.kit.free_ports import free_port
 from holdfast.model.jobs import LAUNCH_KEY_VARIABLE
 
@@ -178,8 +179,8 @@ class Launcher:
         member = self._node.member
         if not member.address:
             member = replace(member, address=address)
-        restarts = self._order.restarts if self._order is not None else ()
-        return Joined(member=member, round=self._node.round, restarts=restarts)
+        history = self._order.history if self._order is not None else RestartHistory()
+        return Joined(member=member, round=self._node.round, history=history)
 
     def _apply_order(self, order: Order) -> None:
         if self._leaving or (self._order is not None and self._order.kind is OrderKind.END):

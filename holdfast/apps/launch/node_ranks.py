@@ -156,7 +156,7 @@ class NodeRanks:
 
     def _start(self, order: Order) -> None:
         self.round = order.round
-        self._attempt, self._first_rank = len(order.restarts), order.first_rank
+        self._attempt, self._first_rank = order.history.total, order.first_rank
         self._ranks = RankProcesses()
         self._is_stopping = self._is_swept = False
         self._kill_at = self._give_up_at = None

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from holdfast.apps.launch.rank_environment import count_gpus
 from holdfast.apps.launch.rendezvous import Rendezvous, meeting_point, parse_nodes, slurm_step
 from holdfast.decisions.exit_meanings import EXIT_MEANINGS, ExitMeaning, parse_exit_meanings
-from holdfast.decisions.restart_rungs import RestartBudget
+from holdfast.decisions.restart_rungs import MAX_IN_PLACE, RestartBudget
 from holdfast.kit.units import parse_duration
 from holdfast.model.errors import ConfigError
 
@@ -130,6 +131,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str]) -> LaunchOptions:
         budget=RestartBudget(
             in_place=given.max_restarts,
             period=given.restart_period,
+            total=given.max_total_restarts,
             job_restarts=max(0, given.max_job_restarts - _past_job_restarts(environment)),
         ),
         meanings={**EXIT_MEANINGS, **given.exit_codes},
@@ -172,9 +174,9 @@ def _duration(text: str) -> timedelta:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 7):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a whole number from 0 to 999999")
+def _count(text: str, most: int = 999_999) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a whole number from 0 to {most}")
     return int(text)
 
 
@@ -243,12 +245,18 @@ _OPTIONS: Final = (
         help="address of this node for ranks of other nodes",
     ),
     _row(
-        "--max-restarts", type=_count, default=_BUDGET.in_place, metavar="N",
+        "--max-restarts", type=partial(_count, most=MAX_IN_PLACE), metavar="N",
+        default=_BUDGET.in_place,
         help="maximum restarts in place within --restart-period (default: 3)",
     ),
     _row(
         "--restart-period", type=_duration, default=_BUDGET.period, metavar="TIME",
         help="period in which restarts in place are counted (default: 6h)",
+    ),
+    _row(
+        "--max-total-restarts", type=_count, metavar="N",
+        help="maximum restarts of all kinds, without a period (default: 50, or --max-restarts "
+        "and 10 exchanges of nodes if that is more)",
     ),
     _row(
         "--max-job-restarts", type=_count, default=0, metavar="N",

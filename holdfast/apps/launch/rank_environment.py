@@ -59,7 +59,7 @@ def rank_environment(
         "ROLE_WORLD_SIZE": world,
         "MASTER_ADDR": order.master_addr,
         "MASTER_PORT": str(order.master_port),
-        "TORCHELASTIC_RESTART_COUNT": str(len(order.restarts)),
+        "TORCHELASTIC_RESTART_COUNT": str(order.history.total),
         "TORCHELASTIC_MAX_RESTARTS": str(names.max_restarts),
         "TORCHELASTIC_RUN_ID": names.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": "False",  # rank 0 serves the store
