@@ -42,7 +42,7 @@ def lacks() -> str:
 
 def run(*, quick: bool = False, samples: int = 0) -> list[Figure]:
     """Cause each fault ``samples`` times under each launcher."""
-    wanted = samples or (1 if quick else SAMPLES)
+    total = samples or (1 if quick else SAMPLES)
     seconds: Samples = defaultdict(list)
     rest: Samples = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
@@ -53,9 +53,9 @@ def run(*, quick: bool = False, samples: int = 0) -> list[Figure]:
             except RuntimeError as error:
                 print(f"not measured: {error}", file=sys.stderr)
         for fault in _FAULTS:
-            for done in range(0, wanted, _BLOCK):
+            for done in range(0, total, _BLOCK):
                 for launcher in launchers:
-                    count = min(_BLOCK, wanted - done)
+                    count = min(_BLOCK, total - done)
                     _measure(launcher, fault, count, seconds, rest)
     load = os.getloadavg()[2]
     print(f"load average of the last 15 minutes: {load:.1f} on {os.cpu_count()} CPUs")

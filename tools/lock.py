@@ -52,8 +52,8 @@ def main(arguments: Sequence[str]) -> int:
             *(["--universal"] if lock.is_universal else ["--python-platform", "linux"]),
             *arguments,
         ]
-        wanted = "\n".join(requirements(lock))
-        subprocess.run(command, input=wanted, cwd=ROOT, check=True, text=True)
+        content = "\n".join(requirements(lock))
+        subprocess.run(command, input=content, cwd=ROOT, check=True, text=True)
     return 0
 
 

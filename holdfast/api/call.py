@@ -99,8 +99,8 @@ def node_named(nodes: Sequence[Node], request: Json) -> Node:
         ResourceNotFound: no such resource exists.
 
     """
-    wanted = request.get("NodeId") or request.get("NodeLogicalId")
+    node_id = request.get("NodeId") or request.get("NodeLogicalId")
     for one in nodes:
-        if wanted in (one.instance_id, one.known_as, one.name):
+        if node_id in (one.instance_id, one.known_as, one.name):
             return one
-    raise ResourceNotFound(f"Instance with id {wanted} not found")
+    raise ResourceNotFound(f"Instance with id {node_id} not found")

@@ -18,7 +18,7 @@ from holdfast.ports.clock import Clock
 HEARTBEAT_S: Final = 5.0
 """Seconds between heartbeats; a page reconnects after three missed heartbeats."""
 
-KEPT: Final = 200
+HISTORY_LIMIT: Final = 200
 """Number of changes kept for pages that reconnect; older pages get a snapshot."""
 
 _RETRY_MS: Final = 1000
@@ -43,7 +43,7 @@ class Live:
         self._tables: Tables | None = None
         self._problem = ""
         self._as_of: datetime | None = None
-        self._changes: deque[tuple[int, str]] = deque(maxlen=KEPT)
+        self._changes: deque[tuple[int, str]] = deque(maxlen=HISTORY_LIMIT)
         self._updated = asyncio.Event()
         self._readers = 0
         self._watch: asyncio.Task[None] | None = None

@@ -125,10 +125,10 @@ def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
             "add a group with another name"
         )
     made_of = replace(after.made_of, image=before.made_of.image, revision=before.made_of.revision)
-    kept = replace(before, target=after.target, minimum=after.minimum)
+    resized = replace(before, target=after.target, minimum=after.minimum)
     if made_of == before.made_of:
-        return kept
-    return replace(kept, made_of=made_of, stage=GroupStage.NEW)
+        return resized
+    return replace(resized, made_of=made_of, stage=GroupStage.NEW)
 
 
 def node_count(clusters: Sequence[DesiredCluster]) -> int:

@@ -43,7 +43,7 @@ def list_cluster_events(call: Call) -> Json:
     """See ``ListClusterEvents``."""
     request = call.request
     cluster = call.cluster()
-    found = [one for one in _steps(cluster) if _is_wanted(one, request)]
+    found = [one for one in _steps(cluster) if _is_selected(one, request)]
     shown, token = page(
         found,
         request,
@@ -56,12 +56,12 @@ def list_cluster_events(call: Call) -> Json:
 def describe_cluster_event(call: Call) -> Json:
     """See ``DescribeClusterEvent``."""
     cluster = call.cluster()
-    wanted = call.request["EventId"]
+    event_id = call.request["EventId"]
     for one in _steps(cluster):
-        if one.id == wanted:
+        if one.id == event_id:
             details = {"EventDetails": {"EventMetadata": _metadata(one)}}
             return {"EventDetails": {**_event(call, cluster, one), **details}}
-    raise ResourceNotFound(f"Event with id {wanted} not found")
+    raise ResourceNotFound(f"Event with id {event_id} not found")
 
 
 def _metadata(step: IncidentStep) -> Json:
@@ -162,7 +162,7 @@ def _step(
     )
 
 
-def _is_wanted(step: IncidentStep, request: Json) -> bool:
+def _is_selected(step: IncidentStep, request: Json) -> bool:
     after, before = request.get("EventTimeAfter"), request.get("EventTimeBefore")
     return (
         (after is None or step.at > after)

@@ -99,14 +99,14 @@ class Protocol:
             signature = self._verified(request)
             principal = self._keys.owner(signature.key_id, now)
             audited.is_from(principal)
-            wanted = self._model.read(name, _payload(request.body))
-            audited.request = wanted
-            _permit(principal, name, wanted)
+            parsed = self._model.read(name, _payload(request.body))
+            audited.request = parsed
+            _permit(principal, name, parsed)
             changes = REQUIRED_ROLE[name] is not Role.VIEW
             once = mark_used(signature, self._used, now) if changes else nullcontext()
             with once, self._clusters() as clusters:
                 call = Call(
-                    request=wanted,
+                    request=parsed,
                     principal=principal,
                     clusters=[one for one in clusters if principal.may_use(one.name)],
                     place=self._place,

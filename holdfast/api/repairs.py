@@ -31,9 +31,9 @@ def start_health_check(call: Call) -> Json:
     cluster = call.cluster()
     nodes = cluster.nodes()
     chosen: defaultdict[str, set[str]] = defaultdict(set)
-    for wanted in call.request["DeepHealthCheckConfigurations"]:
-        for one in _members(nodes, wanted):
-            chosen[one.name] |= set(wanted["DeepHealthChecks"])
+    for configuration in call.request["DeepHealthCheckConfigurations"]:
+        for one in _members(nodes, configuration):
+            chosen[one.name] |= set(configuration["DeepHealthChecks"])
     rejection = [
         cluster.submit(
             name,
@@ -48,12 +48,12 @@ def start_health_check(call: Call) -> Json:
     return {"ClusterArn": call.place.arn(cluster.id)}
 
 
-def _members(nodes: Sequence[Node], wanted: Json) -> Iterator[Node]:
-    group = wanted["InstanceGroupName"]
+def _members(nodes: Sequence[Node], configuration: Json) -> Iterator[Node]:
+    group = configuration["InstanceGroupName"]
     members = {one.instance_id: one for one in nodes if one.group == group}
     if not members:
         raise ResourceNotFound(f"Instance group {group} not found")
-    for node_id in wanted.get("InstanceIds", members):
+    for node_id in configuration.get("InstanceIds", members):
         if node_id not in members:
             raise ResourceNotFound(f"Instance with id {node_id} not found in group {group}")
         yield members[node_id]
@@ -81,12 +81,12 @@ def _requested(call: Call, verb: Verb) -> Json:
 
 
 def _each(
-    call: Call, cluster: Cluster, verb: Verb, wanted: dict[str, str | None]
+    call: Call, cluster: Cluster, verb: Verb, names: dict[str, str | None]
 ) -> tuple[list[str], list[tuple[str, Json]]]:
     """Nodes to request the action for, and the reasons why others are refused."""
     done: list[str] = []
     refused: list[tuple[str, Json]] = []
-    for given, name in wanted.items():
+    for given, name in names.items():
         if name is None:
             refused.append((given, _why("InstanceIdNotFound", f"{given} is not in the cluster")))
             continue

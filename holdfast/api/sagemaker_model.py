@@ -177,14 +177,14 @@ class SageMakerModel:
         match shape["type"]:
             case "structure":
                 members = shape.get("members", {})
-                kept = {name: item for name, item in value.items() if item is not None}
-                if unknown_members := kept.keys() - members.keys():
+                present = {name: item for name, item in value.items() if item is not None}
+                if unknown_members := present.keys() - members.keys():
                     raise ValueError(f"{path} has no {sorted(unknown_members)}")
-                if lacking := set(shape.get("required", ())) - kept.keys():
+                if lacking := set(shape.get("required", ())) - present.keys():
                     raise ValueError(f"{path} lacks {sorted(lacking)}")
                 return {
                     name: self._write(self._shape(members[name]), item, f"{path}.{name}")
-                    for name, item in kept.items()
+                    for name, item in present.items()
                 }
             case "list":
                 member = self._shape(shape["member"])

@@ -68,13 +68,13 @@ def _added(call: Call, held: StoredCluster) -> Change:
     groups = {one.name: one for one in cluster.groups}
     members = list(held.members)
     answer: dict[str, list[Json]] = {BatchResponse.SUCCESSFUL: [], BatchResponse.FAILED: []}
-    for wanted in call.request["NodesToAdd"]:
-        group = groups.get(wanted["InstanceGroupName"])
-        why = _why_not_added(group, wanted)
+    for addition in call.request["NodesToAdd"]:
+        group = groups.get(addition["InstanceGroupName"])
+        why = _why_not_added(group, addition)
         if group is None or why is not None:
             answer[BatchResponse.FAILED].append(why or {})
             continue
-        count = wanted["IncrementTargetCountBy"]
+        count = addition["IncrementTargetCountBy"]
         groups[group.name] = replace(group, target=group.target + count)
         places = [_place(call, group.name, members) for _ in range(count)]
         answer[BatchResponse.SUCCESSFUL] += [
@@ -90,13 +90,13 @@ def _added(call: Call, held: StoredCluster) -> Change:
     return Change(cluster=after, members=tuple(members), answer=answer)
 
 
-def _why_not_added(group: DesiredGroup | None, wanted: Json) -> Json | None:
-    name = wanted["InstanceGroupName"]
+def _why_not_added(group: DesiredGroup | None, addition: Json) -> Json | None:
+    name = addition["InstanceGroupName"]
     if group is None:
         code, why = "InstanceGroupNotFound", f"There is no instance group {name}"
     elif group.is_going:
         code, why = "InvalidInstanceGroupStatus", f"The instance group {name} is being deleted"
-    elif wanted.get("InstanceTypes", [group.made_of.instance_type]) != [
+    elif addition.get("InstanceTypes", [group.made_of.instance_type]) != [
         group.made_of.instance_type
     ]:
         code, why = "IncompatibleInstanceTypes", f"{name} has {group.made_of.instance_type}"
@@ -105,7 +105,7 @@ def _why_not_added(group: DesiredGroup | None, wanted: Json) -> Json | None:
     return {
         "InstanceGroupName": name,
         "ErrorCode": code,
-        "FailedCount": wanted["IncrementTargetCountBy"],
+        "FailedCount": addition["IncrementTargetCountBy"],
         "Message": why,
     }
 
@@ -153,10 +153,10 @@ class _Deletion:
         )
 
     def _each(
-        self, wanted: Mapping[str, str | None]
+        self, names: Mapping[str, str | None]
     ) -> tuple[Sequence[str], Sequence[tuple[str, Json]]]:
         done, failed = [], []
-        for given, name in wanted.items():
+        for given, name in names.items():
             why = self._take(given, self._members.get(name or ""))
             if why is None:
                 done.append(given)

@@ -85,10 +85,10 @@ def verified(
     """
     headers = request.headers
     found = _read(headers)
-    wanted = (found.stamp[:8], region, service, "aws4_request")
-    if found.scope != wanted:
+    scope = (found.stamp[:8], region, service, "aws4_request")
+    if found.scope != scope:
         raise BadSignature(
-            f"Credential should be scoped to {'/'.join(wanted)}, not {'/'.join(found.scope)}"
+            f"Credential should be scoped to {'/'.join(scope)}, not {'/'.join(found.scope)}"
         )
     _refuse_outside_window(found, now)
     if missing := {"host", *(name for name in headers if name.startswith("x-amz-"))}.difference(

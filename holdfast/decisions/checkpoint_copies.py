@@ -51,9 +51,9 @@ def missing_copies(
     have = {_identity(copy) for copy in copies}
     new = [one for one in checkpoints if (one.name, one.changed_at) not in have]
     times = sorted((*(copy.saved_at for copy in copies), *(one.changed_at for one in new)))[::-1]
-    kept = _kept(times, policy, now)
+    retained = _retained(times, policy, now)
     newest_first = sorted(new, key=lambda one: one.changed_at, reverse=True)
-    return tuple(one for one in newest_first if one.changed_at in kept)
+    return tuple(one for one in newest_first if one.changed_at in retained)
 
 
 def expired_copies(
@@ -61,18 +61,18 @@ def expired_copies(
 ) -> tuple[CheckpointCopy, ...]:
     """Return the copies to delete, oldest first; never the newest one."""
     ordered = sorted(copies, key=_order)
-    kept = _kept([copy.saved_at for copy in reversed(ordered)], policy, now)
+    retained = _retained([copy.saved_at for copy in reversed(ordered)], policy, now)
     beyond = ordered[: -policy.keep]
-    return tuple(copy for copy in ordered[:-1] if copy in beyond or copy.saved_at not in kept)
+    return tuple(copy for copy in ordered[:-1] if copy in beyond or copy.saved_at not in retained)
 
 
-def _kept(
+def _retained(
     newest_first: Sequence[datetime], policy: RetentionPolicy, now: datetime
 ) -> set[datetime]:
-    kept = newest_first[: policy.keep]
+    retained = newest_first[: policy.keep]
     if policy.max_age is None:
-        return set(kept)
-    return {at for at in kept if now - at <= policy.max_age or at == newest_first[0]}
+        return set(retained)
+    return {at for at in retained if now - at <= policy.max_age or at == newest_first[0]}
 
 
 def _identity(copy: CheckpointCopy) -> tuple[str, datetime]:

@@ -183,8 +183,8 @@ def with_attempt(
     """Return the attempts with one more; a repeated launch replaces its first record."""
     last = history[-1] if history else None
     is_repeat = last is not None and (last.job, last.attempt) == (new.job, new.attempt)
-    kept = history[:-1] if is_repeat and last is not None and last.end is None else history
-    return (*kept, new)[-HISTORY_LIMIT:]
+    earlier = history[:-1] if is_repeat and last is not None and last.end is None else history
+    return (*earlier, new)[-HISTORY_LIMIT:]
 
 
 def released(history: CheckpointHistory, name: str, moved: str, now: datetime) -> CheckpointHistory:

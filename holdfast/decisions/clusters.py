@@ -230,8 +230,8 @@ def _actions(
         for one, machine in staying
         if machine.state is MachineState.FAILED and now - one.status_since >= policy.retry_failed
     ]
-    kept = [one for one in staying if one[1].id not in unwanted]
-    unwanted += _surplus(group, kept, seen)
+    remaining = [one for one in staying if one[1].id not in unwanted]
+    unwanted += _surplus(group, remaining, seen)
     if unwanted:
         return [Remove(key, tuple(sorted(unwanted)))]
     if len(staying) < group.target:
@@ -250,7 +250,7 @@ def _named(group: DesiredGroup, members: Sequence[Member]) -> list[str]:
 
 
 def _surplus(
-    group: DesiredGroup, kept: Sequence[tuple[Member, GroupMachine]], seen: ObservedCluster
+    group: DesiredGroup, remaining: Sequence[tuple[Member, GroupMachine]], seen: ObservedCluster
 ) -> list[str]:
     """Return the surplus machines to remove, the cheapest to lose first.
 
@@ -258,7 +258,7 @@ def _surplus(
     ones, the youngest.
     """
     cheapest = sorted(
-        kept,
+        remaining,
         key=lambda one: (
             one[0].status is not InstanceStatus.FAILURE,
             one[0].status is InstanceStatus.RUNNING,
@@ -267,7 +267,7 @@ def _surplus(
             one[1].id,
         ),
     )
-    return [machine.id for _, machine in cheapest[: max(0, len(kept) - group.target)]]
+    return [machine.id for _, machine in cheapest[: max(0, len(remaining) - group.target)]]
 
 
 def _is_busy(machine: GroupMachine, seen: ObservedCluster) -> bool:

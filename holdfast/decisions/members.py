@@ -75,8 +75,8 @@ def shared_machines(
 
     """
     found: defaultdict[str, list[str]] = defaultdict(list)
-    wanted = {node.provider_id for node in members} - {""}
-    for node in nodes if wanted else ():
-        if node.provider_id in wanted and node.name not in without:
+    provider_ids = {node.provider_id for node in members} - {""}
+    for node in nodes if provider_ids else ():
+        if node.provider_id in provider_ids and node.name not in without:
             found[node.provider_id].append(node.name)
     return {machine: sorted(names) for machine, names in found.items() if len(names) > 1}

@@ -86,8 +86,8 @@ def release_borrowed(
         return None
     if node.heartbeat_at is None or node_faults(node, policy, now):
         return None
-    is_wanted = not node.running_jobs and pool_of(node) in pools_short_of_peers(nodes)
-    return None if is_wanted else Release(node=node.name)
+    is_needed = not node.running_jobs and pool_of(node) in pools_short_of_peers(nodes)
+    return None if is_needed else Release(node=node.name)
 
 
 def decide_pairs(

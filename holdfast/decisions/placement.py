@@ -78,9 +78,9 @@ def place(job: JobView, candidates: Mapping[str, NodeView]) -> tuple[str, ...] |
 
     A healthy node keeps its rank, so that its caches stay useful.
     """
-    kept = [name if name in candidates else None for name in job.record.placement]
-    kept += [None] * (job.spec.nodes - len(kept))
-    spare = iter([name for name in candidates if name not in kept])
-    placement = [name if name is not None else next(spare, None) for name in kept]
+    assigned = [name if name in candidates else None for name in job.record.placement]
+    assigned += [None] * (job.spec.nodes - len(assigned))
+    spare = iter([name for name in candidates if name not in assigned])
+    placement = [name if name is not None else next(spare, None) for name in assigned]
     chosen = tuple(name for name in placement if name is not None)
     return chosen if len(chosen) == job.spec.nodes else None

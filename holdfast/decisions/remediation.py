@@ -281,8 +281,8 @@ def _begin_repair(
 
 def _gets_check(node: NodeView, policy: RemediationPolicy) -> bool:
     """Return whether a node with a silent agent gets a deep health check; one is enough."""
-    is_wanted = policy.silent_agent_action is SilentAgentAction.DEEP_CHECK
-    return is_wanted and not is_checked_since(node.record)
+    is_configured = policy.silent_agent_action is SilentAgentAction.DEEP_CHECK
+    return is_configured and not is_checked_since(node.record)
 
 
 def _worst(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:

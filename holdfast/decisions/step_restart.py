@@ -131,7 +131,7 @@ def decide_restart(step: EndedStep, timeouts: RestartTimeouts) -> RestartDecisio
     history = RestartHistory(total=step.relaunches)
     choice = choose_rung(_cause(step), means, history, _budget(step))
     silent = sorted(step.faults.keys() & step.unreachable)
-    wanted = len(step.step_nodes)
+    needed = len(step.step_nodes)
     match choice.rung:
         case Rung.FAIL:
             return RestartDecision(action=StepAction.END, why=choice.why)
@@ -141,13 +141,13 @@ def decide_restart(step: EndedStep, timeouts: RestartTimeouts) -> RestartDecisio
             why = f"ranks may still run on nodes that do not respond: {', '.join(silent)}"
             return RestartDecision(action=StepAction.WAIT, why=why)
         case Rung.WAIT:
-            why = f"{len(good)} of {wanted} nodes usable"
+            why = f"{len(good)} of {needed} nodes usable"
             return RestartDecision(action=StepAction.WAIT, why=why)
         case Rung.EXCHANGE:
             return RestartDecision(
-                action=StepAction.EXCHANGE, nodes=good, missing=wanted - len(good), why=choice.why
+                action=StepAction.EXCHANGE, nodes=good, missing=needed - len(good), why=choice.why
             )
-    return RestartDecision(action=StepAction.RELAUNCH, nodes=good[:wanted], why=choice.why)
+    return RestartDecision(action=StepAction.RELAUNCH, nodes=good[:needed], why=choice.why)
 
 
 def _cause(step: EndedStep) -> Cause:

@@ -41,12 +41,12 @@ class Equipment:
     @property
     def sources(self) -> frozenset[str]:
         """Samples that are needed to check these devices."""
-        wanted = {
+        counts = {
             "nvidia-smi": self.gpus,
             "infiniband": self.efa,
             "neuron": self.neuron_devices,
         }
-        return frozenset(name for name, count in wanted.items() if count)
+        return frozenset(name for name, count in counts.items() if count)
 
 
 UNKNOWN_EQUIPMENT: Final = Equipment()

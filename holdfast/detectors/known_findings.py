@@ -126,9 +126,9 @@ class KnownFindings:
 
     def keys_of(self, families: Iterable[str]) -> set[Key]:
         """Return the keys of the faults, suspects and notices of ``families``."""
-        wanted = set(families)
-        noticed = {key for key in self.notices if key[0] in wanted}
-        return noticed.union(*(self._by_family[family] for family in wanted))
+        chosen = set(families)
+        noticed = {key for key in self.notices if key[0] in chosen}
+        return noticed.union(*(self._by_family[family] for family in chosen))
 
 
 def oldest_first(fault: Fault) -> tuple[object, list[str]]:

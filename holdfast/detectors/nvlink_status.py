@@ -35,20 +35,20 @@ def judge_nvlink(text: str, now: datetime, *, expected: int | None = None) -> Ju
         header[1]: sum(bool(link[2]) for link in _LINK.finditer(text[header.end() : end]))
         for header, end in zip(headers, ends, strict=True)
     }
-    wanted = max(active.values()) if expected is None else expected
-    return whole(_short(active, wanted, now))
+    full = max(active.values()) if expected is None else expected
+    return whole(_short(active, full, now))
 
 
-def _short(active: dict[str, int], wanted: int, now: datetime) -> Iterator[Finding]:
+def _short(active: dict[str, int], full: int, now: datetime) -> Iterator[Finding]:
     for gpu, links in active.items():
-        if links < wanted:
+        if links < full:
             yield Finding(
                 family=FAMILY,
                 condition=Condition.NVIDIA_GPU_UNHEALTHY,
                 reason=Reason.NVLINK_COUNT,
                 severity=Severity.FATAL,
                 remedy=Remedy.REBOOT,
-                message=f"GPU {gpu} has {links} active NVLinks, expected {wanted}",
+                message=f"GPU {gpu} has {links} active NVLinks, expected {full}",
                 observed_at=now,
                 device=gpu,
             )

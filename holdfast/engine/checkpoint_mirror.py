@@ -138,9 +138,9 @@ class CheckpointMirror:
                 damaged.append(str(error))
             else:
                 return copy, tuple(damaged)
-        wanted = "" if name is None else f" of {name}"
+        suffix = "" if name is None else f" of {name}"
         found = "; ".join(damaged) or "none is complete"
-        raise BackendError(f"{self._store.url}: no usable copy{wanted}: {found}")
+        raise BackendError(f"{self._store.url}: no usable copy{suffix}: {found}")
 
     def _copy(self, survey: Survey, one: Checkpoint, depth: Depth) -> CheckpointCopy:
         if one.name == ".":

@@ -227,7 +227,7 @@ class NodeReconciler:
         if not self._ports.leadership.is_held():
             return now + AFTER_ERROR
         try:
-            node = self._kept(node, now)
+            node = self._with_lost_calls_repeated(node, now)
             if action is not None:
                 return self._act(action, node, nodes, now)
             self._keep_phase(node)
@@ -236,7 +236,7 @@ class NodeReconciler:
             return self._failed(f"{what} {node.name}", error, now)
         return now + RESYNC
 
-    def _kept(self, node: NodeView, now: datetime) -> NodeView:
+    def _with_lost_calls_repeated(self, node: NodeView, now: datetime) -> NodeView:
         """Return the node after repeating calls that were lost after its record was stored."""
         remediation = node.record.remediation
         if remediation is not None and remediation.incident_id not in self._known_incidents:

@@ -19,7 +19,7 @@ _AFTER: Final[Mapping[type[Event], timedelta]] = {
 """Delay until the same event is emitted again. Calls are retried each second; a repair or a check
 may wait for days, and stays visible by hourly events."""
 
-_KEPT: Final = 2 * max(_AFTER.values())
+_RETENTION: Final = 2 * max(_AFTER.values())
 """Time without emission after which an event counts as new."""
 
 _NUMBER: Final = re.compile(r"\d+")
@@ -53,7 +53,7 @@ class RepeatLimiter:
             return
         self._events.emit(event if seen is None else replace(event, times=seen.times))
         self._seen = {
-            known: one for known, one in self._seen.items() if now - one.emitted_at < _KEPT
+            known: one for known, one in self._seen.items() if now - one.emitted_at < _RETENTION
         }
         self._seen[key] = _Seen(emitted_at=now)
 

@@ -16,11 +16,11 @@ class FakeSessions:
     def add(self, session: StoredSession, now: datetime, most: int) -> None:
         """See ``SessionRecords.add``."""
         self._fail()
-        kept = [one for one in self._stored.values() if one.expires_at > now]
-        own = [one for one in kept if one.subject == session.subject]
+        valid = [one for one in self._stored.values() if one.expires_at > now]
+        own = [one for one in valid if one.subject == session.subject]
         own.sort(key=lambda one: one.expires_at, reverse=True)
         old = {one.digest for one in own[max(0, most - 1) :]}
-        self._stored = {one.digest: one for one in kept if one.digest not in old}
+        self._stored = {one.digest: one for one in valid if one.digest not in old}
         self._stored[session.digest] = session
 
     def find(self, digest: str) -> StoredSession | None:

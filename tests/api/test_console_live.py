@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.api.console_live import KEPT, Live, difference
+from holdfast.api.console_live import HISTORY_LIMIT, Live, difference
 from holdfast.api.console_source import Json, RepairRequest, Tables
 from holdfast.model.errors import BackendError
 from holdfast.testing.fakes import FakeClock
@@ -167,7 +167,7 @@ def test_a_page_that_missed_too_much_gets_everything() -> None:
         page, other = room.page(), room.page()
         await page.hear()
         await other.hear()
-        for number in range(KEPT + 1):
+        for number in range(HISTORY_LIMIT + 1):
             room.source.nodes["a"] = {"number": number}
             await other.hear()
         return await room.page(page.last).hear()
@@ -175,7 +175,7 @@ def test_a_page_that_missed_too_much_gets_everything() -> None:
     name, content = reported(story, a={})
 
     assert name == "snapshot"
-    assert content["tables"]["nodes"] == {"a": {"number": KEPT}}
+    assert content["tables"]["nodes"] == {"a": {"number": HISTORY_LIMIT}}
 
 
 def test_what_cannot_be_read_is_told_once_and_its_end_too() -> None:

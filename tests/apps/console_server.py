@@ -74,7 +74,7 @@ operations = ["ListClusters"]
 
 
 @dataclass(frozen=True)
-class JobEvent:
+class HttpReply:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -100,7 +100,7 @@ class Visitor:
         *,
         raw: bytes | None = None,
         **headers: str | None,
-    ) -> JobEvent:
+    ) -> HttpReply:
         """A request as our own page makes it; a header of None is left out."""
         own: dict[str, str | None] = {
             "origin": self.served.url,
@@ -113,15 +113,15 @@ class Visitor:
         connection = http.client.HTTPConnection("127.0.0.1", self.served.port, timeout=20)
         with contextlib.closing(connection):
             connection.request(method, path, body, given)
-            answer = connection.getresponse()
-            found = {name.lower(): value for name, value in answer.getheaders()}
-            return JobEvent(answer.status, found, answer.read())
+            response = connection.getresponse()
+            found = {name.lower(): value for name, value in response.getheaders()}
+            return HttpReply(response.status, found, response.read())
 
     def log_in(self, person: str) -> "Visitor":
-        reported = self.call("POST", "/console/session", {"token": TOKENS[person]})
-        assert reported.status == 200, reported.body
-        self.cookie = reported.headers["set-cookie"].partition(";")[0]
-        self.proof = reported.json["proof"]
+        reply = self.call("POST", "/console/session", {"token": TOKENS[person]})
+        assert reply.status == 200, reply.body
+        self.cookie = reply.headers["set-cookie"].partition(";")[0]
+        self.proof = reply.json["proof"]
         return self
 
 

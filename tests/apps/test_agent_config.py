@@ -556,9 +556,9 @@ def test_once_tells_of_a_source_that_cannot_be_read_and_does_not_fail_for_it(
     write(agent.root, "proc/meminfo", "nothing\n")
 
     assert main(["--config", str(agent.file), "--once"]) == 0
-    reported = capsys.readouterr()
-    assert reported.err == "holdfast agent: cannot evaluate memory: meminfo has no MemAvailable\n"
-    assert "no fault" in reported.out
+    output = capsys.readouterr()
+    assert output.err == "holdfast agent: cannot evaluate memory: meminfo has no MemAvailable\n"
+    assert "no fault" in output.out
 
 
 def test_a_healthy_node_is_told_in_words(

@@ -549,7 +549,7 @@ def test_with_strict_one_unknown_result_fails_among_good_ones(node) -> None:
     assert node.check("--strict", "--skip", "dcgm")[0] == 0
 
 
-class JobEvent:
+class RecordingWatcher:
     """Keeps what a watcher is told."""
 
     def __init__(self) -> None:
@@ -570,11 +570,11 @@ def test_the_time_that_is_left_is_that_of_what_is_to_come(node) -> None:
         names=["cpu", "memory", "disk"],
         stress_time=timedelta(seconds=5),
     )
-    reported = JobEvent()
+    watcher = RecordingWatcher()
 
-    check_node(remediation, reported, SystemClock())
+    check_node(remediation, watcher, SystemClock())
 
-    assert reported.left == [timedelta(seconds=seconds) for seconds in (15, 10, 5)]
+    assert watcher.left == [timedelta(seconds=seconds) for seconds in (15, 10, 5)]
 
 
 def test_only_a_disk_is_to_blame_for_a_load_that_does_not_end(node) -> None:

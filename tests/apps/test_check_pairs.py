@@ -84,9 +84,9 @@ def test_why_a_pair_failed_is_told_beside_it(tmp_path, capfd) -> None:
     argv = command(tmp_path, "sys.exit('\\x1b[2Jno route' if 'n3' in (one, other) else 0)")
 
     assert run(["check", "pairs", "--nodes", NODES, *argv]) == 1
-    reported = capfd.readouterr().err.splitlines()
-    assert "  n3 and n4: it exited with 1: �[2Jno route" in reported
-    assert not [line for line in reported if line.startswith("  n0 and n1: ")]
+    output = capfd.readouterr().err.splitlines()
+    assert "  n3 and n4: it exited with 1: �[2Jno route" in output
+    assert not [line for line in output if line.startswith("  n0 and n1: ")]
 
 
 def test_a_command_that_cannot_be_started_blames_nobody(tmp_path, capfd) -> None:

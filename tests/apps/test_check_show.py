@@ -47,10 +47,10 @@ def test_show_tells_the_last_check_of_each_node_that_had_one(runs) -> None:
 def test_show_tells_all_that_is_known_of_one_node(runs) -> None:
     a_run(runs)
 
-    reported = runs.call("check", "show", node(1)).out
+    output = runs.call("check", "show", node(1)).out
     shown = runs.call("check", "show", node(1), "-o", "json").json
 
-    assert "disk: it is slow" in reported
+    assert "disk: it is slow" in output
     assert [one["result"]["passed"] for one in shown] == [False, True]
     assert shown[1]["result"]["measured"] == {"nccl_gb_per_s": 481.25}
     assert {one["node"] for one in shown} == {node(1)}
@@ -59,10 +59,10 @@ def test_show_tells_all_that_is_known_of_one_node(runs) -> None:
 def test_show_tells_partners_and_thresholds_of_tests_between_nodes(runs) -> None:
     put(runs.add("train", nodes=(1,)), 1, checks=(PAIRED,))
 
-    reported = runs.call("check", "show", "-o", "wide").out
+    output = runs.call("check", "show", "-o", "wide").out
 
-    assert "pair_tcp_mb_per_s 1180 (≥ 10), pair_tcp_us 48.25 (≤ 10000)" in reported
-    assert "gpu-1, gpu-2, gpu-3, gpu-4 and 2 more" in reported
+    assert "pair_tcp_mb_per_s 1180 (≥ 10), pair_tcp_us 48.25 (≤ 10000)" in output
+    assert "gpu-1, gpu-2, gpu-3, gpu-4 and 2 more" in output
 
 
 def test_the_partner_of_a_test_under_way_is_shown_at_both_ends(runs) -> None:
@@ -80,10 +80,10 @@ def test_the_partner_of_a_test_under_way_is_shown_at_both_ends(runs) -> None:
     ):
         put(store, number, phase=Phase.CHECKING, pairing=pairing)
 
-    reported = runs.call("check", "show").out.splitlines()[1:]
+    output = runs.call("check", "show").out.splitlines()[1:]
     shown = {one["node"]: one["tests"] for one in runs.call("check", "show", "-o", "json").json}
 
-    rows = {line.split()[0]: line for line in reported}
+    rows = {line.split()[0]: line for line in output}
     assert f"{node(2)} (now)" in rows[node(1)]
     assert f"{node(1)} (now)" in rows[node(2)]
     assert "(now)" not in rows[node(3)] + rows[node(4)]

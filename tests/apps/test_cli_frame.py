@@ -260,9 +260,9 @@ def test_each_error_is_put_into_words_and_has_its_exit_code(
 ) -> None:
     assert process.run(f"raise {error}") == code
 
-    reported = capsys.readouterr().err
-    assert reported.startswith(message) if message else reported == ""
-    assert "Traceback" not in reported
+    output = capsys.readouterr().err
+    assert output.startswith(message) if message else output == ""
+    assert "Traceback" not in output
 
 
 def without_yaml(environment: dict[str, str], *argv: str) -> subprocess.CompletedProcess[str]:

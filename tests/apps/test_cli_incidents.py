@@ -114,8 +114,8 @@ def test_an_incident_that_is_not_over_is_where_its_node_is(runs, is_active, hold
 def test_show_tells_the_course_with_the_time_between_its_points(runs) -> None:
     runs.add("train").put(WHOLE)
 
-    reported = runs.call("incidents", "show", WHOLE.id).out
-    table = [line.split() for line in reported.partition("Timeline\n")[2].splitlines()]
+    output = runs.call("incidents", "show", WHOLE.id).out
+    table = [line.split() for line in output.partition("Timeline\n")[2].splitlines()]
 
     assert [row[0] for row in table[1:6]] == [
         "detected", "quarantined", "drained", "repaired", "released",
@@ -129,16 +129,16 @@ def test_show_tells_the_course_with_the_time_between_its_points(runs) -> None:
     ]
     assert table[-1][:3] == ["train", "3", "41"]
     assert table[-1][-1] == "1.2s"
-    assert LINE in reported
+    assert LINE in output
 
 
 def test_a_job_that_has_not_resumed_yet_is_still_down(runs) -> None:
     touch = AffectedJob(job="train", attempt=3, stopped_at=after(0.03))
     runs.add("train").put(incident(jobs=(touch,)))
 
-    reported = runs.call("incidents", "show", incident().id).out
+    output = runs.call("incidents", "show", incident().id).out
 
-    assert reported.splitlines()[-1].split()[-2:] == ["-", "-"]
+    assert output.splitlines()[-1].split()[-2:] == ["-", "-"]
 
 
 @pytest.mark.parametrize("text", ["20260102T030405", "030405.700", f"{node(1)}-2026"])

@@ -96,11 +96,11 @@ def test_a_job_that_was_not_over_when_holdfast_was_killed_was_interrupted(
 def test_an_interrupted_job_says_how_it_can_go_on(runs) -> None:
     runs.add("train", is_active=False)
 
-    reported = runs.call("jobs", "describe", "train").out
+    output = runs.call("jobs", "describe", "train").out
 
     assert (
         "holdfast run --name train --resume --nodes 2 -- python train.py --lr '1e-3; echo'"
-        in reported
+        in output
     )
 
 
@@ -113,7 +113,7 @@ def test_describe_tells_of_every_attempt_why_it_ended_and_what_it_lost(runs) -> 
     write(runs.directory("train").progress(3), "60\n61\n")
 
     shown = runs.call("jobs", "describe", "train", "-o", "json").json
-    reported = runs.call("jobs", "describe", "train").out
+    output = runs.call("jobs", "describe", "train").out
 
     assert shown["command"] == "python train.py --lr '1e-3; echo'"
     assert shown["checkpoint_dir"] == str(runs.directory("train").checkpoints)
@@ -135,7 +135,7 @@ def test_describe_tells_of_every_attempt_why_it_ended_and_what_it_lost(runs) -> 
         "1m30s",
         "0 to 57",
     ):
-        assert text in reported
+        assert text in output
 
 
 def test_an_attempt_that_is_over_is_told_once(runs) -> None:
@@ -174,9 +174,9 @@ def test_describe_tells_the_events_in_words_and_unknown_ones_by_name(runs) -> No
     of_a_later_release = "UPDATE events SET name = 'job.sang' WHERE number = 3"
     execute(runs, "train", of_a_later_release)
 
-    reported = runs.call("jobs", "describe", "train").out.splitlines()
+    output = runs.call("jobs", "describe", "train").out.splitlines()
 
-    assert reported[-3:] == [
+    assert output[-3:] == [
         "1.50s:  train: for nodes",
         f"2.00s:  train: attempt 1 running on {node(1)}",
         "3.00s:  job.sang",

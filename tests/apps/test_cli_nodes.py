@@ -162,7 +162,7 @@ def test_describe_tells_everything_of_a_node(runs) -> None:
     runs.report("train", 2)
 
     shown = runs.call("nodes", "describe", node(2), "-o", "json").json
-    reported = runs.call("nodes", "describe", node(2)).out
+    output = runs.call("nodes", "describe", node(2)).out
 
     assert shown["provider_id"] == machine(2)
     assert (shown["boot_id"], shown["powered_on"]) == (BOOT, True)
@@ -176,7 +176,7 @@ def test_describe_tells_everything_of_a_node(runs) -> None:
     assert shown["incidents"] == [past_incident.id, incident(2).id]
     assert shown["heartbeat_at"] is not None
     for word in (LINE, "MMU Fault", "release (immediate) requested by ada", "1m", past.reason):
-        assert word.lower() in reported.lower()
+        assert word.lower() in output.lower()
 
 
 def incident(number: int, **fields) -> Incident:

@@ -118,9 +118,9 @@ def test_a_job_is_cancelled_by_who_may_and_that_is_audited(console, ada) -> None
     assert ada.call("POST", "/console/jobs/cancel", job, x_holdfast_proof="0" * 64).status == 403
     assert ada.call("POST", "/console/jobs/cancel", job, origin="http://evil").status == 403
     assert not store.jobs()["stop"][2]
-    reported = ada.call("POST", "/console/jobs/cancel", job)
-    assert (reported.status, store.jobs()["stop"][2]) == (202, True)
-    assert "Cancellation of stop requested" in reported.json["message"]
+    reply = ada.call("POST", "/console/jobs/cancel", job)
+    assert (reply.status, store.jobs()["stop"][2]) == (202, True)
+    assert "Cancellation of stop requested" in reply.json["message"]
     over = ada.call("POST", "/console/jobs/cancel", {"job": "ended"})
     assert (over.status, ended.jobs()["ended"][2]) == (404, False)
     assert ada.call("POST", "/console/jobs/cancel", {"job": 5}).status == 400

@@ -71,11 +71,11 @@ def told_of(visitor: Visitor, path: str, is_there: Callable[[Any], object]) -> A
     """A view as soon as something is there."""
     deadline = time.monotonic() + DEADLINE_S
     while time.monotonic() < deadline:
-        reported = visitor.call("GET", path)
-        if reported.status == 200 and is_there(reported.json):
-            return reported.json
+        reply = visitor.call("GET", path)
+        if reply.status == 200 and is_there(reply.json):
+            return reply.json
         time.sleep(0.05)
-    raise AssertionError(f"it is not there: {reported.body!r}")
+    raise AssertionError(f"it is not there: {reply.body!r}")
 
 
 VIEWS = (
@@ -88,10 +88,10 @@ VIEWS = (
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("cookie", ["", "holdfast_session=AKIAADAADAADAADAADA2.9999999999.x.y"])
 def test_without_a_session_nothing_is_told(console, view, cookie) -> None:
-    reported = console.visitor().call("GET", f"/console/{view}", cookie=cookie)
+    reply = console.visitor().call("GET", f"/console/{view}", cookie=cookie)
 
-    assert reported.status == 401
-    assert reported.json == {"message": "log in first"}
+    assert reply.status == 401
+    assert reply.json == {"message": "log in first"}
 
 
 def test_pages_and_their_parts_are_there_for_all_and_strictly_served(console) -> None:
@@ -101,14 +101,14 @@ def test_pages_and_their_parts_are_there_for_all_and_strictly_served(console) ->
 
     assert {path.rpartition("/")[2] for path in linked} == there - {"index.html"}
     for path in ("/", *linked):
-        reported = console.visitor().call("GET", path)
-        assert reported.status == 200
-        assert reported.headers["content-security-policy"].startswith("default-src 'self'; ")
-        assert "unsafe" not in reported.headers["content-security-policy"]
-        assert reported.headers["x-content-type-options"] == "nosniff"
-        is_kept = "immutable" in reported.headers["cache-control"]
+        reply = console.visitor().call("GET", path)
+        assert reply.status == 200
+        assert reply.headers["content-security-policy"].startswith("default-src 'self'; ")
+        assert "unsafe" not in reply.headers["content-security-policy"]
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        is_kept = "immutable" in reply.headers["cache-control"]
         assert is_kept is (path != "/")  # a new release has other paths
-        again = console.visitor().call("GET", path, if_none_match=reported.headers["etag"])
+        again = console.visitor().call("GET", path, if_none_match=reply.headers["etag"])
         assert (again.status, again.body) == (304, b"")
 
 
@@ -124,23 +124,23 @@ def test_what_is_no_part_of_a_page_is_not_served(console) -> None:
 
 
 def test_a_session_is_kept_where_no_script_and_no_other_site_can_use_it(console) -> None:
-    reported = console.visitor().call("POST", "/console/session", {"token": TOKENS["ada"]})
+    reply = console.visitor().call("POST", "/console/session", {"token": TOKENS["ada"]})
 
     assert {"HttpOnly", "SameSite=strict", "Path=/console"} <= set(
-        reported.headers["set-cookie"].split("; ")
+        reply.headers["set-cookie"].split("; ")
     )
-    assert reported.json["person"] == "ada"
-    assert reported.json["role"] == "operate"
-    assert TOKENS["ada"] not in reported.headers["set-cookie"]
+    assert reply.json["person"] == "ada"
+    assert reply.json["role"] == "operate"
+    assert TOKENS["ada"] not in reply.headers["set-cookie"]
 
 
 def test_behind_tls_the_cookie_travels_over_tls_only(console) -> None:
     visitor = console.visitor()
-    reported = visitor.call(
+    reply = visitor.call(
         "POST", "/console/session", {"token": TOKENS["ada"]}, x_forwarded_proto="https"
     )
 
-    assert "Secure" in reported.headers["set-cookie"].split("; ")
+    assert "Secure" in reply.headers["set-cookie"].split("; ")
 
 
 @pytest.mark.parametrize(
@@ -154,22 +154,20 @@ def test_behind_tls_the_cookie_travels_over_tls_only(console) -> None:
     ],
 )
 def test_other_tokens_are_refused(console, content, status) -> None:
-    reported = console.visitor().call(
-        "POST", "/console/session", content, x_forwarded_for="10.0.0.1"
-    )
+    reply = console.visitor().call("POST", "/console/session", content, x_forwarded_for="10.0.0.1")
 
-    assert reported.status == status
-    assert "set-cookie" not in reported.headers
+    assert reply.status == status
+    assert "set-cookie" not in reply.headers
 
 
 @pytest.mark.parametrize("origin", ["http://elsewhere.example", "null", "http://[", None])
 def test_no_other_site_logs_anybody_in(console, origin) -> None:
-    reported = console.visitor().call(
+    reply = console.visitor().call(
         "POST", "/console/session", {"token": TOKENS["ada"]}, origin=origin
     )
 
-    assert reported.status == 403
-    assert "set-cookie" not in reported.headers
+    assert reply.status == 403
+    assert "set-cookie" not in reply.headers
 
 
 def test_guessing_is_slowed_down(console) -> None:
@@ -211,9 +209,9 @@ def test_a_request_that_no_page_of_the_session_made_is_refused(
     store = console.runs.add(name, nodes=(1,), ranks=(1,))
     repair = {"act": "reboot", "fleet": name, "node": node(1)}
 
-    reported = ada.call(method, path, repair, **headers)
+    reply = ada.call(method, path, repair, **headers)
 
-    assert reported.status == 403
+    assert reply.status == 403
     assert store.requests() == {}
     assert ada.call("GET", "/console/session").status == 200
 
@@ -221,12 +219,12 @@ def test_a_request_that_no_page_of_the_session_made_is_refused(
 def test_who_may_only_look_asks_for_nothing(console, bob) -> None:
     store = console.runs.add("look", nodes=(1,), ranks=(1,))
 
-    reported = bob.call(
+    reply = bob.call(
         "POST", "/console/repairs", {"act": "reboot", "fleet": "look", "node": node(1)}
     )
 
-    assert reported.status == 403
-    assert "is not authorized" in reported.json["message"]
+    assert reply.status == 403
+    assert "is not authorized" in reply.json["message"]
     assert store.requests() == {}
 
 
@@ -238,14 +236,14 @@ def test_what_is_asked_for_is_recorded_in_the_name_of_who_asked(
     run = f"ask-{verb}-{when_idle}"
     store = console.runs.add(run, nodes=(1, 2), ranks=(1,))
 
-    reported = ada.call(
+    reply = ada.call(
         "POST",
         "/console/repairs",
         {"act": verb, "fleet": run, "node": node(2), "when_idle": when_idle, "why": "a test"},
     )
 
-    assert reported.status == 202
-    assert node(2) in reported.json["message"]
+    assert reply.status == 202
+    assert node(2) in reply.json["message"]
     [(name, request)] = store.requests().items()
     assert name == node(2)
     assert (request.verb, request.requested_by, request.why) == (verb, "ada", "a test")
@@ -289,10 +287,10 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
     store.put_breaker(Breaker(tripped_at=NOW, reason="too many"))
     fleet = seen(ada, lambda tables: "stopped" in tables["fleets"])["fleets"]["stopped"]
 
-    reported = ada.call("POST", "/console/repairs", {"act": "reset-breaker", "fleet": "stopped"})
+    reply = ada.call("POST", "/console/repairs", {"act": "reset-breaker", "fleet": "stopped"})
 
     assert fleet["stopped_for"] == "too many"
-    assert reported.status == 202
+    assert reply.status == 202
     assert store.breaker().tripped_at is None
     assert store.breaker().reset_at is not None
 
@@ -320,9 +318,9 @@ def test_what_cannot_be_asked_for_is_refused_with_a_reason(
         console.runs.add("wrong", nodes=(1,), ranks=(1,))
         console.runs.add("over", nodes=(1,), ranks=(1,), is_active=False)
 
-    reported = ada.call("POST", "/console/repairs", repair)
+    reply = ada.call("POST", "/console/repairs", repair)
 
-    assert (reported.status, said in reported.json["message"]) == (status, True), reported.body
+    assert (reply.status, said in reply.json["message"]) == (status, True), reply.body
 
 
 @pytest.mark.parametrize(
@@ -453,10 +451,10 @@ def test_a_node_that_is_gone_has_a_successor(console, ada) -> None:
     store.put(incident(1, successor=node(2)))
 
     told_of(ada, f"/console/node?fleet=gone&name={node(2)}", lambda now: now["incidents"])
-    reported = ada.call("GET", f"/console/node?fleet=gone&name={node(1)}")
+    reply = ada.call("GET", f"/console/node?fleet=gone&name={node(1)}")
 
-    assert reported.status == 404
-    assert node(2) in reported.json["message"]
+    assert reply.status == 404
+    assert node(2) in reply.json["message"]
 
 
 def over(number: int, begun_s: float, ended_s: float, failure: Failure | None) -> AttemptRecord:
@@ -550,10 +548,10 @@ def test_a_session_and_its_end_outlive_the_server(tmp_path) -> None:
 
 def test_without_a_token_nobody_is_let_in_and_it_is_said_why(tmp_path, runs) -> None:
     with serving(with_keys(tmp_path / "api.toml")) as served:
-        reported = Visitor(served).call("POST", "/console/session", {"token": "z" * 30})
+        reply = Visitor(served).call("POST", "/console/session", {"token": "z" * 30})
 
-    assert reported.status == 403
-    assert "--new-key" in reported.json["message"]
+    assert reply.status == 403
+    assert "--new-key" in reply.json["message"]
 
 
 def test_a_server_with_open_pages_ends_at_once(tmp_path) -> None:

@@ -223,8 +223,8 @@ def test_the_checkpoint_format_of_the_guide_chooses_the_newest_complete_one(
     arguments = ("--format", "acme", "--dry-run", "--job-stopped", "-o", "json")
     done = run(site, "checkpoint", "verify", tmp_path / "runs", *arguments)
 
-    reported = json.loads(done.stdout)
-    assert (reported["format"], reported["checkpoint"]) == ("acme", "acme-2")
+    output = json.loads(done.stdout)
+    assert (output["format"], output["checkpoint"]) == ("acme", "acme-2")
     unknown = run(site, "checkpoint", "verify", tmp_path / "runs", "--format", "acne")
     assert unknown.returncode == 2
     assert 'plug-in "acne"' in unknown.stderr

@@ -267,6 +267,6 @@ def test_no_resume_takes_the_retries_of_the_file_away(tmp_path, kubeconfig, caps
 )
 def test_what_cannot_be_started_is_told_and_not_submitted(kubeconfig, capfd, options, said) -> None:
     assert run(["hyperpod", "start-job", *options]) == ExitCode.BAD_INPUT
-    reported = capfd.readouterr()
-    assert said in " ".join(reported.err.replace("│", " ").split())
-    assert reported.out == ""
+    output = capfd.readouterr()
+    assert said in " ".join(output.err.replace("│", " ").split())
+    assert output.out == ""

@@ -138,12 +138,12 @@ def test_the_launch_guide_runs_on_one_machine(home, scripts, tmp_path) -> None:
             until(lambda: cluster.is_running(2))
             assert holdfast("run", "--cluster", "ml-cluster", "--", "true").returncode == 2
             (tmp_path / "enough").touch()
-            reported = [json.loads(line) for line in run.stdout]
+            output = [json.loads(line) for line in run.stdout]
         assert run.returncode == 0
-        lines = [one["line"] for one in reported if one["event"] == "job.log"]
+        lines = [one["line"] for one in output if one["event"] == "job.log"]
         assert lines[0] == "from step 0"
         assert int(lines[-1].removeprefix("from step ")) > 0
-        assert reported[-1]["hardware_retries"] >= 1
+        assert output[-1]["hardware_retries"] >= 1
 
         replacement = min(cluster.nodes().keys() - before.keys())
         events = cluster.calls.list_cluster_events(ClusterName="ml-cluster", MaxResults=100)
@@ -242,9 +242,9 @@ def test_a_requested_check_waits_for_the_job_and_reports_what_it_did_not_run(
             until(lambda: "waits for job" in cluster.message())
             assert list(cluster.nodes().values()) == ["Running"]
             (tmp_path / "enough").touch()
-            reported = run.stdout.read()
+            output = run.stdout.read()
         assert run.returncode == 0
-        assert "attempts: 1;" in reported
+        assert "attempts: 1;" in output
 
         until(lambda: "InstanceConnectivity skipped: no other node" in cluster.message())
         events = cluster.calls.list_cluster_events(ClusterName="ml-cluster", MaxResults=100)

@@ -44,6 +44,7 @@ IDENTIFIERS_ONLY = {
     "grave": "critical",
     "heard": "heartbeat, report received",
     "lane": "queue",
+    "looks": "snapshots, appearances",
     "mend": "correct",
     "mine": "own",
     "news": "updates, changes",
@@ -67,6 +68,7 @@ IDENTIFIERS_ONLY = {
     "unasked": "unmanaged",
     "unbegun": "pending",
     "vain": "refused, inconclusive",
+    "wanted": "requested, expected, required",
     "ways": "methods",
 }
 """Ordinary words in a sentence, but no names for what a program does."""

@@ -81,10 +81,10 @@ def test_the_stream_has_the_rows_of_the_permitted_fleets_only(console, eve) -> N
     ],
 )
 def test_details_of_other_fleets_are_not_there(eve, path) -> None:
-    reported = eve.call("GET", f"/console/{path}")
+    reply = eve.call("GET", f"/console/{path}")
 
-    assert reported.status == 404
-    assert set(reported.json) == {"message"}
+    assert reply.status == 404
+    assert set(reply.json) == {"message"}
 
 
 def test_goodput_is_that_of_the_permitted_fleets(console, eve) -> None:
@@ -100,12 +100,12 @@ def test_only_the_permitted_action_on_the_permitted_fleet_is_recorded(
     before = (dict(store.requests()), dict(store.holds()), store.breaker())
     repair = {"act": act, "fleet": fleet, "node": node(2)}
 
-    reported = eve.call("POST", "/console/repairs", repair)
+    reply = eve.call("POST", "/console/repairs", repair)
 
     is_permitted = (act, fleet) == (ConsoleAction.REBOOT, "hers")
-    assert (reported.status == 202) == is_permitted
+    assert (reply.status == 202) == is_permitted
     if not is_permitted:
-        assert reported.status in (403, 404)
+        assert reply.status in (403, 404)
         assert (dict(store.requests()), dict(store.holds()), store.breaker()) == before
     line = audited(console)[-1]
     assert (line["person"], line["via"]) == ("eve", "console")
@@ -123,10 +123,10 @@ def test_buttons_are_those_of_the_permitted_actions(console, eve) -> None:
 
 @pytest.mark.parametrize(("person", "status"), [("old", 401), ("hal", 403)])
 def test_an_expired_key_and_one_without_the_console_do_not_log_in(console, person, status) -> None:
-    reported = console.visitor().call("POST", "/console/session", {"token": TOKENS[person]})
+    reply = console.visitor().call("POST", "/console/session", {"token": TOKENS[person]})
 
-    assert reported.status == status
-    assert "set-cookie" not in reported.headers
+    assert reply.status == status
+    assert "set-cookie" not in reply.headers
 
 
 def test_a_request_of_another_site_and_one_without_a_session_are_recorded(console, eve) -> None:

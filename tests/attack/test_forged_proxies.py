@@ -40,11 +40,9 @@ def last(console: Site) -> dict[str, object]:
 @pytest.mark.parametrize("proxied", [False, True])
 def test_only_a_proxy_makes_a_cookie_secure_and_names_the_address(direct, behind, proxied) -> None:
     console = behind if proxied else direct
-    reported = console.visitor().call(
-        "POST", "/console/session", {"token": TOKENS["ada"]}, **FORGED
-    )
+    reply = console.visitor().call("POST", "/console/session", {"token": TOKENS["ada"]}, **FORGED)
 
-    assert ("Secure" in reported.headers["set-cookie"]) == proxied
+    assert ("Secure" in reply.headers["set-cookie"]) == proxied
     assert last(console)["address"] == ("203.0.113.9" if proxied else "127.0.0.1")
 
 

@@ -29,24 +29,24 @@ def test_a_dry_run_prints_what_would_be_done(folder: Path, capsys) -> None:
     arguments = ["--dry-run", "--job-stopped", "-o", "json"]
     assert run(["checkpoint", "verify", str(folder), *arguments]) == 0
 
-    reported = json.loads(capsys.readouterr().out)
-    assert reported["directory"] == str(folder)
-    assert (reported["format"], reported["outcome"], reported["dry_run"]) == (
+    output = json.loads(capsys.readouterr().out)
+    assert output["directory"] == str(folder)
+    assert (output["format"], output["outcome"], output["dry_run"]) == (
         "megatron",
         "resume",
         True,
     )
-    assert (reported["checkpoint"], reported["step"], reported["depth"]) == (
+    assert (output["checkpoint"], output["step"], output["depth"]) == (
         "iter_0000200",
         200,
         "sizes",
     )
-    assert (reported["tracker"], reported["set_back"], reported["aside"]) == (
+    assert (output["tracker"], output["set_back"], output["aside"]) == (
         "300",
         True,
         ["iter_0000300"],
     )
-    assert "bytes instead of" in reported["problems"]["iter_0000300"][0]
+    assert "bytes instead of" in output["problems"]["iter_0000300"][0]
     assert content(folder) == before
 
 

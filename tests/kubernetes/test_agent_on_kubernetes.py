@@ -67,9 +67,9 @@ class Agent(OnNode):
 
     def reload(self, *lines: str) -> None:
         self.configure(*lines)
-        reported = self.stderr.count(RELOADED)
+        reloads = self.stderr.count(RELOADED)
         self.process.send_signal(signal.SIGHUP)
-        until(lambda: self.stderr.count(RELOADED) > reported)
+        until(lambda: self.stderr.count(RELOADED) > reloads)
 
     def end(self, number: int = signal.SIGTERM) -> None:
         if self.process is not None:

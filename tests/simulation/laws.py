@@ -134,8 +134,8 @@ class Laws(BreakerLaws):
             self._requests_taken[taken] = _repair(node.record).incident_id
 
     def _judge_release(self, node: SimNode, view: NodeView) -> None:
-        is_wanted = node.request is not None and node.request.verb is Verb.RELEASE
-        if is_wanted:
+        is_requested = node.request is not None and node.request.verb is Verb.RELEASE
+        if is_requested:
             self._released_by_person.add(view.provider_id)
             return
         policy, now = self.world.scenario.policy, self.world.now

@@ -15,9 +15,9 @@ from holdfast.adapters.slurm.jobs.views import (
     Case,
     JobDefaults,
     Run,
+    auto_resumes,
     deleted_view,
     is_reused,
-    is_wanted,
     job_view,
     run_of,
 )
@@ -97,7 +97,7 @@ def view(
 
 
 @pytest.mark.parametrize(
-    ("job", "comment_request", "setting", "wanted"),
+    ("job", "comment_request", "setting", "resumes"),
     [
         (a_job(), RESUMED, RequeueJobs.NONE, True),
         (a_job(), CommentRequest(), RequeueJobs.NONE, False),
@@ -108,8 +108,8 @@ def view(
         (a_job(is_batch=False), RESUMED, RequeueJobs.ALL, False),
     ],
 )
-def test_only_batch_jobs_that_want_it_are_resumed(job, comment_request, setting, wanted) -> None:
-    assert is_wanted(job, comment_request, setting) is wanted
+def test_only_batch_jobs_that_want_it_are_resumed(job, comment_request, setting, resumes) -> None:
+    assert auto_resumes(job, comment_request, setting) is resumes
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ def test_a_job_goes_on_elsewhere_from_its_checkpoint(
         job.name, "succeeded", 1,
     )  # fmt: skip
     assert run(["jobs", "describe", job.id, *where]) == 0
-    reported = capsys.readouterr().out
-    assert "--open-mode is 'truncate'" in reported
-    assert Reason.XID_REPLACE in reported
+    output = capsys.readouterr().out
+    assert "--open-mode is 'truncate'" in output
+    assert Reason.XID_REPLACE in output
     assert run(["jobs", "cancel", job.id, *where]) == 1
     assert f"{job.name} is no longer running" in capsys.readouterr().err
     fleet.machines[lost].renew()

@@ -158,12 +158,12 @@ def _filled(index: Index, rows: Pairs) -> bool:
 
 def _size_problems(names: Names, index: Index) -> Iterator[Problem]:
     for name, slices in sorted(index.files.items()):
-        wanted = max(one.offset + one.length for one in slices)
+        expected = max(one.offset + one.length for one in slices)
         entry = names.get(name)
         if entry is None or not entry.is_file:
             yield damaged(f"{name} is missing")
-        elif entry.size != wanted:
-            yield damaged(f"{name} has {entry.size} bytes instead of {wanted}")
+        elif entry.size != expected:
+            yield damaged(f"{name} has {entry.size} bytes instead of {expected}")
 
 
 def _mixed_steps(names: Names, index: Index, written_at: float) -> Iterator[Problem]:

@@ -101,9 +101,9 @@ def _missing_ranks(path: Path, names: Names) -> Iterator[Problem]:
     datas = max([datas, *(data + 1 for data, _ in every)])
     models = max([models, *(model + 1 for _, model in every)])
     for kind, present in sorted(kinds.items()):
-        wanted = models * (datas if "pp_rank" in kind else 1)
-        if len(present) < wanted:
-            yield incomplete(f"{wanted - len(present)} of {wanted} files {kind} are missing")
+        expected = models * (datas if "pp_rank" in kind else 1)
+        if len(present) < expected:
+            yield incomplete(f"{expected - len(present)} of {expected} files {kind} are missing")
     if not any("model_states" in name for name in names):
         yield incomplete("model files are missing")
     elif has_optimizer and not any("optim_states" in name for name in names):

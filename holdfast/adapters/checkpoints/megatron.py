@@ -182,10 +182,10 @@ def _sum_problems(path: Path, names: Names) -> Iterator[Problem]:
     if sums.get("algorithm") != "sha256" or not isinstance(files, dict):
         yield damaged(f"{_SUMS} cannot be read: it lists no SHA-256")
         return
-    for name, wanted in files.items():
+    for name, expected in files.items():
         if name not in names or not names[name].is_file:
             yield damaged(f"{str(name)[:80]}, which {_SUMS} lists, is missing")
-        elif _sum(path / name) != wanted:
+        elif _sum(path / name) != expected:
             yield damaged(f"the SHA-256 of {name} does not match {_SUMS}")
 
 
@@ -208,11 +208,11 @@ def _missing_ranks(names: list[str]) -> Iterator[Problem]:
         for name in names
         if (match := _RANK.fullmatch(name))
     }
-    wanted = 1
+    expected = 1
     for axis in zip(*found, strict=False):
-        wanted *= max(axis) + 1
-    if len(found) < wanted:
-        yield incomplete(f"{wanted - len(found)} of {wanted} ranks are missing")
+        expected *= max(axis) + 1
+    if len(found) < expected:
+        yield incomplete(f"{expected - len(found)} of {expected} ranks are missing")
 
 
 def _rank_problems(path: Path, ranks: list[str], depth: Depth) -> Iterator[Problem]:

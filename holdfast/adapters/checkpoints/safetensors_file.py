@@ -93,10 +93,10 @@ def _check(window: Window) -> None:
     for (_, end), (start, _) in pairwise(ranges):
         if start != end:
             raise BadHeader("has a header whose tensors do not follow each other")
-    wanted = begin + (ranges[-1][1] if ranges else 0)
-    if wanted != window.size:
-        kind = TooShort if window.size < wanted else BadHeader
-        raise kind(f"has {window.size} bytes instead of {wanted}")
+    expected = begin + (ranges[-1][1] if ranges else 0)
+    if expected != window.size:
+        kind = TooShort if window.size < expected else BadHeader
+        raise kind(f"has {window.size} bytes instead of {expected}")
 
 
 def _header(window: Window) -> tuple[dict[str, Any], int]:

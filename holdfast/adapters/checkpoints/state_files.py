@@ -77,10 +77,10 @@ def _index_problems(path: Path, entry: Entry) -> Iterator[Problem]:
     if not isinstance(files, dict) or not all(isinstance(one, str) for one in files.values()):
         yield damaged(f"{entry.name} has no weight_map")
         return
-    wanted: dict[str, set[str]] = {}
+    tensors_of: dict[str, set[str]] = {}
     for tensor, name in files.items():
-        wanted.setdefault(name, set()).add(tensor)
-    for name, tensors in wanted.items():
+        tensors_of.setdefault(name, set()).add(tensor)
+    for name, tensors in tensors_of.items():
         if "/" in name or not (path / name).is_file():
             yield damaged(f"{name[:80]}, which {entry.name} names, is missing")
         elif name.endswith(_SAFETENSORS):

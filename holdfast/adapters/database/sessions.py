@@ -29,16 +29,16 @@ class DatabaseSessions:
         in_order = own.order_by(SESSIONS.c.expires_at.desc(), SESSIONS.c.digest)
         with self._database.writing() as connection:
             connection.execute(delete(SESSIONS).where(SESSIONS.c.expires_at <= to_plain(now)))
-            kept = connection.execute(in_order).scalars().all()
-            old = SESSIONS.c.digest.in_(kept[max(0, most - 1) :])
+            digests = connection.execute(in_order).scalars().all()
+            old = SESSIONS.c.digest.in_(digests[max(0, most - 1) :])
             connection.execute(delete(SESSIONS).where(old))
             connection.execute(insert(SESSIONS).values(row))
 
     def find(self, digest: str) -> StoredSession | None:
         """See ``SessionRecords.find``."""
-        wanted = select(SESSIONS.c.body).where(SESSIONS.c.digest == digest)
+        query = select(SESSIONS.c.body).where(SESSIONS.c.digest == digest)
         with self._database.reading() as connection:
-            body = connection.execute(wanted).scalar_one_or_none()
+            body = connection.execute(query).scalar_one_or_none()
             return None if body is None else from_plain(StoredSession, json.loads(body))
 
     def remove(self, digest: str) -> None:

@@ -44,9 +44,9 @@ def main(argv: list[str]) -> int:
         return 0
     if library.nvmlInit_v2() != 0:
         return 0
-    wanted = [name for name in options.devices.split(",") if name]
+    selected = [name for name in options.devices.split(",") if name]
     deadline = time.monotonic() + options.timeout
-    while busy := list(_busy(library, wanted)):
+    while busy := list(_busy(library, selected)):
         if time.monotonic() > deadline:
             sys.stdout.write("; ".join(busy) + "\n")
             return 1
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _busy(library: ctypes.CDLL, wanted: list[str]) -> Iterator[str]:
+def _busy(library: ctypes.CDLL, selected: list[str]) -> Iterator[str]:
     """Yield each GPU with more memory in use than tolerated; one that cannot be read is skipped."""
     count = ctypes.c_uint()
     library.nvmlDeviceGetCount_v2(ctypes.byref(count))
@@ -62,7 +62,7 @@ def _busy(library: ctypes.CDLL, wanted: list[str]) -> Iterator[str]:
         device = ctypes.c_void_p()
         if library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
             continue
-        if wanted and not _is_wanted(library, index, device, wanted):
+        if selected and not _is_selected(library, index, device, selected):
             continue
         memory = _Memory()
         status = library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
@@ -71,13 +71,13 @@ def _busy(library: ctypes.CDLL, wanted: list[str]) -> Iterator[str]:
             yield f"GPU {index}: {used} MiB in use, expected at most {TOLERANCE_MIB} MiB"
 
 
-def _is_wanted(
-    library: ctypes.CDLL, index: int, device: ctypes.c_void_p, wanted: list[str]
+def _is_selected(
+    library: ctypes.CDLL, index: int, device: ctypes.c_void_p, selected: list[str]
 ) -> bool:
     text = ctypes.create_string_buffer(_UUID_BYTES)
     library.nvmlDeviceGetUUID(device, text, _UUID_BYTES)
     uuid = text.value.decode("ascii", "replace")
-    return any(name == str(index) or (uuid and uuid.startswith(name)) for name in wanted)
+    return any(name == str(index) or (uuid and uuid.startswith(name)) for name in selected)
 
 
 if __name__ == "__main__":

@@ -86,8 +86,8 @@ def dump_environment(given: Mapping[str, str], folder: Path) -> dict[str, str]:
     names = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
     if not any(name in given for name in names):
         own |= dict.fromkeys(names, str(folder / DUMP_PREFIX))
-    kept = {name: value for name, value in own.items() if name not in given}
-    return {**recorder_defaults(given), **kept}
+    unset = {name: value for name, value in own.items() if name not in given}
+    return {**recorder_defaults(given), **unset}
 
 
 def request_dumps(folder: Path) -> frozenset[int]:

@@ -53,8 +53,8 @@ def prepare(directory: NodeDir, scripts: LifecycleScripts, resources: Mapping[st
     config = directory.path / "opt" / "ml" / "config"
     config.mkdir(parents=True, exist_ok=True)
     write_atomically(config / "resource_config.json", json.dumps(resources, indent=2) + "\n")
-    wanted = {"source": scripts.source, "on_create": scripts.on_create}
-    write_atomically(directory.path / "first_boot.json", json.dumps(wanted))
+    settings = {"source": scripts.source, "on_create": scripts.on_create}
+    write_atomically(directory.path / "first_boot.json", json.dumps(settings))
 
 
 def scripts_path(source: str) -> Path:
@@ -65,13 +65,13 @@ def scripts_path(source: str) -> Path:
 def provision_of(directory: NodeDir) -> Provision:
     """Return the result of a machine's first boot; one without scripts is provisioned at once."""
     try:
-        wanted = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
+        settings = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return Provision(MachineState.RUNNING)
     try:
         result = json.loads((directory.path / "provisioned.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
-        why = f"Its lifecycle scripts are fetched from {wanted['source']} and run."
+        why = f"Its lifecycle scripts are fetched from {settings['source']} and run."
         return Provision(MachineState.JOINING, why)
     state = MachineState.RUNNING if result["succeeded"] else MachineState.FAILED
     return Provision(state, result["message"])
@@ -99,8 +99,8 @@ def _provisioned(directory: NodeDir, timeout_s: float) -> str:
     """Run the scripts; return the error, or an empty text."""
     log_path = directory.path / "var" / "log" / "provision" / "provisioning.log"
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    wanted = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
-    source, entry = wanted["source"], wanted["on_create"]
+    settings = json.loads((directory.path / "first_boot.json").read_text(encoding="utf-8"))
+    source, entry = settings["source"], settings["on_create"]
     with log_path.open("a", encoding="utf-8") as log:
         _log(log, "START")
         _log(

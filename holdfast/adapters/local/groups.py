@@ -173,13 +173,13 @@ def _put_by_earlier(run: RunDir, uid: str) -> None:
 
 def _archive(run: RunDir, uid: str) -> None:
     home = run.path.parent.parent
-    kept = deleted_dir(home, run.name, uid).path
+    archive = deleted_dir(home, run.name, uid).path
     number = 1
-    while kept.exists():
+    while archive.exists():
         number += 1
-        kept = deleted_dir(home, run.name, f"{uid}.{number}").path
-    kept.parent.mkdir(exist_ok=True)
-    run.path.rename(kept)
+        archive = deleted_dir(home, run.name, f"{uid}.{number}").path
+    archive.parent.mkdir(exist_ok=True)
+    run.path.rename(archive)
 
 
 def _rejection(scripts: LifecycleScripts | None) -> str:

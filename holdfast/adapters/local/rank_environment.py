@@ -49,5 +49,5 @@ def rank_environment(inherited: Mapping[str, str], node: Rendezvous) -> dict[str
     }
     if node.nproc_per_node == 1:
         given |= {"RANK": rank, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-    kept = {name: value for name, value in inherited.items() if name not in _WORKER}
-    return {**kept, **given}
+    own = {name: value for name, value in inherited.items() if name not in _WORKER}
+    return {**own, **given}

@@ -130,9 +130,9 @@ class Outbox(Generic[T]):
     def _put_back(self, items: Sequence[T]) -> None:
         with self._changed:
             room = max(0, CAPACITY - len(self._waiting))
-            kept = items[max(0, len(items) - room) :]
-            self._waiting.extendleft(reversed(kept))
-            self._dropped += len(items) - len(kept)
+            newest = items[max(0, len(items) - room) :]
+            self._waiting.extendleft(reversed(newest))
+            self._dropped += len(items) - len(newest)
 
     def _wait(self, seconds: float) -> bool:
         """Wait before the next attempt; False if there is none because the queue was stopped."""

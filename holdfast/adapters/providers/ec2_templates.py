@@ -38,14 +38,14 @@ def network(group: MachineGroup, settings: Ec2GroupSettings) -> tuple[list[str],
         ProviderError: no subnet is configured.
 
     """
-    wanted = _table(group.spec.get("VpcConfig"))
-    subnets = list(wanted.get("Subnets", settings.subnets))
+    vpc = _table(group.spec.get("VpcConfig"))
+    subnets = list(vpc.get("Subnets", settings.subnets))
     if not subnets:
         raise ProviderError(
             f"instance group {group.name} has no subnet: give the cluster a VpcConfig, or set"
             " ec2.subnets"
         )
-    return subnets, list(wanted.get("SecurityGroupIds", settings.security_groups))
+    return subnets, list(vpc.get("SecurityGroupIds", settings.security_groups))
 
 
 def template_data(
@@ -170,8 +170,8 @@ def _tags(group: MachineGroup, begin: Mapping[str, Any]) -> list[dict[str, Any]]
 
 def _disks(group: MachineGroup) -> Iterator[dict[str, Any]]:
     """Volumes of a group in addition to those of its image."""
-    wanted = group.spec.get("InstanceStorageConfigs")
-    for letter, one in zip("fghi", wanted if isinstance(wanted, list) else (), strict=False):
+    disks = group.spec.get("InstanceStorageConfigs")
+    for letter, one in zip("fghi", disks if isinstance(disks, list) else (), strict=False):
         volume = _table(one).get("EbsVolumeConfig")
         if volume is None or volume.get("RootVolume"):
             raise ProviderError(

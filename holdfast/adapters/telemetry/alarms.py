@@ -21,12 +21,12 @@ class CloudWatchAlarms:
 
     def active_alarms(self, names: Sequence[str]) -> frozenset[str]:
         """See ``Alarms.active_alarms``; a missing alarm counts as inactive."""
-        wanted = sorted(set(names))
+        unique = sorted(set(names))
         found: set[str] = set()
         try:
-            for start in range(0, len(wanted), _AT_ONCE):
+            for start in range(0, len(unique), _AT_ONCE):
                 answer = self._client.describe_alarms(
-                    AlarmNames=wanted[start : start + _AT_ONCE],
+                    AlarmNames=unique[start : start + _AT_ONCE],
                     AlarmTypes=["MetricAlarm", "CompositeAlarm"],
                 )
                 for kind in ("MetricAlarms", "CompositeAlarms"):

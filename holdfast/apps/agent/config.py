@@ -227,8 +227,8 @@ class AgentConfig:
             raise ValueError(
                 f"corroboration_window must be longer than 0s, got {self.corroboration_window}"
             )
-        wanted = {name for name, one in self.detectors.items() if one.needs_corroboration}
-        if alone := sorted(wanted - set(CORROBORATED)):
+        corroborated = {name for name, one in self.detectors.items() if one.needs_corroboration}
+        if alone := sorted(corroborated - set(CORROBORATED)):
             raise ValueError(
                 f"needs_corroboration: no other reading supports {', '.join(alone)}; "
                 f"supported are {', '.join(CORROBORATED)}"

@@ -17,7 +17,7 @@ from holdfast.detectors.contract import Readings
 from holdfast.engine.agent_loop import AgentLoop
 from holdfast.model.report import NodeReport
 
-_LOOK_S: Final = 0.2
+_POLL_S: Final = 0.2
 """Polling interval for samples that are still missing."""
 
 
@@ -48,7 +48,7 @@ def probe(config: AgentConfig) -> NodeReport:
         )
         loop.step()
         while not host.has_all_samples:
-            select.select(host.filenos(), [], [], _LOOK_S)
+            select.select(host.filenos(), [], [], _POLL_S)
             loop.step()
     return sink.report
 

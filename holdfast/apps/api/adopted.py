@@ -123,8 +123,8 @@ def clusters_of(where: Where, name: str, opened: ExitStack) -> Opener:
     if where.place is TargetPlatform.LOCAL:
         return lambda: _runs(where, since)
     fleet = opened.enter_context(closing(SharedFleet(where)))
-    kept = [AdoptedCluster(fleet, proper_name(name or fleet.name), since)]
-    return lambda: _always(kept)
+    adopted = [AdoptedCluster(fleet, proper_name(name or fleet.name), since)]
+    return lambda: _always(adopted)
 
 
 def request_of(verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> Request:

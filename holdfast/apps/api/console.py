@@ -90,7 +90,7 @@ class ConsoleSource:
         self._opened = ExitStack()
         self._fleet: Fleet | None = None
         self._jobs: Jobs | None = None
-        self._kept = _EndedRuns()
+        self._ended_runs = _EndedRuns()
         self._seen = ConsoleSnapshot()
         self._seen_at = float("-inf")
         self._job_calls = ConsoleJobs(where)
@@ -183,9 +183,9 @@ class ConsoleSource:
         active = self._runs(ended=False)
         names = frozenset(one.name for one in active.fleets)
         now = time.monotonic()
-        if names != self._kept.active or now - self._kept.read_at > ENDED_S:
-            self._kept = _EndedRuns(seen=self._runs(ended=True), active=names, read_at=now)
-        ended = self._kept.seen
+        if names != self._ended_runs.active or now - self._ended_runs.read_at > ENDED_S:
+            self._ended_runs = _EndedRuns(seen=self._runs(ended=True), active=names, read_at=now)
+        ended = self._ended_runs.seen
         refs = {job.ref for job in active.jobs}
         jobs = [*(job for job in ended.jobs if job.ref not in refs), *active.jobs]
         fleets = [*(one for one in ended.fleets if one.name not in names), *active.fleets]

@@ -36,7 +36,7 @@ class NodeAppearance(StrEnum):
     REPLACING = "replacing"
 
 
-_LOOKS: Final = {
+_APPEARANCES: Final = {
     Phase.SCHEDULABLE: NodeAppearance.HEALTHY,
     Phase.QUARANTINED: NodeAppearance.FAULTY,
     Phase.DRAINING: NodeAppearance.FAULTY,
@@ -63,11 +63,11 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
         jobs: ``node -> job`` where jobs report their nodes.
 
     """
-    look, remediation = _LOOKS[node.phase], node.remediation
-    if look is NodeAppearance.HEALTHY and (node.closed or node.conditions):
-        look = NodeAppearance.CLOSED if node.closed else NodeAppearance.WARNING
-    if node.is_planned and look in _REPAIRS:
-        look = NodeAppearance.PLANNED
+    appearance, remediation = _APPEARANCES[node.phase], node.remediation
+    if appearance is NodeAppearance.HEALTHY and (node.closed or node.conditions):
+        appearance = NodeAppearance.CLOSED if node.closed else NodeAppearance.WARNING
+    if node.is_planned and appearance in _REPAIRS:
+        appearance = NodeAppearance.PLANNED
     return _row(
         name=node.name,
         fleet=node.run,
@@ -75,7 +75,7 @@ def node_row(node: NodeStatus, jobs: Mapping[str, str]) -> Json:
         type=node.instance_type,
         # Names usually contain the ID of the machine, and thousands of rows are sent.
         machine="" if node.provider_id.rpartition("/")[2] in node.name else node.provider_id,
-        look=look.value,
+        look=appearance.value,
         since=to_plain(node.phase_since),
         reason=remediation.reason
         if remediation is not None

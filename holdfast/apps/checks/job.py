@@ -25,7 +25,7 @@ BEFORE: Final = ("gpu", "nvlink", "neuron", "efa", "dcgm")
 AFTER: Final = ("gpu", "nvlink", "neuron", "efa")
 
 _FAMILY: Final = "check"
-_LOOK_S: Final = 0.1
+_POLL_S: Final = 0.1
 
 
 def check_for_job(
@@ -72,14 +72,14 @@ def _within(name: str, plan: Work | Skip, left: timedelta, gpus: str | None) -> 
 
 def missing_devices(target: Target, now: datetime) -> tuple[Finding, ...]:
     """Return expected devices that the drivers do not show; takes milliseconds."""
-    root, wanted = target.machine.root, target.equipment
+    root, equipment = target.machine.root, target.equipment
     counts = (
-        (Reason.GPU_COUNT, "GPUs", wanted.gpus, names_in(root / "proc/driver/nvidia/gpus")),
-        (Reason.EFA_COUNT, "EFA devices", wanted.efa, efa_devices(root)),
+        (Reason.GPU_COUNT, "GPUs", equipment.gpus, names_in(root / "proc/driver/nvidia/gpus")),
+        (Reason.EFA_COUNT, "EFA devices", equipment.efa, efa_devices(root)),
         (
             Reason.NEURON_COUNT,
             "Neuron devices",
-            wanted.neuron_devices,
+            equipment.neuron_devices,
             names_in(root / "sys/devices/virtual/neuron_device"),
         ),
     )
@@ -124,7 +124,7 @@ def one_at_a_time(lock: Path, limit: timedelta) -> Iterator[timedelta]:
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
                     raise BackendError("another check is still running on the node") from error
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
             else:
                 break
         yield timedelta(seconds=deadline - time.monotonic())

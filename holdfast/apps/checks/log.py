@@ -24,7 +24,7 @@ class CheckLog:
         """Write to ``file`` through ``keep``, until that returns that it failed."""
         self._file = file
         self._keep = keep
-        self._is_kept = True
+        self._is_writable = True
 
     def begun(self, name: str, plan: Work, left: timedelta) -> None:  # noqa: ARG002 - not logged
         """See ``Watcher.begun``."""
@@ -40,7 +40,7 @@ class CheckLog:
 
     def _write(self, line: str) -> None:
         text = f"{' '.join(line.split())}\n".encode()
-        self._is_kept = self._is_kept and self._keep(lambda: self._file.write(text))
+        self._is_writable = self._is_writable and self._keep(lambda: self._file.write(text))
 
 
 def _lines(result: PartResult) -> Iterator[str]:
@@ -82,8 +82,8 @@ def _dcgm(result: PartResult) -> str:
     facts = {name: result.facts.get(name, "") for name in ("version", "driver", "device_ids")}
     remedies = {finding.remedy for finding in result.findings}
     replacement, reboot = (
-        str(bool(remedies & wanted)).lower()
-        for wanted in ({Remedy.REPLACE}, {Remedy.REBOOT, Remedy.RESET_GPU})
+        str(bool(remedies & repairs)).lower()
+        for repairs in ({Remedy.REPLACE}, {Remedy.REBOOT, Remedy.RESET_GPU})
     )
     return (
         f"DCGM diagnostic health summary: dcgmCheckLevel: {result.facts.get('level', '')} "

@@ -30,7 +30,7 @@ accepted."""
 _IDLE: Final = timedelta(seconds=60)
 """Maximum time between two tests of one connection."""
 
-_LOOK_S: Final = 0.2
+_POLL_S: Final = 0.2
 _MAPPED: Final = "::ffff:"
 """Prefix of an IPv4 address on an IPv6 socket."""
 
@@ -60,7 +60,7 @@ class PairServer:
             )
         except OSError as error:
             raise BackendError(f"cannot listen at {address}: {error.strerror or error}") from error
-        self._listener.settimeout(_LOOK_S)
+        self._listener.settimeout(_POLL_S)
 
     @property
     def port(self) -> int:

@@ -161,20 +161,20 @@ def _without_dropped(
     columns: Sequence[tuple[Column[T], list[str]]], width: int
 ) -> Sequence[tuple[Column[T], list[str]]]:
     """Return the columns that fit with those that may be truncated at their least width."""
-    kept = list(columns)
+    shown = list(columns)
 
     def needed() -> int:
         least = 0
-        for number, (column, cells) in enumerate(kept):
+        for number, (column, cells) in enumerate(shown):
             full = max(map(len, [column.title, *cells]))
             least += full if column.whole or number == 0 else min(full, _NARROWEST)
-        return least + len(_GAP) * (len(kept) - 1)
+        return least + len(_GAP) * (len(shown) - 1)
 
     for one in sorted(columns, key=lambda entry: -entry[0].drop):
         if not one[0].drop or needed() <= width:
             break
-        kept.remove(one)
-    return kept
+        shown.remove(one)
+    return shown
 
 
 def print_details(pairs: Iterable[tuple[str, object]]) -> None:

@@ -45,11 +45,11 @@ class _Labels(click.ParamType[dict[str, str]]):
         """See ``click.ParamType.convert``."""
         labels: dict[str, str] = {}
         for part in str(value).split(","):
-            key, equals, wanted = part.partition("=")
+            key, equals, label = part.partition("=")
             if not equals or key not in self._known:
                 expected = ", ".join(f"{one}=VALUE" for one in self._known)
                 self.fail(f"{part!r} is not one of {expected}", param, ctx)
-            labels[key] = wanted
+            labels[key] = label
         return labels
 
 

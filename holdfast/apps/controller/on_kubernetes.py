@@ -161,14 +161,14 @@ def _server(config: ControllerConfig) -> Server:
             f" {format_duration(config.nodes.heartbeat_timeout)}"
         )
     nodes = config.nodes
-    wanted = {
+    needs_image = {
         "deep_check_on_start": nodes.deep_check_on_start,
         "deep_check_every": nodes.deep_check_every,
         "deep_check_pairs": nodes.deep_check_pairs,
         "silent_agent_action": nodes.silent_agent_action is SilentAgentAction.DEEP_CHECK,
     }
-    for key, is_wanted in wanted.items():
-        if is_wanted and not config.kubernetes.check.image:
+    for key, is_enabled in needs_image.items():
+        if is_enabled and not config.kubernetes.check.image:
             raise ConfigError(
                 f"nodes.{key} needs kubernetes.check.image, the image that a deep health check runs"
             )

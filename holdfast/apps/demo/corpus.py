@@ -104,13 +104,13 @@ def corpus_of(text: bytes) -> Corpus:
     """
     codes = np.frombuffer(text, dtype=np.uint8)
     printable = (codes >= ord(" ")) & (codes <= ord("~"))
-    kept = codes[printable | (codes == ord("\n"))]
-    symbols = np.where(kept == ord("\n"), ord(" ") - 1, kept).astype(np.uint8) - (ord(" ") - 1)
+    usable = codes[printable | (codes == ord("\n"))]
+    symbols = np.where(usable == ord("\n"), ord(" ") - 1, usable).astype(np.uint8) - (ord(" ") - 1)
     cut = len(symbols) - len(symbols) // HELD_OUT_SHARE
     if len(symbols) - cut <= CONTEXT:
         shortest = HELD_OUT_SHARE * (CONTEXT + 1)
         raise ValueError(f"{len(symbols)} usable characters; {shortest} are required")
-    return Corpus(symbols[:cut], symbols[cut:], hashlib.sha256(kept.tobytes()).hexdigest())
+    return Corpus(symbols[:cut], symbols[cut:], hashlib.sha256(usable.tobytes()).hexdigest())
 
 
 def _windows(symbols: Symbols, starts: NDArray[np.int64]) -> Batch:

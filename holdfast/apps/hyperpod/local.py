@@ -164,8 +164,8 @@ class LocalHyperPodCluster:
         job = self._one(name)
         rank = self._rank(job, pod)
         with RunJobs(self.home).found(name) as known:
-            wanted = JobRank(known.ref, rank)
-            node = next((one for one, has in known.run.ranks().items() if has == wanted), None)
+            job_rank = JobRank(known.ref, rank)
+            node = next((one for one, has in known.run.ranks().items() if has == job_rank), None)
             if node is None:
                 raise NotFound(f"{pod} is not running: {name} is {job.phase}")
             machine = next(one.provider_id for one in known.run.nodes() if one.name == node)

@@ -63,8 +63,10 @@ class Launcher:
             slots=options.slots,
             order=options.node_rank,
         )
-        kept = {name: value for name, value in environment.items() if name != LAUNCH_KEY_VARIABLE}
-        self._node = NodeRanks(member, options, kept, self._reports.append)
+        inherited = {
+            name: value for name, value in environment.items() if name != LAUNCH_KEY_VARIABLE
+        }
+        self._node = NodeRanks(member, options, inherited, self._reports.append)
         self._coordinator: Coordinator | None = None
         self._checkpoints = environment.get(CHECKPOINTS_VARIABLE, "")
         self._watch: subprocess.Popen[bytes] | None = None
@@ -248,9 +250,9 @@ def _ready(readers: list[int], writers: list[int], pause_s: float | None) -> fro
     ``select`` is limited to descriptors below 1024; ``poll`` is not.
     """
     poll = select.poll()
-    wanted = dict.fromkeys(readers, select.POLLIN)
+    masks = dict.fromkeys(readers, select.POLLIN)
     for descriptor in writers:
-        wanted[descriptor] = wanted.get(descriptor, 0) | select.POLLOUT
-    for descriptor, events in wanted.items():
+        masks[descriptor] = masks.get(descriptor, 0) | select.POLLOUT
+    for descriptor, events in masks.items():
         poll.register(descriptor, events)
     return frozenset(key for key, _ in poll.poll(None if pause_s is None else pause_s * 1000))

@@ -342,8 +342,8 @@ def _unusable(given: argparse.Namespace) -> list[str]:
         problems.append(f"--nproc-per-node: {count!r}: expected 1 to 4095, auto, gpu or cpu")
     if count == "gpu" and count_gpus() == 0:
         problems.append("--nproc-per-node: gpu: this node has no NVIDIA GPU; give a number")
-    wanted = given.local_ranks_filter.split(",") if given.local_ranks_filter else []
-    if not all(one.isascii() and one.isdecimal() for one in wanted):
+    ranks = given.local_ranks_filter.split(",") if given.local_ranks_filter else []
+    if not all(one.isascii() and one.isdecimal() for one in ranks):
         problems.append(f"--local-ranks-filter: {given.local_ranks_filter!r}: expected ranks: 0,2")
     return problems
 

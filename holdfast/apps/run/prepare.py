@@ -77,10 +77,10 @@ def archive(run: RunDir) -> Path | None:
     if not run.state.exists():
         return None
     number = 1
-    while (kept := run.path.with_name(f"{run.name}.{number}")).exists():
+    while (archived := run.path.with_name(f"{run.name}.{number}")).exists():
         number += 1
-    run.path.rename(kept)
-    return kept
+    run.path.rename(archived)
+    return archived
 
 
 def _problems(settings: RunSettings) -> Iterator[str]:

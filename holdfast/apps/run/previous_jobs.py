@@ -29,17 +29,17 @@ class PreviousJob:
         return False
 
 
-def archived_jobs(run: RunDir, kept: Path | None) -> list[PreviousJob]:
+def archived_jobs(run: RunDir, archived: Path | None) -> list[PreviousJob]:
     """Jobs of the archived runs of a name, oldest first.
 
     Args:
         run: directory of the name.
-        kept: where the last run was moved to; None if there was none.
+        archived: where the last run was moved to; None if there was none.
 
     """
     root = run.path.parent
     paths = [path for path in root.glob("*") if _is_archive(path.name, run.name)]
-    found = [_archived(RunDir(path), run, is_last=path == kept) for path in paths]
+    found = [_archived(RunDir(path), run, is_last=path == archived) for path in paths]
     return sorted((one for one in found if one is not None), key=lambda one: one.started_at)
 
 
@@ -72,19 +72,19 @@ def _is_archive(directory: str, name: str) -> bool:
     return directory.startswith(f"{name}.") and directory[len(name) + 1 :].isdecimal()
 
 
-def _archived(kept: RunDir, run: RunDir, *, is_last: bool) -> PreviousJob | None:
+def _archived(archived: RunDir, run: RunDir, *, is_last: bool) -> PreviousJob | None:
     """The job of an archived run; None if it is a run that a person gave that very name."""
-    reported = _submission(kept)
+    reported = _submission(archived)
     if reported is None or not reported.checkpoint_dir:
-        at = datetime.fromtimestamp(kept.path.stat().st_mtime, UTC)
-        own = PreviousJob(id=kept.name, started_at=at, checkpoints=kept.checkpoints)
+        at = datetime.fromtimestamp(archived.path.stat().st_mtime, UTC)
+        own = PreviousJob(id=archived.name, started_at=at, checkpoints=archived.checkpoints)
         return own if is_last else None
     if reported.name not in ("", run.name):
         return None
     return PreviousJob(
-        id=reported.id or kept.name,
+        id=reported.id or archived.name,
         started_at=reported.started_at,
-        checkpoints=kept.moved_from(run, Path(reported.checkpoint_dir)),
+        checkpoints=archived.moved_from(run, Path(reported.checkpoint_dir)),
     )
 
 

@@ -54,8 +54,8 @@ def started(
     run = run_dir(settings.home, settings.name)
     with held(run):
         sweep(settings.home)
-        kept = archive(run)
-        earlier = last_with_checkpoints(archived_jobs(run, kept))
+        archived = archive(run)
+        earlier = last_with_checkpoints(archived_jobs(run, archived))
         run.create()
         if settings.resume:
             report_resume(settings.name, earlier)

@@ -75,5 +75,5 @@ def _matches(row: T, fields: RowFields[T], selection: Selection, now: datetime) 
     )
 
 
-def _concerns(jobs: Iterable[str], wanted: str) -> bool:
-    return any(wanted in (one, one.rpartition("/")[2]) for one in jobs)
+def _concerns(jobs: Iterable[str], job: str) -> bool:
+    return any(job in (one, one.rpartition("/")[2]) for one in jobs)

@@ -47,8 +47,8 @@ def serve(target: Target, channel: PairConnection, message: Mapping[str, Any]) -
     while (ping := channel.read(_PING))[:1] == _GOES_ON:
         channel.write(ping)
     channel.send({"bytes": _drain(channel)})
-    wanted = message.get("seconds", target.pair_time.total_seconds())
-    _fill(channel, min(float(wanted), _LONGEST_S))
+    seconds = message.get("seconds", target.pair_time.total_seconds())
+    _fill(channel, min(float(seconds), _LONGEST_S))
 
 
 def _make(channel: PairConnection, seconds: float, now: datetime) -> CommandResult:

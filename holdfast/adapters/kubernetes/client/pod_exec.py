@@ -57,8 +57,8 @@ def run_in_pod(
                 if channel == Channel.STATUS:
                     error = failure(content)
                 elif channel in received:
-                    kept = received[Channel(channel)]
-                    kept += content[: limit - len(kept)]
+                    buffer = received[Channel(channel)]
+                    buffer += content[: limit - len(buffer)]
     except TimeoutError:
         pass
     except (OSError, http.client.HTTPException) as broken:

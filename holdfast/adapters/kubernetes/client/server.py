@@ -195,10 +195,10 @@ class Connections:
     def give_back(self, connection: http.client.HTTPConnection) -> None:
         """Return a connection to the pool; its last response was read completely."""
         with self._lock:
-            is_kept = connection.sock is not None and len(self._idle) < _POOL
-            if is_kept:
+            is_pooled = connection.sock is not None and len(self._idle) < _POOL
+            if is_pooled:
                 self._idle.append(connection)
-        if not is_kept:
+        if not is_pooled:
             connection.close()
 
     def clear(self) -> None:

@@ -64,8 +64,8 @@ def with_failure(
 
     """
     reported = {"status": "True", "reason": reason, "message": message}
-    kept = [one for one in conditions_of(job) if one.get("type") not in kinds]
+    others = [one for one in conditions_of(job) if one.get("type") not in kinds]
     return [
-        *kept,
+        *others,
         *({"type": kind, **reported, **dict.fromkeys(times, format_time(now))} for kind in kinds),
     ]

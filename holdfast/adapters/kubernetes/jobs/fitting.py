@@ -41,7 +41,7 @@ def capacity(
 
     """
     total = sum(group.ranks for group in groups)
-    wanted = max((devices(group.pods) for group in groups), key=lambda d: sum(d.values()))
+    required = max((devices(group.pods) for group in groups), key=lambda d: sum(d.values()))
     held: dict[str, dict[str, int]] = {}
     for pod in others:
         if pod.node and not pod.has_ended:
@@ -51,12 +51,12 @@ def capacity(
     found, out = {}, set()
     for node in nodes:
         if all(fits(group.pods, node, labels) for group in groups):
-            free = _free_ranks(wanted, node.devices, held.get(node.name, {}), total)
+            free = _free_ranks(required, node.devices, held.get(node.name, {}), total)
             if free:
                 found[node.name] = free
             if node.labels.get(labels.node_health_status) != HealthStatus.SCHEDULABLE:
                 out.add(node.name)
-    if wanted and found:
+    if required and found:
         light = sum(group.ranks for group in groups if not devices(group.pods))
         found[min(found, key=lambda name: (name in out, name))] += light
     return found
@@ -106,11 +106,11 @@ def fits(pods: Json, node: NodeState, labels: Labels) -> bool:
 
 
 def _free_ranks(
-    wanted: Mapping[str, int], there: Mapping[str, int], held: Mapping[str, int], total: int
+    required: Mapping[str, int], there: Mapping[str, int], held: Mapping[str, int], total: int
 ) -> int:
     free = (
         (there.get(name, 0) - held.get(name, 0)) // amount
-        for name, amount in wanted.items()
+        for name, amount in required.items()
         if amount
     )
     return max(0, min((*free, total)))
@@ -128,24 +128,24 @@ def _matches(term: Json, node: NodeState, own_labels: Sequence[str]) -> bool:
 
 def _holds(expression: Json, values: Mapping[str, str]) -> bool:
     value = values.get(str(expression.get("key")))
-    wanted: Sequence[str] = expression.get("values") or ()
+    operands: Sequence[str] = expression.get("values") or ()
     match expression.get("operator"):
         case "In":
-            return value in wanted
+            return value in operands
         case "NotIn":
-            return value not in wanted
+            return value not in operands
         case "Exists":
             return value is not None
         case "DoesNotExist":
             return value is None
         case "Gt" | "Lt" as operator:
-            return _compares(operator, value, wanted)
+            return _compares(operator, value, operands)
     return False
 
 
-def _compares(operator: str, value: str | None, wanted: Sequence[str]) -> bool:
+def _compares(operator: str, value: str | None, operands: Sequence[str]) -> bool:
     try:
-        number, bound = int(value or ""), int(wanted[0])
+        number, bound = int(value or ""), int(operands[0])
     except (ValueError, IndexError):
         return False
     return number > bound if operator == "Gt" else number < bound

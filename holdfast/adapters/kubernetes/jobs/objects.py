@@ -304,8 +304,8 @@ def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
 def group_of(ranks: object, template: Json, restart_policy: str = "") -> Group:
     """Return the pods of a template; ``template`` is a ``PodTemplateSpec``."""
     spec = template.get("spec") or {}
-    kept = ("nodeSelector", "affinity", "tolerations")
-    pods: Json = {key: spec[key] for key in kept if spec.get(key)}
+    scheduling = ("nodeSelector", "affinity", "tolerations")
+    pods: Json = {key: spec[key] for key in scheduling if spec.get(key)}
     pods["containers"] = [
         {"resources": container.get("resources") or {}} for container in _containers(spec)
     ]

@@ -46,7 +46,7 @@ class PatternMatcher:
             BackendError: no response; the next call starts a new process.
 
         """
-        wanted = [
+        patterns = [
             {
                 "pattern": rule.pattern,
                 "stop": rule.stop_pattern,
@@ -54,7 +54,7 @@ class PatternMatcher:
             }
             for rule in rules
         ]
-        request = json.dumps({"rules": wanted, "lines": lines}).encode()
+        request = json.dumps({"rules": patterns, "lines": lines}).encode()
         with self._lock:
             try:
                 answers = json.loads(self._requested(request + b"\n"))

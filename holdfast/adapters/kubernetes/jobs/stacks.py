@@ -45,16 +45,16 @@ class StackCapture:
         texts = {pod.name: text for pod, (text, _) in zip(self._pods, found, strict=True) if text}
         errors = [error for _, error in found if error]
         try:
-            where = self._kept(texts) if texts else ""
+            where = self._stored(texts) if texts else ""
         except BackendError as error:
             where, errors = "", [str(error)]
-        looks = [
-            look
+        snapshots = [
+            snapshot
             for pod, (text, _) in zip(self._pods, found, strict=True)
-            for look in snapshots_of(text, pod.node)
+            for snapshot in snapshots_of(text, pod.node)
         ]
         where = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
-        self.reported = f"{verdict(looks).text}; {where}" if looks else where
+        self.reported = f"{verdict(snapshots).text}; {where}" if snapshots else where
 
     def _dumped(self, pod: PodState) -> tuple[str, str]:
         """Return the stacks of a pod and an empty error, or no text and the error."""
@@ -69,7 +69,7 @@ class StackCapture:
             return f"{output.text}\n{output.error}".rstrip(), ""
         return "", f"{pod.name}: {output.error or 'no Python process runs'}"
 
-    def _kept(self, texts: Mapping[str, str]) -> str:
+    def _stored(self, texts: Mapping[str, str]) -> str:
         job = self._job
         name = f"{job.name}-stacks-attempt-{self._attempt}"
         owner = {

@@ -36,6 +36,6 @@ def with_attempt_metadata(
 
 
 def _patched(container: Json, environment: dict[str, str]) -> Json:
-    kept = [one for one in container.get("env") or () if one.get("name") not in environment]
+    others = [one for one in container.get("env") or () if one.get("name") not in environment]
     added = [{"name": name, "value": value} for name, value in environment.items()]
-    return {**container, "env": [*kept, *added]}
+    return {**container, "env": [*others, *added]}

@@ -328,7 +328,7 @@ def _is_own(taint: Taint, conventions: Conventions) -> bool:
 
 def _changes(*entries: tuple[str, str | None, str | None]) -> dict[str, str | None]:
     """Return ``key -> value`` of the entries ``(key, present, wanted)`` that differ."""
-    return {key: wanted for key, present, wanted in entries if present != wanted}
+    return {key: value for key, present, value in entries if present != value}
 
 
 def _versioned(

@@ -70,9 +70,9 @@ def owned_fields(
     details = conventions.labels.fault_details
     if details in _metadata(node, "annotations") and _is_own(node, state, "annotations", details):
         annotations.add(details)
-    labels, kept = _labels(node, state, conventions, now)
+    labels, foreign = _labels(node, state, conventions, now)
     removes = [*(f"label {key}" for key in labels), *(f"annotation {key}" for key in annotations)]
-    keeps = [*kept, *([f"annotation {HOLD}: a person's"] if state.hold is not None else [])]
+    keeps = [*foreign, *([f"annotation {HOLD}: a person's"] if state.hold is not None else [])]
     spec = _spec(node, state, conventions, removes, keeps, keeps_cordons=keeps_cordons)
     conditions = sorted(_conditions(node))
     removed = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(sorted(annotations))}
@@ -95,7 +95,7 @@ def _labels(
 ) -> tuple[list[str], list[str]]:
     """Return keys of Holdfast's labels, and sentences about labels of others."""
     names, present = conventions.labels, _metadata(node, "labels")
-    own, kept = [], []
+    own, foreign = [], []
     for key in (names.node_health_status, names.deep_health_check_status):
         value = present.get(key)
         if value is None:
@@ -104,10 +104,10 @@ def _labels(
         if is_own or value in _statuses(state, conventions, now):
             own.append(key)
         else:
-            kept.append(f"label {key}={value}: not set by Holdfast")
+            foreign.append(f"label {key}={value}: not set by Holdfast")
     of_agents = (names.fault_types, names.fault_reasons)
     own += [one for one in of_agents if one in present and _is_own(node, state, "labels", one)]
-    return own, kept
+    return own, foreign
 
 
 def _statuses(state: NodeState, conventions: Conventions, now: datetime) -> set[str]:

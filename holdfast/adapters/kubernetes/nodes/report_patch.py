@@ -46,13 +46,13 @@ _UNREADABLE: Final = (ValueError, TypeError)
 def brief(report: NodeReport) -> NodeReport:
     """Return the part of a report to store: the worst faults, the newest of equal ones."""
     worst = sorted(report.faults, key=lambda fault: (_weight(fault), fault.since), reverse=True)
-    kept = sorted(worst[:FAULT_DETAILS_LIMIT], key=lambda fault: fault.since)
+    selected = sorted(worst[:FAULT_DETAILS_LIMIT], key=lambda fault: fault.since)
     return NodeReport(
         node=report.node,
         boot_id=report.boot_id,
         sequence=report.sequence,
         reported_at=report.reported_at,
-        faults=tuple(replace(fault, message=short(fault.message)) for fault in kept),
+        faults=tuple(replace(fault, message=short(fault.message)) for fault in selected),
         suspects=tuple(
             replace(one, message=short(one.message)) for one in report.suspects[:_SUSPECTS]
         ),

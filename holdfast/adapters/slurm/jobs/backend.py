@@ -18,9 +18,9 @@ from holdfast.adapters.slurm.jobs.views import (
     Case,
     JobDefaults,
     Run,
+    auto_resumes,
     deleted_view,
     is_supervised,
-    is_wanted,
     job_view,
     run_of,
 )
@@ -99,7 +99,7 @@ class SlurmJobs:
         if job in self._resumable:
             return True
         found = self._watch.read().get(job)
-        return found is not None and self._is_wanted(found, parse(found.comment))
+        return found is not None and self._auto_resumes(found, parse(found.comment))
 
     def displaces(self, job: str, node: NodeView) -> None:
         """Record that the node loop requeues a job that does not request auto-resume yet."""
@@ -116,7 +116,7 @@ class SlurmJobs:
         found = self._watch.read()
         requests = {name: parse(job.comment) for name, job in found.items() if job.is_batch}
         requests = {
-            name: one for name, one in requests.items() if self._is_wanted(found[name], one)
+            name: one for name, one in requests.items() if self._auto_resumes(found[name], one)
         }
         self._resumable = frozenset(requests)
         if self._around.may_act():
@@ -211,8 +211,8 @@ class SlurmJobs:
             if run is not None:
                 yield name, self._case(found[name], request, run, remembered)
 
-    def _is_wanted(self, job: BatchJob, request: CommentRequest) -> bool:
-        return is_wanted(job, request, self._settings.requeue_jobs)
+    def _auto_resumes(self, job: BatchJob, request: CommentRequest) -> bool:
+        return auto_resumes(job, request, self._settings.requeue_jobs)
 
     def _case(
         self, job: BatchJob, request: CommentRequest, run: Run, remembered: RememberedJob | None

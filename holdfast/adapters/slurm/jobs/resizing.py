@@ -97,9 +97,9 @@ class Resizing(JobCommands):
                 self._call("scancel", helper)
             raise
         has = expand(self._call("squeue", "-h", "-j", job.id, "-o", "%N").strip())
-        kept = [name for name in has if name in good or name not in job.nodes]
-        if len(kept) < len(has):
-            self.update_job(job.id, f"NodeList={','.join(kept)}")
+        remaining = [name for name in has if name in good or name not in job.nodes]
+        if len(remaining) < len(has):
+            self.update_job(job.id, f"NodeList={','.join(remaining)}")
 
     def _allocated(self, job: BatchJob, count: int, without: Iterable[str]) -> str:
         """Submit a job on other, whole nodes, so that any ranks of ``job`` fit. Returns its ID."""

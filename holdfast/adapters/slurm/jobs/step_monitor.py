@@ -82,8 +82,8 @@ class StepMonitor:
     @property
     def max_retries(self) -> int:
         """Number of restarts that the job may have."""
-        wanted = self.request.max_retry
-        return self._default_retries if wanted is None else wanted
+        requested = self.request.max_retry
+        return self._default_retries if requested is None else requested
 
     @property
     def checkpoints(self) -> Path | None:

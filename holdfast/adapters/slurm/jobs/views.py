@@ -90,7 +90,7 @@ class JobDefaults:
     off_after: timedelta
 
 
-def is_wanted(job: BatchJob, request: CommentRequest, requeue_jobs: RequeueJobs) -> bool:
+def auto_resumes(job: BatchJob, request: CommentRequest, requeue_jobs: RequeueJobs) -> bool:
     """Whether a job is to be resumed after a fault."""
     if not job.is_batch:
         return False

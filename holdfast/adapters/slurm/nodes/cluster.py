@@ -295,9 +295,9 @@ class SlurmCluster:
 
     def _begin(self, node: str) -> None:
         """Begin the check that the record of a node names."""
-        wanted = requested_of(node, self._record(self._of(node)))
-        if wanted is not None:
-            self._checks.begin(wanted, [self._nodes.read_one(one) for one in wanted.nodes])
+        requested = requested_of(node, self._record(self._of(node)))
+        if requested is not None:
+            self._checks.begin(requested, [self._nodes.read_one(one) for one in requested.nodes])
             self._nodes.invalidate()
 
     def retire(self, node: str) -> None:

@@ -174,16 +174,16 @@ class Reservations:
         had = frozenset() if existing is None else frozenset(existing.nodes)
         unused = self._unused(had)
         there = {node for node in unused if self._nodes.node_state(node).facts is not None}
-        wanted = there | self._returning(partition) if is_short else set()
-        if existing is None and wanted:
-            self._slurm.reserve(name, sorted(wanted), _OWNER, _DURATION)
-        elif existing is not None and not wanted:
+        desired = there | self._returning(partition) if is_short else set()
+        if existing is None and desired:
+            self._slurm.reserve(name, sorted(desired), _OWNER, _DURATION)
+        elif existing is not None and not desired:
             self._slurm.end_reservation(name)
-        elif existing is not None and had != wanted:
-            self._slurm.update_reservation(name, f"nodes={joined(sorted(wanted))}")
+        elif existing is not None and had != desired:
+            self._slurm.update_reservation(name, f"nodes={joined(sorted(desired))}")
         elif existing is not None:
             self._renew(existing, now)
-        if had != wanted:
+        if had != desired:
             self.refresh()
 
     def _back(self, partition: str) -> list[str]:

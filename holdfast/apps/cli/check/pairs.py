@@ -123,7 +123,7 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     if timeout < _SHORTEST:
         raise click.UsageError("--timeout must be at least 1s")
     over = Event()
-    wanted = PairTestOptions(
+    test_options = PairTestOptions(
         tests=tests,
         config=config,
         config_file=config_file,
@@ -131,7 +131,7 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
         options=options,
         is_over=over.is_set,
     )
-    run_test = _test_runner(wanted, command, on, token_file, names)
+    run_test = _test_runner(test_options, command, on, token_file, names)
     refuse_unwritable(stream=stream_file)
     clock = SystemClock()
     started_at = clock.now()
@@ -155,7 +155,7 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
 
 
 def _test_runner(
-    wanted: PairTestOptions,
+    test_options: PairTestOptions,
     command: tuple[str, ...],
     on: str | None,
     token_file: Path | None,
@@ -164,17 +164,17 @@ def _test_runner(
     if on is None:
         if shutil.which(command[0]) is None:
             raise click.UsageError(f"{command[0]}: command not found")
-        return by_command(command, wanted.timeout, wanted.is_over)
+        return by_command(command, test_options.timeout, test_options.is_over)
     if on != _SERVE:
-        return Launcher(wanted, on)
-    if launched := [name for name in wanted.tests if name in LAUNCHED]:
+        return Launcher(test_options, on)
+    if launched := [name for name in test_options.tests if name in LAUNCHED]:
         raise click.UsageError(f"--test {launched[0]} needs --on slurm or --on mpi")
     try:
         for name in names:
             with_port(name)
     except ValueError as error:
         raise click.UsageError(f"--nodes: {error}") from error
-    return Served(wanted, read_token(token_file))
+    return Served(test_options, read_token(token_file))
 
 
 def _names(text: str) -> list[str]:

@@ -180,14 +180,14 @@ def scale(
     types = found.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
     more = {} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}
     least = min(found.get("MinCount", 0), count)
-    wanted = {
+    change = {
         **spec,
         **more,
         "InstanceGroupName": group,
         "InstanceCount": count,
         **({"MinInstanceCount": least} if least else {}),
     }
-    answer = calls.call("update_cluster", ClusterName=name, InstanceGroups=[wanted])
+    answer = calls.call("update_cluster", ClusterName=name, InstanceGroups=[change])
     _print_change(answer, f"{name}: {group} will have {_nodes(count)} instead of {before}", output)
 
 
@@ -267,8 +267,8 @@ def add_nodes(
             {"ClusterName": name}, f"{name}: {group} would have {_nodes(count)} more", output
         )
         return ExitCode.OK
-    wanted = [{"InstanceGroupName": group, "IncrementTargetCountBy": count}]
-    answer = calls.call("batch_add_cluster_nodes", ClusterName=name, NodesToAdd=wanted)
+    additions = [{"InstanceGroupName": group, "IncrementTargetCountBy": count}]
+    answer = calls.call("batch_add_cluster_nodes", ClusterName=name, NodesToAdd=additions)
     names = ", ".join(one["NodeLogicalId"] for one in answer[BatchResponse.SUCCESSFUL])
     return _batch(answer, f"{name}: {group} will have {names}", output)
 

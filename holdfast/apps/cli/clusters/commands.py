@@ -140,9 +140,11 @@ def events(
 ) -> None:
     """List the events of a cluster, oldest first."""
     requested = {"ClusterName": name, "InstanceGroupName": group, "NodeId": node}
-    wanted = {key: value for key, value in requested.items() if value}
+    filters = {key: value for key, value in requested.items() if value}
     show(
-        lambda: list(calls.pages("list_cluster_events", "Events", SortOrder="Ascending", **wanted)),
+        lambda: list(
+            calls.pages("list_cluster_events", "Events", SortOrder="Ascending", **filters)
+        ),
         lambda rows: print_rows(rows, _EVENTS, output=output, empty=f"{name} has no events."),
         watch=watch,
     )

@@ -211,8 +211,8 @@ def _printed(found: Iterable[Done], *, dry_run: bool) -> list[Done]:
 
 
 def _code(done: Sequence[Done]) -> int:
-    kept = any(one.act is InstallAction.KEPT for one in done)
-    return ExitCode.PARTLY_DONE if kept else ExitCode.OK
+    has_kept = any(one.act is InstallAction.KEPT for one in done)
+    return ExitCode.PARTLY_DONE if has_kept else ExitCode.OK
 
 
 def _found_role() -> MachineRole:
