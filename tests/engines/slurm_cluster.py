@@ -34,8 +34,9 @@ from tests.engines.slurm_machine import Command, Machine, plugged, pulled
 
 _MEMORY: Final = Path("/dev/shm")
 _POLL_S: Final = 0.02
-_TIMEOUT: Final = timedelta(minutes=1)
-_CALL_S: Final = 30.0
+_PAUSE: Final = 3  # times as long as a check took: most run a program, and need a processor, too
+_TIMEOUT: Final = timedelta(minutes=3)
+_CALL_S: Final = 60.0
 _LOG_LINES: Final = 15
 _PROGRAMS: Final = (
     "munged", "slurmctld", "slurmd", "slurmstepd", "scontrol", "sbatch", "sinfo", "squeue",
@@ -252,11 +253,12 @@ class SlurmCluster:
             BackendError: that took longer than ``timeout``; with the end of slurmctld's log.
 
         """
-        deadline = time.monotonic() + timeout.total_seconds()
+        began = checked_at = time.monotonic()
         while not is_done():
-            if time.monotonic() > deadline:
+            if checked_at - began > timeout.total_seconds():
                 raise BackendError(f"not so within {timeout}:\n{self.log()}")
-            time.sleep(_POLL_S)
+            time.sleep(max(_POLL_S, _PAUSE * (time.monotonic() - checked_at)))
+            checked_at = time.monotonic()
 
     def log(self, program: str = "slurmctld", lines: int = _LOG_LINES) -> str:
         """The last lines that a program such as ``slurmd.node1`` wrote."""

@@ -24,7 +24,9 @@ _SETTINGS: Final = {
     "MinJobAge": "300",
     "MessageTimeout": "5",
     "ReturnToService": "0",
-    "SlurmdTimeout": "6",
+    # slurmctld counts the answers to a ping, sent every third of this, when the last node has
+    # answered or MessageTimeout is over: with 6, one node that is off takes all others DOWN.
+    "SlurmdTimeout": "20",
     "SlurmctldTimeout": "10",
     "BatchStartTimeout": "10",
     "SuspendTime": "3600",  # finite, or all of power saving is off

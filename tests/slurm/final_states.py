@@ -15,7 +15,7 @@ _DONE = {"replace": "replaced", "reboot": "rebooted"}
 _LOST = {Reason.NODE_SILENT: Reason.NODE_LOST}
 """Whoever notices first that a node has vanished, its silent agent or Slurm, gives the reason."""
 
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 180.0
 _SETTLES_S = 4.0
 
 
