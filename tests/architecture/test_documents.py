@@ -4,6 +4,7 @@ import re
 import shlex
 import tomllib
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ import pytest
 from source_tree import ROOT
 
 from holdfast.apps.cli.main import cli
+from holdfast.apps.main import LIGHT
 
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -18,8 +20,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 COMMAND = re.compile(r"(?:^|[$#|(] ?|/|sudo |[\w.-]+# )holdfast ([a-z].*)$")
 """A command line: at the start, after a prompt or a pipe, or by the path of the program."""
 
-READ_ELSEWHERE = {"holdfast agent", "holdfast launch", "holdfast slurm supervise"}
-"""These read their command line themselves: they start without click."""
+IN_A_SENTENCE = re.compile(r"`holdfast ([a-z][^`]*)`")
 
 
 def name(page: Path) -> str:
@@ -90,6 +91,22 @@ def commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Com
             yield from commands(found, f"{path} {child}")
 
 
+def path_of(words: list[str], known: dict[str, click.Command]) -> str:
+    """The longest command that the words begin with."""
+    paths = (one for one in known if words[: len(one.split())] == one.split())
+    return max(paths, key=len)
+
+
+def parse(path: str, command: click.Command, arguments: list[str]) -> None:
+    """Read a command line as the program does; some start without click."""
+    light = LIGHT.get(path.removeprefix("holdfast "))
+    if light:
+        import_module(light).command_line_parser().parse_args(arguments)
+        return
+    with command.make_context(path, arguments):
+        pass
+
+
 def test_every_command_line_that_is_shown_is_understood(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,19 +116,62 @@ def test_every_command_line_that_is_shown_is_understood(
     known = dict(commands(cli, "holdfast"))
     shown = [(page, ["holdfast", *words]) for page in PAGES for words in command_lines(page)]
     for page, words in shown:
-        path = max(
-            (one for one in known if words[: len(one.split())] == one.split()), key=len, default=""
-        )
-        if path in READ_ELSEWHERE or "--help" in words:
+        path = path_of(words, known)
+        if "--help" in words:
             continue
         assert not isinstance(known[path], click.Group), f"{name(page)} shows {words}"
         try:
-            with known[path].make_context(path, words[len(path.split()) :]):
-                pass
-        except click.UsageError as error:
-            pytest.fail(f"{name(page)} shows {shlex.join(words)}: {error.message}")
+            parse(path, known[path], words[len(path.split()) :])
+        except (click.UsageError, SystemExit) as error:
+            pytest.fail(f"{name(page)} shows {shlex.join(words)}: {error}")
 
     assert len(shown) > 90
+
+
+def unknown_words(line: str, known: dict[str, click.Command]) -> list[str]:
+    """Subcommands and options of a command in a sentence that do not exist."""
+    words = ["holdfast", *shlex.split(re.split(r" [|>&]|;| \.\.\.", line)[0])]
+    path = path_of(words, known)
+    rest = words[len(path.split()) :]
+    command = known[path]
+    if isinstance(command, click.Group):
+        return rest
+    if path.removeprefix("holdfast ") in LIGHT:
+        parser = import_module(LIGHT[path.removeprefix("holdfast ")]).command_line_parser()
+        options = set(parser._option_string_actions)
+    else:
+        options = {one for each in command.params for one in (*each.opts, *each.secondary_opts)}
+    own = rest[: rest.index("--")] if "--" in rest else rest
+    return [one for one in own if one.startswith("-") and one.split("=")[0] not in options]
+
+
+def test_every_command_in_a_sentence_exists() -> None:
+    known = dict(commands(cli, "holdfast"))
+    shown = [
+        (name(page), " ".join(line.split()))
+        for page in PAGES
+        if page.name != "CHANGELOG.md"  # names several commands at once
+        for line in IN_A_SENTENCE.findall(prose(page))
+    ]
+    wrong = [(page, line) for page, line in shown if unknown_words(line, known)]
+
+    assert wrong == []
+    assert len(shown) > 150
+
+
+@pytest.mark.parametrize(
+    ("line", "unknown"),
+    [
+        ("nodes list --watch", []),
+        ("nodes shows", ["shows"]),
+        ("nodes list --wait", ["--wait"]),
+        ("launch --max-restart 3", ["--max-restart"]),
+        ("nodes shell 0 -- ls --no-such", []),
+        ("jobs", []),
+    ],
+)
+def test_unknown_words_of_a_command(line: str, unknown: list[str]) -> None:
+    assert unknown_words(line, dict(commands(cli, "holdfast"))) == unknown
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -153,6 +154,16 @@ def test_the_table_says_that_it_is_simulated() -> None:
     assert result.stdout.startswith("Simulated:            5 days, a job on 16 of 16 nodes\n")
     assert "ETTR by closed form:" in result.stdout
     assert "TIME TO REPAIR" in result.stdout
+
+
+def test_the_guide_shows_what_the_command_prints() -> None:
+    guide = Path(__file__).parents[2] / "docs/howto/simulate-a-fleet.md"
+    block = guide.read_text(encoding="utf-8").split("```console\n")[1]
+    command, *shown = block.partition("...")[0].splitlines()
+
+    done = CliRunner().invoke(simulate, command.split()[3:])
+
+    assert done.output.splitlines()[: len(shown)] == shown
 
 
 def test_json_says_so_too_and_holds_everything() -> None:
