@@ -12,6 +12,7 @@ from holdfast.decisions.failure_signatures import (
     is_peer_failure,
 )
 from holdfast.kit.bounded_files import parse_json
+from holdfast.kit.one_line import one_line
 from holdfast.model.names import Cause
 
 SHOWN_CHARS: Final = 200
@@ -123,11 +124,13 @@ def crash_text(tail: str) -> str:
         causes = [one for one in candidates if not one.is_peer_failure]
         specific = [one for one in causes if cause_of(one.text) is not Cause.DATALOADER_DIED]
         if causes:
-            return plain((specific or causes)[-1].text)
+            return one_line((specific or causes)[-1].text, SHOWN_CHARS)
     named = [line for line in lines if LINES.match(line)]
     by_itself = [line for line in named if not is_peer_failure(line)]
     texts = by_itself[:1] or [one.text for one in (of_first or own)[-1:]] or named[:1]
-    return plain(texts[0] if texts else signal or (raised[-1].text if raised else ""))
+    return one_line(
+        texts[0] if texts else signal or (raised[-1].text if raised else ""), SHOWN_CHARS
+    )
 
 
 def error_file_text(content: str) -> str:
@@ -143,13 +146,7 @@ def error_file_text(content: str) -> str:
         return ""
     if isinstance(message, dict):
         message = message.get("message")
-    return plain(message) if isinstance(message, str) else ""
-
-
-def plain(text: str) -> str:
-    """Return a text as one line of bounded length, without control characters."""
-    line = "".join(char if char.isprintable() else " " for char in text)
-    return " ".join(line.split())[:SHOWN_CHARS]
+    return one_line(message, SHOWN_CHARS) if isinstance(message, str) else ""
 
 
 def _raised(lines: Sequence[str]) -> list[_Raised]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, hangs_at, silence
 from holdfast.decisions.step_lines import has_bad_loss
+from holdfast.kit.one_line import one_line
 from holdfast.model.names import LOG_STATE_HANGING
 
 _SHOWN_CHARS: Final = 200
@@ -118,7 +119,7 @@ def after_line(
         return replace(state, is_over=True)
     if not hit.is_match:
         return state
-    shown = "".join(char if char.isprintable() else " " for char in line[:_SHOWN_CHARS])
+    shown = one_line(line[:_SHOWN_CHARS], _SHOWN_CHARS)
     if rule.fault_on_match:
         return replace(state, hang=_hang(rule, at, f"node rank {rank} printed: {shown}"))
     is_finite = not has_bad_loss(line) if hit.number is None else math.isfinite(hit.number)

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from holdfast.kit.one_line import one_line
+
 LONGEST_PAUSE: Final = timedelta(hours=1)
 """Maximum delay, whatever ``Retry-After`` requests."""
 
@@ -95,13 +97,15 @@ class WebhookClient:
                 with connection.getresponse() as answer:
                     return WebhookResponse(
                         status=answer.status,
-                        text=_excerpt(answer.read(_EXCERPT).decode("utf-8", errors="replace")),
+                        text=one_line(
+                            answer.read(_EXCERPT).decode("utf-8", errors="replace"), _EXCERPT
+                        ),
                         retry_after=answer.getheader("Retry-After", ""),
                     )
         except (NotTrusted, NotReached):
             raise
         except (OSError, http.client.HTTPException) as error:
-            raise NoResponse(_excerpt(str(error)) or type(error).__name__) from error
+            raise NoResponse(one_line(str(error), _EXCERPT) or type(error).__name__) from error
         finally:
             connection.close()
 
@@ -112,11 +116,6 @@ class WebhookClient:
             raise NotTrusted(error.verify_message) from error
         except OSError as error:
             raise NotReached(str(error) or type(error).__name__) from error
-
-
-def _excerpt(text: str) -> str:
-    """Return what a server has sent as one line of bounded length, for messages."""
-    return "".join(char if char.isprintable() else " " for char in text.strip()[:_EXCERPT])
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from holdfast.decisions.crash_text import (
     SHOWN_CHARS,
     crash_text,
     error_file_text,
-    plain,
 )
 from holdfast.decisions.failure_signatures import is_peer_failure
+from holdfast.kit.one_line import one_line
 
 TRACEBACK = """\
 Traceback (most recent call last):
@@ -166,7 +166,7 @@ def test_errors_of_collectives_are_told_from_others(text, is_peer) -> None:
 
 @given(st.text(max_size=3000))
 def test_whatever_a_rank_prints_the_text_is_short_and_on_one_line(log) -> None:
-    for shown in (crash_text(log), crash_text(f"{TRACEBACK}{log}"), plain(log)):
+    for shown in (crash_text(log), crash_text(f"{TRACEBACK}{log}"), one_line(log, SHOWN_CHARS)):
         assert len(shown) <= SHOWN_CHARS
         assert shown.isprintable()
 

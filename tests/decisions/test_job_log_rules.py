@@ -246,12 +246,12 @@ def test_the_first_rule_that_is_broken_is_the_reason():
     assert first_hang(states, START, START + seconds(1)).reason == "LogStateHanging_Steps"
 
 
-def test_lines_are_told_in_part_and_without_what_terminals_would_obey():
+def test_a_line_is_shown_in_part_and_without_control_characters():
     rule = a_rule(fault_on_match=True)
     line = "\x1b[2J" + "x" * 9999
     state = after_line(rule, RuleState(), MATCH, rank=0, line=line, at=START)
 
-    assert state.hang.evidence == "node rank 0 printed:  [2J" + "x" * 196
+    assert state.hang.evidence == "node rank 0 printed: [2J" + "x" * 196
 
 
 def test_a_loss_that_is_nan_is_no_progress_without_a_group_either():

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.crash_text import crash_text, plain
+from holdfast.decisions.crash_text import SHOWN_CHARS, crash_text
 from holdfast.decisions.failure_signatures import LINES, SIGNATURES, cause_of, is_peer_failure
 from holdfast.decisions.job_failures import dated
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
 from holdfast.decisions.root_cause import futile_restart
+from holdfast.kit.one_line import one_line
 from holdfast.model.actions import Finish, Retry
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, RankView
 from holdfast.model.names import Cause, Reason
@@ -52,7 +53,7 @@ def test_the_causes_of_public_failures_are_found(name, needed, capsys) -> None:
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: f"{row.cause} {row.example[:30]}")
 def test_the_example_of_a_signature_matches_it_before_all_others(row) -> None:
     assert next(one for one in SIGNATURES if one.pattern.search(row.example)) is row
-    assert cause_of(plain(row.example)) is row.cause
+    assert cause_of(one_line(row.example, SHOWN_CHARS)) is row.cause
     assert row.source
 
 

@@ -21,6 +21,7 @@ from datetime import timedelta
 from typing import IO, Final
 
 from holdfast.adapters.providers.settings import PLACEHOLDER, CommandSettings, ProviderConfig
+from holdfast.kit.one_line import one_line
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
 
@@ -105,7 +106,7 @@ def _filled(argument: str, values: dict[str, str]) -> str:
 def _tail(stderr: IO[bytes]) -> str:
     size = stderr.seek(0, os.SEEK_END)
     stderr.seek(max(0, size - _TAIL))
-    return stderr.read().decode("utf-8", errors="replace").strip()
+    return one_line(stderr.read().decode("utf-8", errors="replace"), _TAIL)
 
 
 def build(config: ProviderConfig) -> Command:

@@ -16,6 +16,7 @@ from holdfast.adapters.host.deep_checks.contract import (
 )
 from holdfast.detectors.judgement import LONGEST_MESSAGE, is_fault
 from holdfast.detectors.thresholds import Thresholds, shortfalls
+from holdfast.kit.one_line import one_line
 from holdfast.model.deep_checks import Outcome, PartResult
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock
@@ -49,7 +50,7 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
     return PartResult(
         name=name,
         outcome=outcome,
-        detail=_one_line(detail),
+        detail=one_line(detail, LONGEST_MESSAGE),
         command=plan.argv,
         took_s=took_s,
         measured=output.measured,
@@ -66,14 +67,8 @@ def make_part(name: str, plan: Work | Skip, target: Target, clock: Clock) -> Par
 def _why(error: BackendError | OSError) -> str:
     """Return why a tool gave no result."""
     if isinstance(error, BackendError):
-        return _one_line(str(error))
+        return one_line(str(error), LONGEST_MESSAGE)
     return f"cannot create a directory in {Path(error.filename or '').parent}: {error.strerror}"
-
-
-def _one_line(text: str) -> str:
-    """Return arbitrary tool output as one bounded, printable line."""
-    words = " ".join(text.split())[:LONGEST_MESSAGE]
-    return "".join(char if char.isprintable() else "�" for char in words)
 
 
 def _run_command(plan: CheckCommand, clock: Clock) -> CommandResult:

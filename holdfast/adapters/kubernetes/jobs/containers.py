@@ -7,7 +7,8 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
-from holdfast.decisions.crash_text import crash_text, plain
+from holdfast.decisions.crash_text import SHOWN_CHARS, crash_text
+from holdfast.kit.one_line import one_line
 
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
 """Annotation of a pod with the name of the container that kubectl selects by default."""
@@ -47,7 +48,7 @@ def checkpoint_report(status: Json) -> tuple[str, ...]:
         ended = (one.get("state") or {}).get("terminated")
         if one.get("name") == CHECKPOINT_GUARD and ended:
             lines = (ended.get("message") or "").splitlines()
-            return tuple(plain(line) for line in lines if line.strip())
+            return tuple(one_line(line, SHOWN_CHARS) for line in lines if line.strip())
     return ()
 
 
@@ -91,4 +92,4 @@ def _exit(reported: Json) -> Exit:
 def _last_words(message: str) -> str:
     """Return the exception in a termination message, else its last line."""
     last = next((line for line in reversed(message.splitlines()) if line.strip()), "")
-    return crash_text(message) or plain(last)
+    return crash_text(message) or one_line(last, SHOWN_CHARS)

@@ -14,6 +14,7 @@ from typing import Final
 
 from holdfast.decisions.step_restart import RestartMode
 from holdfast.kit.bounded_files import is_nested_deeply
+from holdfast.kit.one_line import one_line
 
 MAX_RETRY_LIMIT: Final = 1000
 """Largest valid ``max-retry``; more is assumed to be a typing error."""
@@ -181,8 +182,7 @@ def changed(comment: str, changes: Mapping[Key, str | None]) -> str:
 
 def noted(comment: str, note: str) -> str:
     """Return a Comment with another note for the owner of the job; empty removes it."""
-    plain = "".join(one if one.isprintable() else " " for one in note.translate(_PLAIN))
-    note = " ".join(plain.split())
+    note = one_line(note.translate(_PLAIN), len(note))
     text, rest = _split(comment)
     if text is None:
         words = _NOTE.sub("", comment).rstrip()
