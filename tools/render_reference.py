@@ -24,6 +24,7 @@ import reason_tables
 
 import holdfast
 from holdfast.adapters.checkpoints import table as checkpoint_formats
+from holdfast.adapters.checkpoints.pattern import pattern_format
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
 from holdfast.adapters.slurm.install import doctor_rules
@@ -175,6 +176,7 @@ def checkpoints_page() -> Iterator[str]:
     """Every checkpoint format that is recognized."""
     yield from _head("Checkpoint formats", checkpoint_formats)
     yield "Formats are recognized by content; the first match in this table counts."
+    yield "See [the guide](../howto/verify-checkpoints.md#formats) for how each was tested."
     yield ""
     titles = ("`--format`", "Written by", "Recognized by", "Complete when", "Loads", "Not detected")
     rows = (
@@ -182,7 +184,7 @@ def checkpoints_page() -> Iterator[str]:
             f"`{row.name}`", row.title, row.recognised_by, row.complete_when, row.loads,
             row.not_detected,
         )
-        for row in checkpoint_formats.ROWS
+        for row in (*checkpoint_formats.ROWS, pattern_format("pattern:NAME_{step}"))
     )  # fmt: skip
     yield from _table(titles, rows)
 

@@ -39,6 +39,10 @@ def chosen(folder: Path) -> str | None:
         ("lightning", "files", "lightning", 6),
         ("lightning", "sharded", "lightning", 6),
         ("deepspeed", "zero_3", "deepspeed", 3),
+        ("composer", "files", "composer", 12),
+        ("deepspeed_universal", "universal", "deepspeed-universal", 3),
+        ("orbax", "one_item", "orbax", 300),
+        ("orbax", "items", "orbax", 300),
     ],
 )
 def test_formats_are_recognised_by_content(

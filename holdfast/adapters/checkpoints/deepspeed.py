@@ -29,7 +29,10 @@ _LATEST: Final = "latest"
 _MOST: Final = 1 << 20
 """Maximum plausible number of ranks of a job."""
 
-_UNIVERSAL: Final = "_universal"
+UNIVERSAL: Final = "_universal"
+"""Suffix of converted checkpoints, which ``deepspeed_universal`` verifies."""
+
+UNIVERSAL_LATEST: Final = "latest_universal"
 _RANKS: Final = re.compile(
     r"(?P<kind>(?:bf16_|fp16_)?zero_pp_rank_(?P<data>\d{1,6})_mp_rank_(?P<model>\d{1,6})"
     r"_(?:model|optim)_states\.pt)|mp_rank_(?P<alone>\d{1,6})_model_states\.pt"
@@ -42,23 +45,31 @@ def find(folder: Path, names: Names) -> Found | None:
     rows: list[Checkpoint] = [
         candidate(entry, step_in(entry.name), is_ended=False)
         for entry in names.values()
-        if entry.is_dir and any(_STATES.fullmatch(name) for name in names_in(entry.path))
+        if entry.is_dir
+        and not entry.name.endswith(UNIVERSAL)
+        and any(_STATES.fullmatch(name) for name in names_in(entry.path))
     ]
     if not rows:
         return None
     rows.sort(
         key=lambda one: (one.step if one.step is not None else -1, one.changed_at), reverse=True
     )
-    return Found(checkpoints=tuple(rows), pointer=_pointer(folder, names))
+    return Found(checkpoints=tuple(rows), pointer=tag_pointer(folder, names, _LATEST))
 
 
-def _pointer(folder: Path, names: Names) -> Pointer:
-    if _LATEST not in names:
-        return Pointer(kind=PointerKind.ABSENT, file=_LATEST)
-    tag = read_text(folder / _LATEST)
+def tag_pointer(folder: Path, names: Names, file: str) -> Pointer:
+    """Return what a file such as ``latest`` names.
+
+    Raises:
+        OSError: it cannot be read.
+
+    """
+    if file not in names:
+        return Pointer(kind=PointerKind.ABSENT, file=file)
+    tag = read_text(folder / file)
     if not tag or not tag.isprintable() or "/" in tag:
-        return Pointer(kind=PointerKind.UNREADABLE, file=_LATEST, text=tag[:40])
-    return Pointer(kind=PointerKind.NAMED, file=_LATEST, text=tag[:80], name=tag, step=step_in(tag))
+        return Pointer(kind=PointerKind.UNREADABLE, file=file, text=tag[:40])
+    return Pointer(kind=PointerKind.NAMED, file=file, text=tag[:80], name=tag, step=step_in(tag))
 
 
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
@@ -81,9 +92,9 @@ def problems_within(names: Names, depth: Depth) -> Iterator[Problem]:
 
 def repoint(folder: Path, name: str) -> None:
     """See ``Repoint``."""
-    universal = folder / "latest_universal"
-    if universal.exists() and (folder / f"{name}{_UNIVERSAL}").is_dir():
-        write_durably(universal, f"{name}{_UNIVERSAL}".encode())
+    universal = folder / UNIVERSAL_LATEST
+    if universal.exists() and (folder / f"{name}{UNIVERSAL}").is_dir():
+        write_durably(universal, f"{name}{UNIVERSAL}".encode())
     write_durably(folder / _LATEST, name.encode())
 
 

@@ -62,6 +62,12 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  #
         yield incomplete(f"{_META}, which is written last, is missing")
 
 
+def step_of(name: str) -> int | None:
+    """Return the number after ``step=`` in a name; None if there is none."""
+    number = _STEP.search(name)
+    return int(number[1]) if number is not None else None
+
+
 def _has_format(entry: Entry) -> bool:
     if entry.is_dir:
         inside = names_in(entry.path)
@@ -70,11 +76,11 @@ def _has_format(entry: Entry) -> bool:
 
 
 def _candidate(entry: Entry) -> Checkpoint:
-    number = _STEP.search(entry.name)
+    step = step_of(entry.name)
     is_ended = not entry.is_dir or (entry.path / _META).exists()
     group = "hpc" if _HPC.fullmatch(entry.name) else "last" if _LAST.fullmatch(entry.name) else ""
     file = entry.path / _META if entry.is_dir else entry.path
-    step = int(number[1]) if number is not None else saved_number(file, "global_step")
+    step = step if step is not None else saved_number(file, "global_step")
     return candidate(entry, step, is_ended=is_ended, group=group)
 
 

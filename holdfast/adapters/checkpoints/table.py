@@ -4,25 +4,40 @@ from typing import Final
 
 from holdfast.adapters.checkpoints import (
     accelerate,
+    composer,
     dcp,
     deepspeed,
+    deepspeed_universal,
+    dlrover,
     hf_trainer,
     lightning,
     megatron,
+    nemo,
+    neuronx,
+    orbax,
+    ray_train,
     torch_save,
     torchtitan,
 )
 from holdfast.adapters.checkpoints.contract import CheckpointFormat
+from holdfast.adapters.checkpoints.pattern import PREFIX, pattern_format
 from holdfast.kit.plugins import load_plugin, plugin_error
 from holdfast.model.names import PluginGroup
 
 ROWS: Final[tuple[CheckpointFormat, ...]] = (
+    dlrover.FORMAT,
     megatron.FORMAT,
+    nemo.FORMAT,
     deepspeed.FORMAT,
+    deepspeed_universal.FORMAT,
     hf_trainer.FORMAT,
     accelerate.FORMAT,
     lightning.FORMAT,
     torchtitan.FORMAT,
+    ray_train.FORMAT,
+    orbax.FORMAT,
+    neuronx.FORMAT,
+    composer.FORMAT,
     dcp.FORMAT,
     torch_save.FORMAT,
 )
@@ -32,14 +47,17 @@ FORMATS: Final = {row.name: row for row in ROWS}
 
 
 def format_named(name: str) -> CheckpointFormat:
-    """Return the format called ``name``, one of ``ROWS`` or of an installed package.
+    """Return the format called ``name``: of ``ROWS``, an installed package, or a ``pattern``.
 
     Raises:
-        ConfigError: the format does not exist, or the package that registers it is broken.
+        ConfigError: the format does not exist, the pattern is not valid, or the package that
+            registers the format is broken.
 
     """
     if name in FORMATS:
         return FORMATS[name]
+    if name.startswith(PREFIX):
+        return pattern_format(name)
     group = PluginGroup.CHECKPOINT_FORMATS
     found = load_plugin(group, name, built_in=FORMATS)
     if not isinstance(found, CheckpointFormat):

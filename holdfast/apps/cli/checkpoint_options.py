@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.adapters.checkpoints.pattern import USAGE
 from holdfast.adapters.checkpoints.table import ROWS
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import HoldfastError
@@ -22,8 +23,8 @@ def format_option(command: F) -> F:
         "--format",
         "format_name",
         metavar="NAME",
-        help=f"Checkpoint format: {', '.join(names)}, or one that an installed package registers;"
-        " recognised by content if omitted.",
+        help=f"Checkpoint format: {', '.join(names)}, one that an installed package registers, or"
+        f" {USAGE} for other programs; recognised by content if omitted.",
     )(command)
 
 

@@ -27,6 +27,10 @@ SCRIPTS = {
     "accelerate": (2, ("accelerate", "safetensors", "torch")),
     "lightning": (2, ("lightning", "torch")),
     "deepspeed": (2, ("deepspeed", "torch")),
+    "deepspeed_universal": (2, ("deepspeed", "torch")),
+    "composer": (1, ("mosaicml", "torch")),
+    "orbax": (1, ("orbax-checkpoint", "jax", "tensorstore")),
+    "ray_train": (1, ("ray",)),
 }
 """Script to the number of its ranks, and the packages whose versions matter."""
 

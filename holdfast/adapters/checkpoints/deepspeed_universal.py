@@ -1,0 +1,73 @@
+"""DeepSpeed's universal checkpoints: a directory of tensors for each parameter.
+
+``ds_to_universal.py`` converts a checkpoint ``TAG`` to ``TAG_universal``, and writes the name to
+``latest_universal`` last.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.contract import (
+    CheckpointFormat,
+    Found,
+    Names,
+    candidate,
+    incomplete,
+)
+from holdfast.adapters.checkpoints.dcp import step_in
+from holdfast.adapters.checkpoints.deepspeed import UNIVERSAL, UNIVERSAL_LATEST, tag_pointer
+from holdfast.adapters.checkpoints.plain_files import listed, names_in
+from holdfast.adapters.checkpoints.state_trees import fewer_in_tree, tree_problems
+from holdfast.kit.files import write_durably
+from holdfast.model.checkpoints import Depth, Problem
+
+_PARAMETERS: Final = "zero"
+_WEIGHT: Final = "fp32.pt"
+
+
+def find(folder: Path, names: Names) -> Found | None:
+    """See ``Find``."""
+    entries = [one for one in names.values() if one.is_dir and one.name.endswith(UNIVERSAL)]
+    if not any(_PARAMETERS in names_in(one.path) for one in entries):
+        return None
+    rows = [candidate(one, step_in(one.name), is_ended=False) for one in entries]
+    rows.sort(key=lambda one: (one.step if one.step is not None else -1, one.name), reverse=True)
+    pointer = tag_pointer(folder, names, UNIVERSAL_LATEST)
+    return Found(checkpoints=tuple(rows), pointer=pointer)
+
+
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
+    """See ``Check``."""
+    names = listed(path)
+    if not any(name.endswith("_model_states.pt") for name in names):
+        yield incomplete("model files are missing")
+    if "tmp" in names:
+        yield incomplete("tmp exists: the conversion did not complete")
+    parameters = [one for one in listed(path / _PARAMETERS).values() if one.is_dir]
+    if not parameters:
+        yield incomplete(f"{_PARAMETERS} has no parameter")
+    for one in parameters:
+        if _WEIGHT not in names_in(one.path):
+            yield incomplete(f"{_PARAMETERS}/{one.name[:80]}/{_WEIGHT} is missing")
+    yield from tree_problems(path, depth)
+    yield from fewer_in_tree(path, older)
+
+
+def repoint(folder: Path, name: str) -> None:
+    """See ``Repoint``."""
+    write_durably(folder / UNIVERSAL_LATEST, name.encode())
+
+
+FORMAT: Final = CheckpointFormat(
+    name="deepspeed-universal",
+    title="DeepSpeed universal",
+    find=find,
+    check=check,
+    repoint=repoint,
+    recognised_by="directories `*_universal` with `zero`, without other checkpoints of DeepSpeed",
+    complete_when="each parameter has `fp32.pt`, all files are whole, and none is missing that the"
+    " checkpoint before has",
+    loads=f"what `{UNIVERSAL_LATEST}` names",
+    not_detected="in the first checkpoint: all files of a parameter or of its optimizer missing",
+)

@@ -1,0 +1,162 @@
+"""Orbax: directories ``<step>`` with ``_CHECKPOINT_METADATA`` and a directory for each item.
+
+A save goes to ``<step>.orbax-checkpoint-tmp...``, which is renamed at its end; where the storage
+cannot rename, ``commit_success.txt`` is written last instead. Orbax matches names exactly.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.checkpoints.contract import (
+    CheckpointFormat,
+    Found,
+    Names,
+    candidate,
+    damaged,
+    incomplete,
+    within,
+)
+from holdfast.adapters.checkpoints.ocdbt import data_problems, manifest_problems
+from holdfast.adapters.checkpoints.plain_files import (
+    JSON_LIMIT,
+    listed,
+    names_in,
+    read_bytes,
+    read_object,
+)
+from holdfast.adapters.checkpoints.state_trees import files_in
+from holdfast.model.checkpoints import Depth, Problem
+
+_NAME: Final = re.compile(r"(?:[A-Za-z][\w-]{0,80}_)?(\d{1,15})")
+_PARTIAL: Final = re.compile(rf"{_NAME.pattern}\.orbax-checkpoint-tmp.{{0,80}}")
+_CONFIG: Final = "_CHECKPOINT_METADATA"
+_COMMITTED: Final = "commit_success.txt"
+_ITEM: Final = "_METADATA"
+_MANIFEST: Final = "manifest.ocdbt"
+_DATA: Final = "d"
+_ARRAYS: Final = "array_metadatas"
+_PROCESS: Final = re.compile(r"ocdbt\.process_\d{1,9}")
+
+
+def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
+    """See ``Find``. Temporary directories are left out: Orbax ignores and removes them."""
+    rows, has_format = {}, any(_PARTIAL.fullmatch(name) for name in names)
+    for entry in names.values():
+        number = _NAME.fullmatch(entry.name)
+        if number is not None and entry.is_dir and not entry.is_link:
+            inside = names_in(entry.path)
+            has_format = has_format or _CONFIG in inside or _has_item(entry.path, inside)
+            rows[int(number[1])] = candidate(entry, int(number[1]), is_ended=_CONFIG in inside)
+    if not has_format:
+        return None
+    return Found(checkpoints=tuple(rows[number] for number in sorted(rows, reverse=True)))
+
+
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
+    """See ``Check``."""
+    names = listed(path)
+    yield from _config_problems(path, names)
+    items = [one for one in names.values() if one.is_dir and not one.is_link]
+    if _ITEM in names:  # a checkpoint of a single item without a manager
+        yield from _item_problems(path, names, depth)
+    elif not items:
+        yield incomplete("it has no item")
+    for one in items if _ITEM not in names else ():
+        for problem in _item_problems(one.path, listed(one.path), depth):
+            yield within(f"{one.name}/", problem)
+    yield from _missing_files(path, older)
+
+
+def _has_item(path: Path, inside: frozenset[str]) -> bool:
+    return _ITEM in inside or any(
+        _MANIFEST in names_in(path / name) for name in inside if (path / name).is_dir()
+    )
+
+
+def _config_problems(path: Path, names: Names) -> Iterator[Problem]:
+    if _CONFIG not in names:
+        yield incomplete(f"{_CONFIG} is missing")
+        return
+    try:
+        config = read_object(path / _CONFIG)
+    except ValueError as error:
+        unread = damaged if names[_CONFIG].size else incomplete
+        yield unread(f"{_CONFIG} cannot be read: {error}")
+        return
+    if config.get("commit_timestamp_nsecs") is None and _COMMITTED not in names:
+        yield incomplete(f"{_CONFIG} has no time of the commit: the save did not complete")
+
+
+def _item_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
+    """Verify an item; one that is not of arrays, such as JSON, is a single file ``metadata``."""
+    yield from _text_problems(names)
+    if _ARRAYS in names:
+        for problem in _text_problems(listed(path / _ARRAYS)):
+            yield within(f"{_ARRAYS}/", problem)
+    if _ITEM in names:
+        yield from _metadata_problems(path, names)
+    if _MANIFEST in names:
+        yield from (within(f"{_MANIFEST} ", one) for one in manifest_problems(path / _MANIFEST))
+    for entry in names.values():
+        if entry.is_dir and _PROCESS.fullmatch(entry.name):
+            yield from (
+                within(f"{entry.name}/", one)
+                for one in _item_problems(entry.path, listed(entry.path), depth)
+            )
+    if _DATA in names:
+        for entry in listed(path / _DATA).values():
+            problems = data_problems(entry.path, depth)
+            yield from (within(f"{_DATA}/{entry.name} ", one) for one in problems)
+    elif _MANIFEST in names:
+        yield damaged(f"{_DATA}, the directory of the arrays, is missing")
+
+
+def _text_problems(names: Names) -> Iterator[Problem]:
+    """Check that files that start as JSON objects are JSON."""
+    for name, entry in names.items():
+        if not entry.is_file or name == _COMMITTED:
+            continue
+        if entry.size == 0:
+            yield incomplete(f"{name} is empty")
+        elif entry.size <= JSON_LIMIT and read_bytes(entry.path, 1) == b"{":
+            try:
+                read_object(entry.path)
+            except ValueError as error:
+                yield damaged(f"{name} cannot be read: {error}")
+
+
+def _metadata_problems(path: Path, names: Names) -> Iterator[Problem]:
+    try:
+        metadata = read_object(path / _ITEM)
+    except ValueError:
+        return  # was reported
+    if metadata.get("use_ocdbt") is True and _MANIFEST not in names:
+        yield damaged(f"{_MANIFEST} is missing")
+
+
+def _missing_files(path: Path, older: Path | None) -> Iterator[Problem]:
+    """Compare with the older checkpoint. The number of processes may change, and data files do."""
+    if older is None:
+        return
+    own = {name for name, _ in files_in(path)}
+    for name, _ in files_in(older):
+        is_fixed = _DATA not in name.split("/") and "process_" not in name
+        if is_fixed and name not in own and name != _COMMITTED:
+            yield incomplete(f"{name[:80]} is missing, but {older.name} has it")
+
+
+FORMAT: Final = CheckpointFormat(
+    name="orbax",
+    title="Orbax",
+    find=find,
+    check=check,
+    recognised_by=f"directories `STEP` with `{_CONFIG}` or items, or `*.orbax-checkpoint-tmp*`",
+    complete_when=f"`{_CONFIG}` has the time of the commit, or `{_COMMITTED}` is there; of each"
+    " item `_METADATA` and the manifest are valid, and no part of a data file is cut off; no"
+    " such file is missing that the checkpoint before has",
+    loads="the highest step",
+    not_detected="a data file that is missing among others; changed bytes in an array, with"
+    " `hashes` too: only nodes of OCDBT have a checksum",
+)
