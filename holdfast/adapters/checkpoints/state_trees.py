@@ -43,8 +43,8 @@ def fewer_in_tree(path: Path, older: Path | None) -> Iterator[Problem]:
     if older is None:
         return
     own = Counter(_NUMBER.sub("N", name) for name, _ in files_in(path))
-    wanted = Counter(_NUMBER.sub("N", name) for name, _ in files_in(older))
-    for kind, count in sorted(wanted.items()):
+    expected = Counter(_NUMBER.sub("N", name) for name, _ in files_in(older))
+    for kind, count in sorted(expected.items()):
         if own[kind] < count:
             missing = f"{count - own[kind]} of {count} files {kind[:80]} are missing"
             yield incomplete(f"{missing}, but {older.name} has them")
