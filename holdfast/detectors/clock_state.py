@@ -4,8 +4,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.host_findings import host_finding
-from holdfast.detectors.judgement import Judgement, state_detector, whole
+from holdfast.detectors.judgement import Judgement, host_finding, state_detector, whole
 from holdfast.model.names import Reason
 
 FAMILY: Final = "clock-state"

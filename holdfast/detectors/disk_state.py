@@ -5,8 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.host_findings import host_finding
-from holdfast.detectors.judgement import Judgement, state_detector, whole
+from holdfast.detectors.judgement import Judgement, host_finding, state_detector, whole
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 

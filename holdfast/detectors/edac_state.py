@@ -11,8 +11,7 @@ from typing import Final
 
 from holdfast.detectors import host_hardware
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.host_findings import host_finding
-from holdfast.detectors.judgement import Judgement, rise, state_detector, whole
+from holdfast.detectors.judgement import Judgement, host_finding, rise, state_detector, whole
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 

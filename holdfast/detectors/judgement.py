@@ -157,3 +157,27 @@ def shortage(sample: Sample, expected: int | None, kind: Kind, *, at_once: bool)
 
 def _unread(name: str) -> str:
     return f"source:{name}"
+
+
+def host_finding(
+    sample: Sample,
+    family: str,
+    reason: Reason,
+    message: str,
+    *,
+    device: str = "",
+    condition: Condition = Condition.SOFTWARE,
+    severity: Severity = Severity.WARNING,
+    remedy: Remedy = Remedy.NONE,
+) -> Finding:
+    """Return a finding of ``sample``; a notice unless severity and remedy are given."""
+    return Finding(
+        family=family,
+        condition=condition,
+        reason=reason,
+        severity=severity,
+        remedy=remedy,
+        message=message[:LONGEST_MESSAGE],
+        observed_at=sample.taken_at,
+        device=device,
+    )

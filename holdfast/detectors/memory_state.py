@@ -9,8 +9,15 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.host_findings import host_finding
-from holdfast.detectors.judgement import Judgement, counter, rise, state_detector, undecided, whole
+from holdfast.detectors.judgement import (
+    Judgement,
+    counter,
+    host_finding,
+    rise,
+    state_detector,
+    undecided,
+    whole,
+)
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 

@@ -5,8 +5,14 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.host_findings import host_finding
-from holdfast.detectors.judgement import Judgement, counter, state_detector, undecided, whole
+from holdfast.detectors.judgement import (
+    Judgement,
+    counter,
+    host_finding,
+    state_detector,
+    undecided,
+    whole,
+)
 from holdfast.model.health import Finding
 from holdfast.model.names import Reason
 

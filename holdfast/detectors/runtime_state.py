@@ -5,8 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.host_findings import host_finding
-from holdfast.detectors.judgement import Judgement, disappeared, state_detector, whole
+from holdfast.detectors.judgement import Judgement, disappeared, host_finding, state_detector, whole
 from holdfast.model.health import Finding, Severity
 from holdfast.model.names import Reason
 

@@ -5,8 +5,14 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
-from holdfast.detectors.host_findings import host_finding
-from holdfast.detectors.judgement import Judgement, rise, state_detector, undecided, whole
+from holdfast.detectors.judgement import (
+    Judgement,
+    host_finding,
+    rise,
+    state_detector,
+    undecided,
+    whole,
+)
 from holdfast.model.health import Finding, Severity
 from holdfast.model.names import Reason
 

@@ -95,7 +95,6 @@ export const REASONS = {
   "NeuronHardwareError": "A Neuron device counts hardware errors.",
   "NeuronCollectivesError": "Collective operations fail on a Neuron device.",
   "NeuronResetFailed": "A Neuron device cannot be reset.",
-  "NeuronRuntimeError": "The Neuron runtime reports errors.",
   "EFADeviceCountMismatch": "An EFA device is missing.",
   "EFAErrorMetric": "An EFA device counts errors.",
   "NetworkLinkDown": "A network link is down.",

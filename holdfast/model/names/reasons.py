@@ -194,8 +194,6 @@ class Reason(StrEnum):
     """Collective operations fail on a Neuron device."""
     NEURON_RESET = "NeuronResetFailed"
     """A Neuron device cannot be reset."""
-    NEURON_SOFTWARE = "NeuronRuntimeError"
-    """The Neuron runtime reports errors."""
     EFA_COUNT = "EFADeviceCountMismatch"
     """An EFA device is missing."""
     EFA_COUNTER = "EFAErrorMetric"

@@ -15,8 +15,13 @@ from holdfast.adapters.kubernetes.jobs.objects import (
     described,
     group_of,
 )
-from holdfast.adapters.kubernetes.jobs.pytorch_job import INDEX, JOB, OPERATOR, failure
-from holdfast.adapters.kubernetes.jobs.templates import template_patch
+from holdfast.adapters.kubernetes.jobs.pytorch_job import (
+    INDEX,
+    JOB,
+    OPERATOR,
+    failure,
+    replica_patch,
+)
 from holdfast.model.names import Labels, PodPhase
 
 _CONTROLLER: Final = "mpi-operator"
@@ -75,14 +80,8 @@ class MPIJobs(JobKind):
         self, job: Json, annotations: dict[str, str], environment: dict[str, str]
     ) -> Json:
         """See ``JobKind.attempt_patch``."""
-        replicas = {
-            name: {
-                "template": template_patch(replica.get("template") or {}, annotations, environment)
-            }
-            for name, replica in _replicas(job)
-            if name != _LAUNCHER
-        }
-        return {"spec": {"mpiReplicaSpecs": replicas}}
+        workers = (one for one in _replicas(job) if one[0] != _LAUNCHER)
+        return {"spec": {"mpiReplicaSpecs": replica_patch(workers, annotations, environment)}}
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""

@@ -1,6 +1,6 @@
 """Kubeflow's ``PyTorchJob``, as training-operator 1.7 to 1.9 operates it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
@@ -78,17 +78,22 @@ class PyTorchJobs(JobKind):
         self, job: Json, annotations: dict[str, str], environment: dict[str, str]
     ) -> Json:
         """See ``JobKind.attempt_patch``."""
-        replicas = {
-            name: {
-                "template": template_patch(replica.get("template") or {}, annotations, environment)
-            }
-            for name, replica in _replicas(job)
-        }
-        return {"spec": {"pytorchReplicaSpecs": replicas}}
+        patch = replica_patch(_replicas(job), annotations, environment)
+        return {"spec": {"pytorchReplicaSpecs": patch}}
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""
         return failure(job, reason, message, now)
+
+
+def replica_patch(
+    replicas: Iterable[tuple[str, Json]], annotations: dict[str, str], environment: dict[str, str]
+) -> Json:
+    """Return the patch of a Kubeflow job's replica specs; see ``JobKind.attempt_patch``."""
+    return {
+        name: {"template": template_patch(one.get("template") or {}, annotations, environment)}
+        for name, one in replicas
+    }
 
 
 def failure(job: Json, reason: str, message: str, now: datetime) -> Json:
