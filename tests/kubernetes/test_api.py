@@ -418,8 +418,17 @@ def test_an_error_of_the_server_is_repeated_where_that_is_harmless(
     assert len(server.requested) == 10
 
 
-def test_a_webhook_that_is_down_is_told_at_once(server: ScriptedServer, api: Api) -> None:
-    message = 'Internal error occurred: failed calling webhook "vjobset.kb.io": connection refused'
+@pytest.mark.parametrize(
+    "message",
+    [
+        'Internal error occurred: failed calling webhook "vjobset.kb.io": connection refused',
+        "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
+        " support.",
+    ],
+)
+def test_an_internal_error_that_lasts_is_told_at_once(
+    server: ScriptedServer, api: Api, message: str
+) -> None:
     server.answers.append(refuse(500, "InternalError", message))
 
     with pytest.raises(ApiError):

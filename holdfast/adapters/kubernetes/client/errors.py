@@ -35,8 +35,9 @@ _EXCERPT: Final = 300
 
 
 _TRANSIENT: Final = frozenset((500, 502, 503, 504))
-_WEBHOOK: Final = "failed calling webhook"
-"""Text of the API server's error when an admission webhook could not be called."""
+_LASTING: Final = ("failed calling webhook", "more than one PodDisruptionBudget")
+"""Texts of internal errors of the API server that last: an admission webhook could not be called,
+and an eviction of a pod that several disruption budgets select."""
 
 
 class Unreachable(BackendError):
@@ -67,8 +68,8 @@ class ApiError(BackendError):
 
     @property
     def is_transient(self) -> bool:
-        """Whether a retry may succeed; unlikely while an admission webhook is down."""
-        return self.status in _TRANSIENT and _WEBHOOK not in self.message
+        """Whether a retry within seconds may succeed."""
+        return self.status in _TRANSIENT and not any(text in self.message for text in _LASTING)
 
 
 class Unauthorized(ApiError):
