@@ -32,11 +32,14 @@ FURNITURE = (f"{HOME}/serviceaccounts/default", f"{HOME}/configmaps/kube-root-ca
 """What controllers put into every namespace, a moment after it is made."""
 
 
-def api_of(cluster: Cluster, token: str = "") -> Api:
+CALL_TIMEOUT = timedelta(seconds=TIMEOUT_S)
+"""One slow answer fails no test that may wait longer."""
+
+
+def api_of(cluster: Cluster, token: str = "", timeout: timedelta = CALL_TIMEOUT) -> Api:
     """A client; of the user who may do everything if no token is given."""
     plane = cluster.plane
     server = Server(url=plane.url, ca_file=plane.certificate, token=lambda: token or plane.token)
-    timeout = timedelta(seconds=TIMEOUT_S)  # one slow answer fails no test that may wait longer
     return Api(server, user_agent="test", field_manager="test", timeout=timeout)
 
 

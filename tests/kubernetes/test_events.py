@@ -216,7 +216,8 @@ def test_what_is_told_while_the_server_is_away_is_sent_when_it_is_back(sink, api
     reported(api, 1)
 
 
-def test_nobody_waits_for_events_that_cannot_be_sent(api, clock, cluster) -> None:
+def test_nobody_waits_for_events_that_cannot_be_sent(installed, clock, cluster) -> None:
+    api = api_of(cluster, timeout=timedelta(seconds=1))
     sink = KubernetesEvents(api, clock, namespace="holdfast", memory="state")
     for number in range(3000):
         sink.emit(NodeReleased(node=f"node-{number}", after=""))
@@ -225,4 +226,5 @@ def test_nobody_waits_for_events_that_cannot_be_sent(api, clock, cluster) -> Non
 
     sink.stop()
 
+    api.close()
     cluster.plane.start_api_server()
