@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from urllib.parse import quote
 
 from holdfast.api.clusters import Cluster, Node
 from holdfast.api.identity import Principal
+from holdfast.api.kubernetes_cluster import KubernetesCluster
 from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.clusters import DesiredCluster
@@ -22,6 +24,14 @@ class AwsLocation:
     def arn(self, cluster_id: str) -> str:
         """ARN of the cluster with an ID."""
         return f"arn:aws:sagemaker:{self.region}:{self.account}:cluster/{cluster_id}"
+
+    def kubernetes_arn(self, name: str) -> str:
+        """ARN of the Kubernetes cluster with a name, in the form of EKS."""
+        return f"arn:aws:eks:{self.region}:{self.account}:cluster/{name}"
+
+    def user_arn(self, person: str) -> str:
+        """ARN of the owner of a key, in the form of IAM; different names never share one."""
+        return f"arn:aws:iam::{self.account}:user/{quote(person, safe='+=,.@-_')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +65,9 @@ class Call:
 
     place: AwsLocation
     now: datetime
+    kubernetes: KubernetesCluster | None = None
+    """Kubernetes cluster of the nodes; None if none is configured."""
+
     creation: ClusterCreation | None = None
     """Records of created clusters; None if this server cannot create clusters."""
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from difflib import get_close_matches
@@ -36,6 +36,9 @@ class Role(StrEnum):
 CONSOLE: Final = "ReadConsole"
 """Operation of reading the pages of the console."""
 
+KUBERNETES: Final = "eks:AccessKubernetesApi"
+"""Operation of logging in to the Kubernetes cluster with a key."""
+
 REQUIRED_ROLE: Final[Mapping[str, Role]] = {
     "ListClusters": Role.VIEW,
     "DescribeCluster": Role.VIEW,
@@ -44,6 +47,11 @@ REQUIRED_ROLE: Final[Mapping[str, Role]] = {
     "ListClusterEvents": Role.VIEW,
     "DescribeClusterEvent": Role.VIEW,
     "ListTags": Role.VIEW,
+    "eks:ListClusters": Role.VIEW,
+    "eks:DescribeCluster": Role.VIEW,
+    "eks:ListAccessEntries": Role.VIEW,
+    "eks:DescribeAccessEntry": Role.VIEW,
+    KUBERNETES: Role.VIEW,
     CONSOLE: Role.VIEW,
     "ReadJobLogs": Role.VIEW,
     "BatchRebootClusterNodes": Role.OPERATE,
@@ -83,7 +91,8 @@ class Principal:
 
     def rejection(self, operation: str) -> str:
         """Why the caller may not use an operation; empty if it may."""
-        denied = f"{self.person} is not authorized to perform: sagemaker:{operation}; "
+        action = operation if ":" in operation else f"sagemaker:{operation}"
+        denied = f"{self.person} is not authorized to perform: {action}; "
         required = REQUIRED_ROLE[operation]
         if not self.role.includes(required):
             return f"{denied}the role is {self.role}, and {required} is needed"
@@ -225,6 +234,11 @@ class Keyring:
 
     def __init__(self, keys: tuple[AccessKey, ...]) -> None:
         self._keys = {key.access_key_id: key for key in keys}
+
+    @property
+    def principals(self) -> Sequence[Principal]:
+        """Owners of all keys, including those that have expired."""
+        return [key.principal for key in self._keys.values()]
 
     @property
     def secrets(self) -> Mapping[str, str]:

@@ -11,6 +11,7 @@ from holdfast.api.audit import AuditedRequest, AuditTrail
 from holdfast.api.call import AwsLocation, Call, ClusterCreation
 from holdfast.api.clusters import Cluster
 from holdfast.api.identity import REQUIRED_ROLE, Keyring, Principal, Role
+from holdfast.api.kubernetes_cluster import KubernetesCluster
 from holdfast.api.operations import OPERATIONS
 from holdfast.api.problems import (
     BODY_LIMIT,
@@ -62,6 +63,7 @@ class Protocol:
         clock: Clock,
         audit: AuditTrail,
         creation: ClusterCreation | None = None,
+        kubernetes: KubernetesCluster | None = None,
     ) -> None:
         self._keys = keys
         self._place = place
@@ -69,6 +71,7 @@ class Protocol:
         self._clock = clock
         self._audit = audit
         self._creation = creation
+        self._kubernetes = kubernetes
         self._model = SageMakerModel()
         self._used: UsedSignatures = (
             creation.records if creation is not None else InMemorySignatures()
@@ -112,6 +115,7 @@ class Protocol:
                     place=self._place,
                     now=now,
                     creation=self._creation,
+                    kubernetes=self._kubernetes,
                 )
                 return self._model.write(name, OPERATIONS[name](call))
 

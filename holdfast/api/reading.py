@@ -37,10 +37,11 @@ def describe_cluster(call: Call) -> Json:
     cluster = call.cluster()
     nodes = cluster.nodes()
     desired = cluster.desired()
+    known = {**_summary(call, cluster), "Orchestrator": _orchestrator(call)}
     if desired is not None:
-        return {**_summary(call, cluster), **described(desired, nodes)}
+        return {**known, **described(desired, nodes)}
     return {
-        **_summary(call, cluster),
+        **known,
         "InstanceGroups": [_group(name, nodes) for name in sorted({one.group for one in nodes})],
     }
 
@@ -88,6 +89,12 @@ def _summary(call: Call, cluster: Cluster) -> Json:
         "CreationTime": cluster.created_at,
         "ClusterStatus": ClusterStatus.IN_SERVICE if desired is None else desired.status,
     }
+
+
+def _orchestrator(call: Call) -> Json | None:
+    if call.kubernetes is None:
+        return None
+    return {"Eks": {"ClusterArn": call.place.kubernetes_arn(call.kubernetes.name)}}
 
 
 def _group(name: str, nodes: Any) -> Json:

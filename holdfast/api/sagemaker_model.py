@@ -1,4 +1,4 @@
-"""Validation of requests and responses by SageMaker's own service model."""
+"""Validation of requests and responses by AWS's own service models."""
 
 import gc
 import re
@@ -40,21 +40,25 @@ _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 @cache
-def _loaded() -> Mapping[str, Any]:
-    model: Mapping[str, Any] = Loader().load_service_model(_SERVICE, "service-2")
-    scripts = model["shapes"]["ClusterLifeCycleConfig"]["members"]["SourceS3Uri"]
-    model["shapes"][_SOURCE] = {**model["shapes"][scripts["shape"]], "pattern": _ANY_SOURCE}
-    scripts["shape"] = _SOURCE
+def _loaded(service: str) -> Mapping[str, Any]:
+    model: Mapping[str, Any] = Loader().load_service_model(service, "service-2")
+    if service == _SERVICE:
+        scripts = model["shapes"]["ClusterLifeCycleConfig"]["members"]["SourceS3Uri"]
+        model["shapes"][_SOURCE] = {**model["shapes"][scripts["shape"]], "pattern": _ANY_SOURCE}
+        scripts["shape"] = _SOURCE
     gc.freeze()  # 80,000 permanent objects: collecting them costs 50 ms each time
     return model
 
 
-class SageMakerModel:
+class AwsModel:
     """Service model that botocore ships; loaded once by a process, on first use."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
 
     @property
     def _model(self) -> Mapping[str, Any]:
-        return _loaded()
+        return _loaded(self._service)
 
     @property
     def operations(self) -> Sequence[str]:
@@ -100,7 +104,8 @@ class SageMakerModel:
         try:
             found = self._model["operations"][operation]
         except KeyError:
-            raise UnknownOperation(f"SageMaker has no operation {operation[:_SHOWN]!r}") from None
+            what = f"no operation {operation[:_SHOWN]!r}"
+            raise UnknownOperation(f"the service {self._service} has {what}") from None
         return self._shape(found[direction]) if direction in found else {"type": "structure"}
 
     def _shape(self, member: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -192,6 +197,13 @@ class SageMakerModel:
             case "timestamp":
                 return value.timestamp()
         return value
+
+
+class SageMakerModel(AwsModel):
+    """Service model of SageMaker, which also allows local directories of scripts."""
+
+    def __init__(self) -> None:
+        super().__init__(_SERVICE)
 
 
 def _is_of(kind: str, value: Any) -> bool:

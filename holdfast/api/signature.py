@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
+from urllib.parse import quote
 
 from holdfast.api.problems import (
     BadSignature,
@@ -35,7 +36,7 @@ _WRONG: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedRequest:
-    """Received request: a POST to ``/``."""
+    """Received request."""
 
     headers: Mapping[str, str]
     """Headers by lower-case name."""
@@ -43,6 +44,10 @@ class SignedRequest:
     body: bytes
     query: str = ""
     """Raw query string."""
+
+    method: str = "POST"
+    path: str = "/"
+    """Path as sent, with its percent-encoding."""
 
     address: str = ""
     """IP address of the client."""
@@ -101,16 +106,33 @@ def verified(
         )
     if found.key_id not in secrets:
         raise UnknownKey(_INVALID)
-    expected = _signature(request, found, secrets[found.key_id])
+    require_match(request, found, secrets[found.key_id])
+    return found
+
+
+def require_match(request: SignedRequest, found: Signature, secret: str) -> None:
+    """Verify that a signature is that of a request.
+
+    Raises:
+        BadSignature: it is not.
+
+    """
+    expected = _signature(request, found, secret)
     if not hmac.compare_digest(expected.encode(), found.text.encode()):
         raise BadSignature(_WRONG)
-    return found
 
 
 def claimed_key(headers: Mapping[str, str]) -> str:
     """ID of the key that a request names, without verification; may be empty."""
     fields = dict(_FIELD.findall(headers.get("authorization", "")))
     return str(fields.get("Credential", "")).partition("/")[0]
+
+
+def claimed_service(headers: Mapping[str, str]) -> str:
+    """Service in the credential scope of a request, without verification; may be empty."""
+    fields = dict(_FIELD.findall(headers.get("authorization", "")))
+    scope = str(fields.get("Credential", "")).split("/")
+    return scope[3] if len(scope) == 5 else ""
 
 
 def _read(headers: Mapping[str, str]) -> Signature:
@@ -121,24 +143,33 @@ def _read(headers: Mapping[str, str]) -> Signature:
     lacking = [name for name in ("Credential", "SignedHeaders", "Signature") if name not in fields]
     if lacking:
         raise IncompleteSignature(f"Authorization header requires {', '.join(lacking)}")
-    key_id, *scope = fields["Credential"].split("/")
+    stamp = headers.get("x-amz-date", "")
+    return signature_of(fields["Credential"], fields["SignedHeaders"], fields["Signature"], stamp)
+
+
+def signature_of(credential: str, signed_headers: str, text: str, stamp: str) -> Signature:
+    """Signature from its parameters, not verified.
+
+    Raises:
+        IncompleteSignature: the credential or the timestamp is malformed.
+
+    """
+    key_id, *scope = credential.split("/")
     if len(scope) != 4:
         raise IncompleteSignature(
-            "Credential must be keyid/date/region/service/aws4_request, got "
-            f"{fields['Credential']!r}"
+            f"Credential must be keyid/date/region/service/aws4_request, got {credential!r}"
         )
-    stamp = headers.get("x-amz-date", "")
     try:
         signed_at = datetime.strptime(stamp, _STAMP).replace(tzinfo=UTC)
     except ValueError:
         raise IncompleteSignature(
-            f"The header X-Amz-Date must be a time such as 20260131T235959Z, got {stamp!r}"
+            f"X-Amz-Date must be a time such as 20260131T235959Z, got {stamp!r}"
         ) from None
     return Signature(
         key_id=key_id,
         scope=tuple(scope),
-        signed_headers=tuple(fields["SignedHeaders"].split(";")),
-        text=fields["Signature"],
+        signed_headers=tuple(signed_headers.split(";")),
+        text=text,
         stamp=stamp,
         signed_at=signed_at,
     )
@@ -166,8 +197,9 @@ def _signature(request: SignedRequest, found: Signature, secret: str) -> str:
     names = found.signed_headers
     headers = [f"{name}:{' '.join(request.headers.get(name, '').split())}\n" for name in names]
     query = "&".join(sorted(request.query.split("&")))
+    path = quote(request.path, safe="/~")  # encoded twice, as by all clients except those of S3
     canonical = "\n".join(
-        ("POST", "/", query, "".join(headers), ";".join(names), _sha256(request.body))
+        (request.method, path, query, "".join(headers), ";".join(names), _sha256(request.body))
     )
     text = "\n".join((_ALGORITHM, found.stamp, "/".join(found.scope), _sha256(canonical.encode())))
     key = f"AWS4{secret}".encode()

@@ -11,6 +11,7 @@ from pathlib import Path
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.api.audit import AuditTrail
+from holdfast.api.aws_services import AwsServices
 from holdfast.api.call import AwsLocation, ClusterCreation
 from holdfast.api.created import CreatedClusters
 from holdfast.api.identity import Keyring
@@ -51,7 +52,14 @@ def serve(url: str, config: ApiConfig, log: Path) -> None:
             AuditTrail(RotatedLines(log), SystemClock()),
             creation,
         )
-        app = application(protocol, lambda error: sys.stderr.write(f"a bug: {error!r}\n"))
+        app = application(
+            AwsServices(
+                sagemaker=protocol,
+                sts=protocol,
+                eks=protocol,
+            ).routes(),
+            lambda error: sys.stderr.write(f"a bug: {error!r}\n"),
+        )
         connections = OpenConnections(config.connection_limits)
         address = ListenAddress("127.0.0.1", 0)
         with listening(address, connections, sys.stderr.write) as listener:

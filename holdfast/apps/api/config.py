@@ -11,6 +11,7 @@ from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings
 from holdfast.api.identity import AccessKey
 from holdfast.api.oidc_settings import OidcSettings
 from holdfast.api.script_sources import EXPECTED, source_parts
+from holdfast.apps.api.kubernetes_endpoint import KubernetesEndpoint
 from holdfast.apps.api.networks import ProxyNetwork, is_loopback
 from holdfast.apps.api.tls import TlsFiles
 from holdfast.apps.listen_address import ListenAddress
@@ -58,6 +59,10 @@ class ApiConfig:
     name: str = ""
     """Name of the Kubernetes or Slurm cluster. Default: derived from its address."""
 
+    kubernetes: KubernetesEndpoint | None = None
+    """Kubernetes API server for clients of EKS, such as ``hyp`` and ``aws eks``, with ``--platform
+    kubernetes``. Requires ``name``."""
+
     database: str = ""
     """Database URL of the created clusters: ``sqlite:////path/of/file`` or
     ``postgresql+psycopg://user:password@host/name``. Default: a file beside the runs of this
@@ -104,6 +109,8 @@ class ApiConfig:
         if len(self.account) != 12 or not self.account.isdecimal():
             raise ValueError(f"account must be twelve digits, got {self.account!r}")
         self._refuse_sources()
+        if self.kubernetes is not None and not self.name:
+            raise ValueError("name is required with kubernetes: clients call the cluster by it")
         ids = [key.access_key_id for key in self.keys]
         if not ids:
             raise ValueError(

@@ -11,12 +11,9 @@ from starlette.types import ASGIApp
 
 from holdfast.adapters.local.layout import default_home
 from holdfast.api.audit import AuditTrail
-from holdfast.api.call import AwsLocation
 from holdfast.api.console import Console
 from holdfast.api.console_live import Live
 from holdfast.api.console_sessions import Sessions
-from holdfast.api.identity import Keyring
-from holdfast.api.protocol import Protocol
 from holdfast.api.server import application
 from holdfast.apps.api.adopted import clusters_of
 from holdfast.apps.api.config import ApiConfig
@@ -24,6 +21,7 @@ from holdfast.apps.api.connections import OpenConnections, api_server, listening
 from holdfast.apps.api.console import ConsoleSource
 from holdfast.apps.api.creation import creation_of
 from holdfast.apps.api.proxies import TrustedProxies
+from holdfast.apps.api.services import services_of
 from holdfast.apps.api.tls import TlsContext
 from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
@@ -54,18 +52,11 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
         audit = AuditTrail(
             RotatedLines(config.audit_log or default_home() / "audit.jsonl"), SystemClock()
         )
-        protocol = Protocol(
-            Keyring(config.keys),
-            AwsLocation(region=config.region, account=config.account),
-            clusters,
-            SystemClock(),
-            audit,
-            creation,
-        )
+        services = services_of(config, where, clusters, audit, creation)
         source = opened.enter_context(closing(ConsoleSource(where, SystemClock())))
         live = Live(source, SystemClock(), failed)
         routes = _console_routes(config, source, live, sessions, audit)
-        app: ASGIApp = application(protocol, failed, routes)
+        app: ASGIApp = application(services.routes(), failed, routes)
         if config.behind_proxy:
             app = TrustedProxies(app, config.behind_proxy)
         server = api_server(app, connections, tls)
