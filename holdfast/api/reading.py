@@ -11,7 +11,7 @@ from holdfast.api.described import described
 from holdfast.api.paging import page
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
-from holdfast.model.sagemaker import ClusterStatus, GroupStatus, InstanceStatus
+from holdfast.model.sagemaker import NODE_SETTINGS, ClusterStatus, GroupStatus, InstanceStatus
 
 Item = TypeVar("Item")
 
@@ -78,7 +78,9 @@ def describe_cluster_node(call: Call) -> Json:
     request = call.request
     if ("NodeId" in request) == ("NodeLogicalId" in request):
         raise ValidationException("Exactly one of NodeId and NodeLogicalId must be given")
-    return {"NodeDetails": _node(node_named(call.cluster().nodes(), request), with_name=True)}
+    cluster = call.cluster()
+    node = node_named(cluster.nodes(), request)
+    return {"NodeDetails": {**_node(node, with_name=True), **_group_settings(cluster, node)}}
 
 
 def _summary(call: Call, cluster: Cluster) -> Json:
@@ -89,6 +91,16 @@ def _summary(call: Call, cluster: Cluster) -> Json:
         "CreationTime": cluster.created_at,
         "ClusterStatus": ClusterStatus.IN_SERVICE if desired is None else desired.status,
     }
+
+
+def _group_settings(cluster: Cluster, node: Node) -> Json:
+    """Settings of a node that its instance group requests."""
+    desired = cluster.desired()
+    if desired is None:
+        return {}
+    groups = [one for one in desired.groups if one.name == node.group]
+    spec = {name: value for one in groups for name, value in dict(one.made_of.spec).items()}
+    return {name: spec[name] for name in NODE_SETTINGS if name in spec}
 
 
 def _orchestrator(call: Call) -> Json | None:

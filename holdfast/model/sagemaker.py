@@ -18,6 +18,14 @@ GROUP_SETTINGS: Final[tuple[str, ...]] = (
 """Settings of an instance group that ``UpdateCluster`` accepts beside its name and size;
 ``DescribeCluster`` returns them unchanged."""
 
+NODE_SETTINGS: Final[tuple[str, ...]] = (
+    "LifeCycleConfig",
+    "ThreadsPerCore",
+    "InstanceStorageConfigs",
+    "OverrideVpcConfig",
+)
+"""Settings of an instance group that ``DescribeClusterNode`` returns for its nodes."""
+
 
 class InstanceStatus(StrEnum):
     """SageMaker's ``ClusterInstanceStatus``."""

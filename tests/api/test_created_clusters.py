@@ -50,6 +50,22 @@ def test_a_cluster_is_created_and_its_nodes_run(lab) -> None:
     assert len({one["NodeLogicalId"] for one in lab.listed()}) == 3
 
 
+def test_a_node_is_described_with_the_settings_of_its_group(lab) -> None:
+    scripts = {"SourceS3Uri": "s3://sagemaker-scripts", "OnCreate": "on_create.sh"}
+    plain, special = group("cpu", 1), group(ThreadsPerCore=1, LifeCycleConfig=scripts)
+    lab.call("CreateCluster", ClusterName="lab", InstanceGroups=[plain, special])
+    lab.settle()
+    found = {
+        one["InstanceGroupName"]: lab.call(
+            "DescribeClusterNode", ClusterName="lab", NodeId=one["InstanceId"]
+        )["NodeDetails"]
+        for one in lab.call("ListClusterNodes", ClusterName="lab")["ClusterNodeSummaries"]
+    }
+
+    assert (found["gpu"]["ThreadsPerCore"], found["gpu"]["LifeCycleConfig"]) == (1, scripts)
+    assert not {"ThreadsPerCore", "LifeCycleConfig"} & found["cpu"].keys()
+
+
 def test_each_step_of_a_creation_is_an_event(lab) -> None:
     lab.create(group("gpu", 1))
     lab.settle()
