@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.sqlite_files import (
@@ -20,11 +20,13 @@ from holdfast.kit.sqlite_files import (
     recover,
 )
 from holdfast.model.errors import BackendError, StateDamaged, StorageFull
-from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.nodes import Breaker, NodeRecord
 from holdfast.model.requests import Request
+
+if TYPE_CHECKING:  # the classes of all events take a tenth of the time of a command
+    from holdfast.model.events import Event
 
 T = TypeVar("T")
 
@@ -284,7 +286,7 @@ class LocalStore:
 
     # Events
 
-    def add_event(self, at: datetime, event: Event) -> None:
+    def add_event(self, at: datetime, event: "Event") -> None:
         """Append an event."""
         self._write(
             "INSERT INTO events (at, name, body) VALUES (?, ?, ?)",
