@@ -102,11 +102,11 @@ class TokenReviews:
         }
 
     def _refuse_scope(self, found: Signature) -> None:
-        wanted = (found.stamp[:8], self._place.region, SIGNING_NAME, "aws4_request")
-        if found.scope != wanted or set(found.signed_headers) != {"host", _CLUSTER_HEADER}:
+        expected = (found.stamp[:8], self._place.region, SIGNING_NAME, "aws4_request")
+        if found.scope != expected or set(found.signed_headers) != {"host", _CLUSTER_HEADER}:
             raise BadSignature(
                 f"the token has the scope {'/'.join(found.scope)} and signs "
-                f"{', '.join(found.signed_headers)}; expected {'/'.join(wanted)} and host, "
+                f"{', '.join(found.signed_headers)}; expected {'/'.join(expected)} and host, "
                 f"{_CLUSTER_HEADER}"
             )
 
