@@ -1,4 +1,4 @@
-"""Compares results of the fault matrix that tests wrote with the committed ones, or commits them.
+"""Compares results of matrices that tests wrote with the committed ones, or commits them.
 
 ``python -m tools.matrix_results DIR [--accept]``. Exit code: 0; 1 if a result differs or is slower.
 """
@@ -9,7 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.fault_matrix import COLUMNS, FAULTS, RECORDED, recorded
+from tools import checkpoint_damage, fault_matrix
+from tools.matrix_table import MatrixTable
+
+FAULT_TABLE = MatrixTable(
+    "faults",
+    {name: fault.title for name, fault in fault_matrix.FAULTS.items()},
+    fault_matrix.COLUMNS,
+    fault_matrix.RECORDED,
+)
+DAMAGE_TABLE = MatrixTable(
+    "checkpoint-damage",
+    checkpoint_damage.DAMAGES,
+    checkpoint_damage.RECORDINGS,
+    checkpoint_damage.RECORDED,
+)
+TABLES = {one.name: one for one in (FAULT_TABLE, DAMAGE_TABLE)}
+"""Tables by the name that results state."""
 
 SLOWER = 1.5
 """A phase that takes this many times as long is reported."""
@@ -26,10 +42,10 @@ def results(folder: Path) -> list[dict[str, Any]]:
 
 def differences(found: list[dict[str, Any]]) -> Iterator[str]:
     """A line for each result that is not as committed, and for each phase that is slower."""
-    known = recorded()
+    known = {name: table.recorded() for name, table in TABLES.items()}
     for one in found:
-        name = f"{FAULTS[one['fault']].title} on {one['column']}"
-        before = known.get(one["fault"], {}).get(one["column"])
+        name = f"{TABLES[one['table']].titles[one['fault']]} on {one['column']}"
+        before = known[one["table"]].get(one["fault"], {}).get(one["column"])
         if before is None:
             yield f"{name}: new result"
             continue
@@ -44,18 +60,25 @@ def differences(found: list[dict[str, Any]]) -> Iterator[str]:
                 )
 
 
-def accept(found: list[dict[str, Any]]) -> None:
-    """Write results into the committed file, in the order of rows and columns."""
-    known = recorded()
-    for one in found:
-        cell = {key: value for key, value in one.items() if key not in ("fault", "column")}
-        known.setdefault(one["fault"], {})[one["column"]] = cell
-    table = {
-        fault: {column: known[fault][column] for column in COLUMNS if column in known[fault]}
-        for fault in FAULTS
-        if fault in known
-    }
-    RECORDED.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+def accept(found: list[dict[str, Any]]) -> Iterator[str]:
+    """Write results into the committed files, and yield the names of these."""
+    for table in TABLES.values():
+        own = [one for one in found if one["table"] == table.name]
+        if not own:
+            continue
+        known = table.recorded()
+        for one in own:
+            cell = {
+                key: value for key, value in one.items() if key not in ("fault", "column", "table")
+            }
+            known.setdefault(one["fault"], {})[one["column"]] = cell
+        rows = {
+            row: {column: known[row][column] for column in table.columns if column in known[row]}
+            for row in table.titles
+            if row in known
+        }
+        table.file.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        yield table.file.name
 
 
 def main(argv: list[str]) -> int:
@@ -67,8 +90,7 @@ def main(argv: list[str]) -> int:
     for line in told:
         print(line)
     if "--accept" in argv:
-        accept(found)
-        print(f"Wrote {RECORDED.name}; run `make reference`.")
+        print(f"Wrote {', '.join(accept(found)) or 'nothing'}; run `make reference`.")
         return 0
     if told:
         print("If they should be so, run: make matrix-accept")

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, get_args, get_type_hints
 
+import checkpoint_damage
 import command_pages
 import fault_matrix
 import matrix_html
@@ -187,6 +188,17 @@ def checkpoints_page() -> Iterator[str]:
         for row in (*checkpoint_formats.ROWS, pattern_format("pattern:NAME_{step}"))
     )  # fmt: skip
     yield from _table(titles, rows)
+    yield from ["", "## Damage", ""]
+    yield "Tests damage the newest of several recorded checkpoints, which the framework wrote, keep"
+    yield "the modification times, and verify with `--depth hashes`. There is no manifest of"
+    yield "`holdfast checkpoint watch`, with which every changed byte is detected. Each file is one"
+    yield "case. A recording is named by the framework and the kind of checkpoint."
+    yield ""
+    yield "Not reported are bits in padding, in settings and in safetensors, and those that leave a"
+    yield "valid index. A file of another step with its own valid checksum is only detected by its"
+    yield "modification time. Ray Train's recording has files of NumPy, which are not verified."
+    yield ""
+    yield from _table(checkpoint_damage.TITLES, checkpoint_damage.rows())
 
 
 def exit_codes_page() -> Iterator[str]:

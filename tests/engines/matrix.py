@@ -9,7 +9,8 @@ from typing import Any
 
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobRecord
-from tools.fault_matrix import COLUMNS, FAULTS, outcome
+from tools.matrix_results import FAULT_TABLE
+from tools.matrix_table import MatrixTable
 
 
 class Matrix:
@@ -36,25 +37,29 @@ class Matrix:
         column: str,
         found: Mapping[str, Any],
         seconds: Mapping[str, float] | None = None,
+        *,
+        table: MatrixTable = FAULT_TABLE,
     ) -> None:
         """Write a result, or compare its outcome with the committed one.
 
         Args:
-            fault: row, a key of ``FAULTS``.
-            column: one of ``COLUMNS``.
+            fault: row of the table.
+            column: column of the table.
             found: outcome; ``job`` is the state of the job, None if it was left alone.
             seconds: from the fault to the end of each phase.
+            table: the table; by default the fault matrix.
 
         """
-        assert fault in FAULTS
-        assert column in COLUMNS
+        assert fault in table.titles
+        assert column in table.columns
         if self.folder is None:
-            assert found == outcome(fault, column), (
-                f"{fault} on {column} is not as in tests/fault_matrix.json; if it should be so, "
-                f"run `make matrix ARGS='-k {self.test.rpartition('::')[2]}'` and accept it"
+            assert found == table.outcome(fault, column), (
+                f"{fault} on {column} is not as in tests/{table.file.name}: {found}; if it should "
+                f"be so, run `make matrix ARGS='-k {self.test.rpartition('::')[2]}'` and accept it"
             )
             return
-        line: dict[str, Any] = {"fault": fault, "column": column, "outcome": found}
+        line: dict[str, Any] = {"table": table.name, "fault": fault, "column": column}
+        line["outcome"] = found
         line["test"] = self.test
         if seconds:
             load = os.getloadavg()[0] / (os.cpu_count() or 1)

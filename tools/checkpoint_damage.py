@@ -1,0 +1,60 @@
+"""The damage table: kinds of damage to the newest checkpoint, by format, and what Holdfast does.
+
+``tests/checkpoint_damage.json`` has what tests recorded: by kind of damage and recording, the
+number of damaged files that were tried, reported, and after which each checkpoint was chosen.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+DAMAGES: Final[Mapping[str, str]] = {
+    "half": "each file cut to half its length",
+    "empty": "each file cut to 0 bytes",
+    "bit": "one flipped bit in the middle of each file",
+    "zeros": "512 bytes of zeros in the middle of each file",
+    "missing": "each file deleted",
+    "other-step": "each file replaced by that of the checkpoint before",
+    "tracker": "tracker with garbled content",
+    "stale": "tracker or link that names a missing checkpoint",
+    "partial": "only the first half of the files is there",
+}
+
+RECORDINGS: Final = (
+    "dcp/sync", "dcp/async", "dcp/own_index", "megatron/torch_dist", "megatron/torch_dcp",
+    "megatron/legacy", "megatron_0_19/torch_dist", "deepspeed/zero_1", "deepspeed/zero_3",
+    "deepspeed_universal/universal", "hf_trainer/one_file", "hf_trainer/sharded",
+    "accelerate/checkpoints", "lightning/sharded", "ray_train/run", "orbax/one_item",
+    "composer/files", "torch_save/zip", "torch_save/legacy",
+)  # fmt: skip
+"""Recordings in ``tests/recordings/checkpoints``, each with its directory."""
+
+RECORDED: Final = Path(__file__).parents[1] / "tests" / "checkpoint_damage.json"
+
+TITLES: Final = ("Recording", "Damage", "Tried", "Reported", "Resumes from")
+
+
+def rows() -> Iterator[tuple[str, ...]]:
+    """One row per recording and kind of damage."""
+    known = json.loads(RECORDED.read_text(encoding="utf-8"))
+    for recording in RECORDINGS:
+        for damage, title in DAMAGES.items():
+            result = known.get(damage, {}).get(recording)
+            if result is not None:
+                found = result["outcome"]
+                yield recording, title, str(found["tried"]), _reported(found), _chosen(found)
+
+
+def _reported(found: Mapping[str, int]) -> str:
+    return "all" if found["reported"] == found["tried"] else str(found["reported"])
+
+
+def _chosen(found: Mapping[str, int]) -> str:
+    names = {
+        "before": "the one before", "newest": "the newest", "none": "none, a person decides",
+    }  # fmt: skip
+    parts = [(name, found[key]) for key, name in names.items() if found[key]]
+    if len(parts) == 1:
+        return parts[0][0]
+    return ", ".join(f"{name} ({count})" for name, count in parts)
