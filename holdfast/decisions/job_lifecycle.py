@@ -6,6 +6,7 @@ from datetime import datetime
 from holdfast.decisions.job_resume import failures_at_step
 from holdfast.model.actions import (
     ConfirmStart,
+    ExchangeNode,
     Finish,
     JobAction,
     KillAttempt,
@@ -17,6 +18,7 @@ from holdfast.model.actions import (
 from holdfast.model.jobs import (
     ATTEMPTS_LIMIT,
     AttemptRecord,
+    ExchangedNode,
     Failure,
     FailureKind,
     JobPhase,
@@ -45,24 +47,23 @@ def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
                 running_at=None,
                 reason="",
                 kills=0,
+                exchanged=(),
             )
         case Relaunch():
             return record
         case ConfirmStart():
             return launched(record, now)
         case StopAttempt():
-            return replace(
-                record,
-                phase=JobPhase.STOPPING,
-                phase_since=now,
-                failure=action.failure,
-                kills=0,
-                reason=action.failure.reason if action.failure else "cancelled by request",
-            )
+            failure = action.failure
+            stopping = replace(record, phase=JobPhase.STOPPING, phase_since=now, kills=0)
+            reason = failure.reason if failure else "cancelled by request"
+            return replace(stopping, failure=failure, reason=reason)
         case KillAttempt():
             return replace(record, phase_since=now, kills=record.kills + 1)
         case Retry():
             return _retried(job, action, now)
+        case ExchangeNode():
+            return _exchanged(job, action.failure, now)
         case Finish():
             over = (
                 _with_attempt(job, action.failure, now)
@@ -130,6 +131,21 @@ def _retried(job: JobView, action: Retry, now: datetime) -> JobRecord:
         start_after=action.start_after,
         reason=failure.reason,
         kills=0,
+    )
+
+
+def _exchanged(job: JobView, failure: Failure, now: datetime) -> JobRecord:
+    """Return the record of an attempt that begins while all ranks but that of a node stay."""
+    retry = Retry(job=job.spec.name, failure=failure, start_after=None)
+    others = tuple(one for one in job.record.exchanged if one.node != failure.node)
+    return replace(
+        _retried(job, retry, now),
+        phase=JobPhase.STARTING,
+        attempt=job.record.attempt + 1,
+        placement=tuple(name for name in job.record.placement if name != failure.node),
+        started_at=now,
+        running_at=None,
+        exchanged=(*others, ExchangedNode(node=failure.node, at=now))[-ATTEMPTS_LIMIT:],
     )
 
 

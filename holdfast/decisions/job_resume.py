@@ -19,11 +19,20 @@ from holdfast.decisions.loss_faults import loss_stop
 from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
+from holdfast.decisions.restart_rungs import (
+    Cause,
+    Means,
+    RestartBudget,
+    RestartHistory,
+    Rung,
+    choose_rung,
+)
 from holdfast.decisions.root_cause import futile_restart
 from holdfast.kit.backoff import Backoff
 from holdfast.kit.units import counted, format_duration
 from holdfast.model.actions import (
     ConfirmStart,
+    ExchangeNode,
     Finish,
     JobAction,
     KillAttempt,
@@ -149,7 +158,10 @@ def _decide_running(
     if failure is None and not is_launched and not is_scheduled:
         failure = _launch_failure(job, nodes, policy, now)
     if failure is not None:
-        return StopAttempt(job=job.spec.name, failure=dated(failure, job))
+        failure = dated(failure, job)
+        if _should_exchange(job, failure, nodes, policy, now):
+            return ExchangeNode(job=job.spec.name, failure=failure)
+        return StopAttempt(job=job.spec.name, failure=failure)
     if job.record.phase is JobPhase.STARTING and not is_scheduled:
         return Relaunch(job=job.spec.name)
     if job.record.phase is JobPhase.STARTING and is_launched:
@@ -158,6 +170,31 @@ def _decide_running(
     if not is_launched and not is_scheduled:
         deadlines.append(job.record.phase_since + policy.job.launch_timeout)
     return Wait(until=min((at for at in deadlines if at is not None), default=None))
+
+
+def _should_exchange(
+    job: JobView,
+    failure: Failure,
+    nodes: Mapping[str, NodeView],
+    policy: ResumePolicy,
+    now: datetime,
+) -> bool:
+    """Return whether only the failed node is exchanged, by the restart ladder of all platforms."""
+    if failure.kind is FailureKind.APPLICATION or not (job.spec.keeps_ranks and failure.node):
+        return False
+    ended = replace(job.record, placement=(failure.node,), started_at=None)
+    if hardware_failure(replace(job, record=ended), nodes, policy.nodes, now) is None:
+        return False  # the node stays in service: its ranks have to restart, or a rank was evicted
+    retries = job.record.hardware_retries if failure.kind is FailureKind.HARDWARE else 0
+    exhausted = is_exhausted(job, failure)
+    most = max(job.spec.max_retries, 1)
+    choice = choose_rung(
+        Cause(node=failure.node, text=exhausted or failure.reason, is_final=bool(exhausted)),
+        Means(missing=1),
+        RestartHistory(total=retries, exchanges=retries),
+        RestartBudget(exchanges=most, total=most),
+    )
+    return choice.rung is Rung.EXCHANGE
 
 
 def _launch_failure(

@@ -15,6 +15,7 @@ from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.actions import (
     ConfirmStart,
+    ExchangeNode,
     Finish,
     JobAction,
     KillAttempt,
@@ -170,6 +171,9 @@ class JobReconciler:
                     self._kill(action, job, now)
                 case Retry() | Finish():
                     self._conclude(action, job, nodes, now)
+                case ExchangeNode():
+                    self._conclude(action, job, nodes, now)
+                    self._ports.jobs.launch(name)
         except BackendError as error:
             ended = self._ports.clock.now()
             self._failed_jobs.add(name)
@@ -243,7 +247,11 @@ class JobReconciler:
             self._ports.events.emit(_killed_event(job, now))
 
     def _conclude(
-        self, action: Retry | Finish, job: JobView, nodes: Mapping[str, NodeView], now: datetime
+        self,
+        action: Retry | ExchangeNode | Finish,
+        job: JobView,
+        nodes: Mapping[str, NodeView],
+        now: datetime,
     ) -> None:
         failure = action.failure
         incident = None if failure is None else self._incident_of(failure, nodes)
@@ -327,7 +335,7 @@ def _killed_event(job: JobView, now: datetime) -> AttemptKilled:
 
 
 def _verdict_event(
-    action: Retry | Finish, spec: JobSpec, record: JobRecord
+    action: Retry | ExchangeNode | Finish, spec: JobSpec, record: JobRecord
 ) -> JobRetried | JobFinished:
     if isinstance(action, Finish):
         return JobFinished(job=action.job, outcome=action.outcome, reason=action.reason)
@@ -339,6 +347,7 @@ def _verdict_event(
         app_retries=record.app_retries,
         max_retries=spec.max_retries,
         max_app_retries=spec.max_app_retries,
+        exchanged=action.failure.node if isinstance(action, ExchangeNode) else "",
     )
 
 

@@ -257,8 +257,9 @@ def _job_sentence(
 ) -> str:
     match event:
         case JobRetried():
+            how = f"exchanging {event.exchanged}" if event.exchanged else "restarting"
             return (
-                f"{event.job} restarting ({event.kind}: {event.reason}); retries used: "
+                f"{event.job} {how} ({event.kind}: {event.reason}); retries used: "
                 f"hardware {_used(event.hardware_retries, event.max_retries)}, "
                 f"application {_used(event.app_retries, event.max_app_retries)}"
             )

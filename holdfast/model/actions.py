@@ -231,6 +231,14 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeNode:
+    """Remove the rank on the failed node, to be launched on another; the other ranks stay."""
+
+    job: str
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finish:
     """The job has ended for good."""
 
@@ -240,4 +248,13 @@ class Finish:
     failure: Failure | None = None
 
 
-JobAction = StartAttempt | Relaunch | ConfirmStart | StopAttempt | KillAttempt | Retry | Finish
+JobAction = (
+    StartAttempt
+    | Relaunch
+    | ConfirmStart
+    | StopAttempt
+    | KillAttempt
+    | Retry
+    | ExchangeNode
+    | Finish
+)

@@ -181,6 +181,19 @@ class JobSpec:
     placing: Placing = Placing.HOLDFAST
     """Who chooses the nodes."""
 
+    keeps_ranks: bool = False
+    """Whether launchers in its ranks restart what they run, so that one failed node can be
+    exchanged while the other ranks stay."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangedNode:
+    """A node whose rank was removed while the others stayed."""
+
+    node: str
+    at: datetime
+    """Ranks that were created there before do not belong to the job any more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
@@ -221,6 +234,10 @@ class JobRecord:
 
     kills: int = 0
     """Number of times that the present attempt was sent SIGKILL."""
+
+    exchanged: tuple[ExchangedNode, ...] = ()
+    """Nodes that were exchanged since all ranks were last launched, each with its latest exchange;
+    empty if the present attempt launched all ranks."""
 
 
 ATTEMPTS_LIMIT = 100

@@ -12,6 +12,7 @@ from holdfast.decisions.job_resume import KILL_BACKOFF, ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RecoveryMode, RemediationPolicy
 from holdfast.model.actions import (
     ConfirmStart,
+    ExchangeNode,
     Finish,
     KillAttempt,
     Retry,
@@ -293,6 +294,71 @@ def test_a_fault_of_hardware_alone_shortens_the_grace_period(own, kind, grace) -
 
     assert decided(job, now=NOW + grace - TICK) == Wait(until=NOW + grace)
     assert decided(job, now=NOW + grace) == KillAttempt(job="job-1")
+
+
+# exchange of one node
+
+
+def kept(**record):
+    spec = {"placing": Placing.SCHEDULER, "keeps_ranks": True, "max_retries": 2}
+    return a_job(spec=spec, record={"placement": ("node-1", "node-2"), **record})
+
+
+def draining():
+    return by_name(a_node(), a_node(Phase.DRAINING, name="node-2"))
+
+
+def test_a_failed_node_is_exchanged_and_the_other_ranks_stay() -> None:
+    job = kept()
+    action = decided(job, draining())
+
+    assert isinstance(action, ExchangeNode)
+    assert action.failure.node == "node-2"
+    record = after_job(job, action, NOW)
+    assert (record.phase, record.attempt) == (JobPhase.STARTING, job.record.attempt + 1)
+    assert record.placement == ("node-1",)
+    assert [(one.node, one.at) for one in record.exchanged] == [("node-2", NOW)]
+    assert record.hardware_retries == 1
+    restarted = after_job(replace(job, record=record), STARTED, NOW)
+    assert restarted.exchanged == ()
+
+
+@pytest.mark.parametrize(
+    "job",
+    [scheduled(record={"placement": ("node-1", "node-2")}), kept(hardware_retries=2)],
+    ids=["without launchers", "retries exhausted"],
+)
+def test_else_the_whole_job_stops(job) -> None:
+    assert isinstance(decided(job, draining()), StopAttempt)
+
+
+def test_a_rank_that_fails_on_a_good_node_stops_the_whole_job() -> None:
+    failed = RankView(rank=0, node="node-1", exit_code=1)
+
+    assert isinstance(decided(replace(kept(), ranks=(failed,))), StopAttempt)
+
+
+@given(
+    retries=st.integers(0, 3),
+    most=st.integers(0, 3),
+    keeps=st.booleans(),
+    phases=st.lists(st.sampled_from(Phase), min_size=2, max_size=2),
+    steps=st.integers(1, 10),
+)
+def test_exchanges_keep_the_budget_of_retries(retries, most, keeps, phases, steps) -> None:
+    job = kept(hardware_retries=retries)
+    job = replace(job, spec=replace(job.spec, max_retries=most, keeps_ranks=keeps))
+    nodes = by_name(*(a_node(one, name=f"node-{i}") for i, one in enumerate(phases, 1)))
+    for _ in range(steps):
+        action = decided(job, nodes)
+        if not isinstance(action, ExchangeNode):
+            break
+        assert keeps
+        assert action.failure.node in nodes
+        assert nodes[action.failure.node].record.phase is not Phase.SCHEDULABLE
+        job = replace(job, record=after_job(job, action, NOW))
+        if action.failure.kind is FailureKind.HARDWARE:
+            assert job.record.hardware_retries <= most
 
 
 @given(

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from machines import REPLACE_XID, Fleet
+from real_cluster import until
 from training import PODS, Training
 
-from holdfast.model.names import APP_MAX_RETRY_COUNT, Labels
+from holdfast.model.names import APP_MAX_RETRY_COUNT, KEEP_PODS, Labels
 
 SETTINGS = """
 [nodes]
@@ -150,7 +151,13 @@ Kind = TypeVar("Kind", bound=Gang)
 
 
 def submitted(
-    fleet: Fleet, kind: type[Kind], retries: int = 2, name: str = "llama", **spec: Any
+    fleet: Fleet,
+    kind: type[Kind],
+    retries: int = 2,
+    name: str = "llama",
+    *,
+    keeps_pods: bool = False,
+    **spec: Any,
 ) -> Kind:
     """A job of two ranks with devices on two of three nodes, with its controller."""
     fleet.start("a", "b", "c")
@@ -158,9 +165,35 @@ def submitted(
     fleet.until_schedulable("a", "b", "c")
     job = kind(fleet.cluster, fleet.api, name)
     job.annotations[APP_MAX_RETRY_COUNT] = str(retries)
+    if keeps_pods:
+        job.annotations[KEEP_PODS] = "true"
     job.submit(**spec)
     job.until_running(1)
     return job
+
+
+def exchanges_one_pod(fleet: Fleet, job: Training) -> None:
+    """A node of the job is condemned, and costs one pod: the others run on."""
+    bad = job.nodes[1]
+    before = {name: pod["metadata"]["uid"] for name, pod in job.pods.items()}
+    (leaving,) = [name for name, pod in job.pods.items() if pod["spec"]["nodeName"] == bad]
+    del before[leaving]
+
+    fleet.machines[bad].log(REPLACE_XID)
+    job.until_running(2)
+
+    until(lambda: leaving not in job.pods and len(job.pods) == len(before) + 1)
+    after = {pod["metadata"]["uid"] for pod in job.pods.values()}
+    assert after > set(before.values())
+    assert bad not in job.nodes
+    assert len(job.nodes) == 2
+    assert not job.is_suspended
+    assert (job.record["hardware_retries"], job.record["app_retries"]) == (1, 0)
+    assert [one["node"] for one in job.record["exchanged"]] == [bad]
+    (touch,) = fleet.until_recovered(bad).jobs
+    assert touch.attempt == 1
+    assert touch.resumed_at is not None
+    assert ("NodeExchanged", bad) in [(reason, bad) for reason, text in job.events if bad in text]
 
 
 def resumes_elsewhere(fleet: Fleet, job: Gang) -> None:

@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 from controlled import api_of, install, installed, is_served  # noqa: F401 - a fixture
-from gangs import SETTINGS, Gang, Indexed, Mpi, Set, resumes_elsewhere, submitted
+from gangs import (
+    SETTINGS,
+    Gang,
+    Indexed,
+    Mpi,
+    Set,
+    exchanges_one_pod,
+    resumes_elsewhere,
+    submitted,
+)
 from job_sets import run_jobset
 from machines import REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, connected, until
@@ -38,6 +47,16 @@ def test_a_fault_restarts_the_whole_indexed_job_on_other_nodes(fleet: Fleet) -> 
     assert job.job["status"].get("failed", 0) == 0  # nothing of its backoffLimit is spent
     for pod in job.pods.values():
         assert pod["metadata"]["annotations"]["holdfast.dev/attempt"] == "2"
+
+
+def test_a_fault_costs_one_pod_of_an_indexed_job_that_keeps_its_pods(fleet: Fleet) -> None:
+    job = submitted(fleet, Indexed, keeps_pods=True)
+
+    exchanges_one_pod(fleet, job)
+
+    fleet.cluster.nodes.finish(next(iter(job.pods)), exit_code=3)
+    job.until_running(3)  # a launcher that fails restarts the whole job
+    assert job.record["exchanged"] == []
 
 
 def test_an_indexed_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet) -> None:
@@ -80,6 +99,11 @@ def test_a_fault_restarts_the_whole_job_set_on_other_nodes(fleet: Fleet) -> None
 
     for pod in job.pods.values():
         assert pod["metadata"]["annotations"]["holdfast.dev/attempt"] == "2"
+
+
+@pytest.mark.usefixtures("job_sets")
+def test_a_fault_costs_one_pod_of_a_job_set_that_keeps_its_pods(fleet: Fleet) -> None:
+    exchanges_one_pod(fleet, submitted(fleet, Set, keeps_pods=True))
 
 
 @pytest.mark.usefixtures("job_sets")
@@ -137,6 +161,10 @@ def test_a_fault_restarts_the_whole_mpi_job_on_other_nodes(mpi_fleet: Fleet) -> 
     )
 
 
+def test_a_fault_costs_one_pod_of_an_mpi_job_that_keeps_its_pods(mpi_fleet: Fleet) -> None:
+    exchanges_one_pod(mpi_fleet, submitted(mpi_fleet, Mpi, keeps_pods=True))
+
+
 def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Fleet) -> None:
     fleet = mpi_fleet
     fleet.carries_out = False
@@ -175,6 +203,11 @@ def test_a_fault_restarts_the_whole_train_job_on_other_nodes(fleet: Fleet) -> No
 
     for pod in job.pods.values():
         assert pod["metadata"]["annotations"]["holdfast.dev/attempt"] == "2"
+
+
+@pytest.mark.usefixtures("trainer")
+def test_a_fault_costs_one_pod_of_a_train_job_that_keeps_its_pods(fleet: Fleet) -> None:
+    exchanges_one_pod(fleet, submitted(fleet, Train, keeps_pods=True))
 
 
 @pytest.mark.usefixtures("trainer")

@@ -22,7 +22,13 @@ from holdfast.adapters.kubernetes.jobs.heartbeat_file import (
 )
 from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.apps.clock import SystemClock
-from holdfast.model.names import FAULT_GRACE, HEARTBEAT_FILE, HEARTBEAT_TIMEOUT, STARTUP_TIMEOUT
+from holdfast.model.names import (
+    FAULT_GRACE,
+    HEARTBEAT_FILE,
+    HEARTBEAT_TIMEOUT,
+    KEEP_PODS,
+    STARTUP_TIMEOUT,
+)
 from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -269,6 +275,16 @@ def test_a_wish_with_a_mistake_is_told_and_left_out(
     assert found.heartbeat is None
     assert [one.key for one in found.rejected] == [key]
     assert found.auto_resume, "the rest holds"
+
+
+@pytest.mark.parametrize(
+    ("text", "keeps"), [("true", True), (" False ", False), ("", False), ("yes", None)]
+)
+def test_a_job_of_launchers_keeps_its_pods(text: str, keeps: bool | None) -> None:
+    found = requests(a_state(annotations={KEEP_PODS: text}))
+
+    assert found.keeps_pods is (keeps or False)
+    assert [one.key for one in found.rejected] == ([KEEP_PODS] if keeps is None else [])
 
 
 @pytest.mark.parametrize(

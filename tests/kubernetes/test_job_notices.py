@@ -106,6 +106,24 @@ TOLD = [
             app_retries=0,
             max_retries=2,
             max_app_retries=3,
+            exchanged="node-1",
+        ),
+        (
+            "Normal",
+            "NodeExchanged",
+            f"{LLAMA} exchanging node-1 (hardware: XidReplace); retries used: hardware 1/2, "
+            "application 0/3; its pod there is evicted, and the others stay",
+        ),
+    ),
+    (
+        JobRetried(
+            job=LLAMA,
+            kind=FailureKind.HARDWARE,
+            reason="XidReplace",
+            hardware_retries=1,
+            app_retries=0,
+            max_retries=2,
+            max_app_retries=3,
         ),
         (
             "Normal",

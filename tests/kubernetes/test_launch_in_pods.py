@@ -11,9 +11,10 @@ from gangs import SETTINGS, Indexed
 from machines import REPLACE_XID, Fleet, a_fleet
 from real_cluster import Cluster, until
 from real_ranks import real_ranks
-from training import Training
+from training import ON, Training
 
 from holdfast.kit.free_ports import free_port
+from holdfast.model.names import KEEP_PODS
 
 RANK = """
 import os, pathlib, sys, time
@@ -25,6 +26,10 @@ while not (folder / "finish").exists():
         sys.exit(5)
     time.sleep(0.01)
 """
+
+
+KEPT = {**ON, KEEP_PODS: "true"}
+"""Annotations of a job that Holdfast resumes, with its pods."""
 
 
 @pytest.fixture
@@ -57,10 +62,11 @@ def launcher(folder: Path) -> dict[str, object]:
     }
 
 
+@pytest.mark.parametrize("annotations", [{}, KEPT], ids=["drained", "resumed"])
 def test_a_rank_restarts_in_its_pod_and_a_bad_node_costs_one_pod(
-    fleet: Fleet, tmp_path: Path
+    fleet: Fleet, tmp_path: Path, annotations: dict[str, str]
 ) -> None:
-    job = LaunchedJob(fleet.cluster, fleet.api, annotations={})
+    job = LaunchedJob(fleet.cluster, fleet.api, annotations=annotations)
     job.container = launcher(tmp_path)
     fleet.start("a", "b", "c")
     fleet.control(settings=SETTINGS)

@@ -137,7 +137,11 @@ class Training:
         return {one["name"]: one.get("value", "") for one in container["env"]}
 
     def until_running(self, attempt: int) -> None:
-        until(lambda: self.phase == "running" and self.record["attempt"] == attempt)
+        def is_running() -> bool:
+            record = self.record  # one state of it, not parts of two
+            return (record.get("phase"), record.get("attempt")) == ("running", attempt)
+
+        until(is_running)
 
     def until_gone(self) -> None:
         def is_gone() -> bool:

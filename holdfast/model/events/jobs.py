@@ -85,6 +85,8 @@ class JobRetried(Event):
     """Maximum number of hardware retries; None in events of earlier releases."""
 
     max_app_retries: int | None = None
+    exchanged: str = ""
+    """Node that is exchanged while the other ranks stay; empty if the whole job restarts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

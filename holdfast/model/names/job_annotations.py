@@ -37,6 +37,10 @@ FAULT_GRACE: Final = f"{OWN_PREFIX}/fault-grace"
 hardware stops it, such as ``2m``; at most the grace period of its pods. Without it,
 ``jobs.fault_grace`` applies."""
 
+KEEP_PODS: Final = f"{OWN_PREFIX}/keep-pods"
+"""Annotation of a job whose pods run ``holdfast launch``: with ``true``, a failed node costs its
+own pod only, and the other pods stay."""
+
 STARTUP_TIMEOUT: Final = f"{OWN_PREFIX}/startup-timeout"
 """Annotation of a job: maximum time from the start of an attempt to the first touch of that file,
 such as ``1h``; without it, a job that has touched no file yet is not restarted."""

@@ -17,15 +17,12 @@ from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pod_removal import PodRemoval
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
-from holdfast.adapters.kubernetes.jobs.records import (
-    FAILED,
-    is_restart,
-    record_patch,
-)
+from holdfast.adapters.kubernetes.jobs.records import FAILED, is_restart, record_patch
 from holdfast.adapters.kubernetes.jobs.release import release_job
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
 from holdfast.adapters.kubernetes.jobs.views import (
     SUSPENDED_PHASES,
+    exchanged_pods,
     is_stop_overdue,
     job_view,
     nodes_of,
@@ -184,10 +181,8 @@ class KubernetesJobs:
                     self._fail(known, whole, record)
                     continue
                 if renews:
-                    whole, renews = (
-                        prepare_attempt(self._api, known.kind, whole, state, record),
-                        False,
-                    )
+                    whole = prepare_attempt(self._api, known.kind, whole, state, record)
+                    renews = False
                     fresh = known.kind.trimmed(whole, self._labels)
                 patch = record_patch(whole, fresh, known.kind, record, known.requests)
                 known.follower.learn(self._api.patch(state.path, patch))
@@ -200,8 +195,10 @@ class KubernetesJobs:
     def launch(self, job: str) -> None:
         """See ``JobBackend.launch``; without Kueue ``put`` has resumed the job already."""
         known = self._known(job)
-        if known.state.queue is not None and known.record is not None and is_restart(known.record):
-            self._workloads.admit(known.state, known.record.attempt)
+        if known.record is not None:
+            if known.state.queue is not None and is_restart(known.record):
+                self._workloads.admit(known.state, known.record.attempt)
+            self._removal.exchange(exchanged_pods(known.record, known.pods))
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``; ``put`` has suspended the job, so this deletes ended pods.
@@ -289,7 +286,8 @@ class KubernetesJobs:
                 fenced=[pod for pod in job.pods if self._removal.is_stuck(pod)],
                 capacity=self._capacity(job) if record.phase is JobPhase.WAITING else None,
             )
-        pods = [pod for pod in job.pods if pod.member.part == state.part]
+        left = exchanged_pods(record, job.pods)
+        pods = [pod for pod in job.pods if pod.member.part == state.part and pod not in left]
         lost = self._attempts.lost(state.uid, record.attempt, pods)
         counts = {node: self._counts(node) for node in nodes_of(record, pods, lost)}
         view = job_view(state, job.requests, record, pods, lost=lost, counts=counts)

@@ -44,6 +44,9 @@ STOPPED: Final[Mapping[str, EventKind]] = {
     FailureKind.APPLICATION: EventKind("ApplicationFailure", "Warning"),
     FailureKind.REQUESTED: EventKind("NodeWithdrawn", "Normal"),
 }
+EXCHANGED: Final = EventKind(
+    "NodeExchanged", "Normal", "its pod there is evicted, and the others stay"
+)
 FINISHED: Final[Mapping[str, EventKind]] = {
     JobPhase.FAILED: EventKind("RestartsSpent", "Warning", "it is not restarted again"),
     JobPhase.SUCCEEDED: EventKind("JobSucceeded", "Normal"),
@@ -55,6 +58,8 @@ def job_notice(event: Event, owner: PodOwner, at: datetime) -> Notice | None:
     match event:
         case AttemptStopped(kind=which):
             kind = STOPPED.get(which)
+        case JobRetried(exchanged=node) if node:
+            kind = EXCHANGED
         case JobFinished(outcome=outcome):
             kind = FINISHED.get(outcome)
         case _:

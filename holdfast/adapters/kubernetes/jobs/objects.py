@@ -22,6 +22,7 @@ from holdfast.model.names import (
     HEARTBEAT_TIMEOUT,
     JOB_RECORD,
     JOB_STATUS,
+    KEEP_PODS,
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
     RECORD_OF,
@@ -137,6 +138,7 @@ class JobState:
     heartbeat_timeout: str | None
     startup_timeout: str | None
     fault_grace: str | None
+    keep_pods: str | None
     controller: JobOwner | None
     obstacle: str | None = None
     """Properties that it lacks to be restarted as a whole; None if it can be restarted."""
@@ -298,6 +300,7 @@ def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
         "heartbeat_timeout": found.get(HEARTBEAT_TIMEOUT),
         "startup_timeout": found.get(STARTUP_TIMEOUT),
         "fault_grace": found.get(FAULT_GRACE),
+        "keep_pods": found.get(KEEP_PODS),
     }
 
 

@@ -7,6 +7,7 @@ from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, NotFound
 from holdfast.adapters.kubernetes.jobs.objects import PodState
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
+from holdfast.adapters.kubernetes.nodes.drain import evict
 
 _KILL_GRACE_S: Final = 1
 """Grace period that makes a kubelet send SIGKILL to a terminating pod. With 0 the pod's object
@@ -20,6 +21,21 @@ class PodRemoval:
         """``cluster`` has the nodes of the pods."""
         self._api = api
         self._cluster = cluster
+
+    def exchange(self, pods: Iterable[PodState]) -> None:
+        """Evict pods, and delete those that cannot run any more: their operator replaces them.
+
+        The Eviction API marks a pod as disrupted, so that a Job need not count it as failed.
+
+        Raises:
+            BackendError: a pod could not be evicted, for example because of a disruption budget.
+
+        """
+        remaining = list(pods)
+        for pod in remaining:
+            if not pod.is_terminating and not pod.has_ended:
+                evict(self._api, pod)
+        self.delete(pod for pod in remaining if pod.is_terminating or pod.has_ended)
 
     def delete(self, pods: Iterable[PodState]) -> None:
         """Delete pods; those that terminate and still run are left to their kubelet.

@@ -74,8 +74,9 @@ def record_patch(
 
 
 def is_restart(record: JobRecord) -> bool:
-    """Whether an attempt after the first one begins."""
-    return record.phase is JobPhase.STARTING and record.attempt > 1
+    """Whether an attempt after the first one begins with new pods for all ranks."""
+    is_start = record.phase is JobPhase.STARTING and record.attempt > 1
+    return is_start and not record.exchanged
 
 
 def release_patch(state: JobState, kind: JobKind, *, resumes: bool) -> Json:
@@ -118,7 +119,11 @@ def _present(record: JobRecord, requests: JobRequests) -> str:
         f"hardware retries {record.hardware_retries} of {requests.max_retries}, "
         f"application retries {record.app_retries} of {requests.max_app_retries}"
     )
-    reason = f" ({record.reason})" if record.reason else ""
+    nodes = ", ".join(one.node for one in record.exchanged)
+    why = "; ".join(
+        filter(None, (record.reason, nodes and f"without restart of other pods: {nodes} exchanged"))
+    )
+    reason = f" ({why})" if why else ""
     since = record.phase_since.isoformat(timespec="seconds").replace("+00:00", "Z")
     return f"attempt {record.attempt} {record.phase} since {since}{reason}, {spent}"
 

@@ -19,6 +19,7 @@ from holdfast.model.names import (
     HEARTBEAT_FILE,
     HEARTBEAT_TIMEOUT,
     JOB_RECORD,
+    KEEP_PODS,
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
     STARTUP_TIMEOUT,
@@ -63,6 +64,9 @@ class JobRequests:
     fault_grace: timedelta | None = None
     """See ``JobSpec.fault_grace``; None if the job does not set it."""
 
+    keeps_pods: bool = False
+    """See ``JobSpec.keeps_ranks``."""
+
     rejected: tuple[Rejection, ...] = ()
 
 
@@ -89,6 +93,9 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
     log_rules, log_rules_from = _log_rules(state, rejected) if is_on else ((), "")
     heartbeat = _heartbeat(state, rejected) if is_on else None
     fault_grace = _timeout(FAULT_GRACE, state.fault_grace, rejected) if is_on else None
+    keeps_pods = _SWITCH.get((state.keep_pods or "false").strip().lower())
+    if keeps_pods is None:
+        rejected.append(_rejection(KEEP_PODS, state.keep_pods, '"true" or "false"'))
     return JobRequests(
         auto_resume=bool(is_on),
         max_retries=retries,
@@ -99,6 +106,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
         log_rules_from=log_rules_from,
         heartbeat=heartbeat,
         fault_grace=fault_grace,
+        keeps_pods=bool(keeps_pods),
         rejected=tuple(rejected),
     )
 

@@ -118,13 +118,12 @@ def job_view(
         max_app_retries=requests.max_app_retries,
         grace=_grace(state),
         fault_grace=requests.fault_grace,
+        keeps_ranks=requests.keeps_pods,
         placing=Placing.SCHEDULER,
     )
     if record.phase in SUSPENDED_PHASES:
         off = {pod.uid for pod in fenced}
-        ranks = [
-            RankView(rank=pod.member.rank, node=pod.node, is_fenced=pod.uid in off) for pod in pods
-        ]
+        ranks = [RankView(rank=p.member.rank, node=p.node, is_fenced=p.uid in off) for p in pods]
         return JobView(
             spec=spec,
             record=record,
@@ -164,6 +163,12 @@ def is_stop_overdue(state: JobState, record: JobRecord | None, now: datetime) ->
 def _grace(state: JobState) -> timedelta:
     """Return the longest grace period of the pods of a job."""
     return max((group.grace for group in state.groups), default=JobSpec(name="", nodes=0).grace)
+
+
+def exchanged_pods(record: JobRecord, pods: Iterable[PodState]) -> list[PodState]:
+    """Return the pods that remain on nodes that were exchanged."""
+    since = {one.node: one.at for one in record.exchanged}
+    return [pod for pod in pods if pod.node in since and pod.created_at < since[pod.node]]
 
 
 def nodes_of(

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound, Throttled
@@ -196,23 +196,47 @@ class Drainer:
             self._changed()
 
     def _evict(self, node: str, pod: Pod) -> None:
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
-        }
         try:
-            self._api.create(f"{pod.path}/eviction", eviction, repeatable=True)
-        except (NotFound, Conflict):
-            return  # the pod is gone, or was replaced by another of the same name
+            is_evicted = evict(self._api, pod)
         except Throttled as error:
             if not error.is_disruption_budget:
                 raise
             return
-        if pod.owner is not None:
+        if is_evicted and pod.owner is not None:
             self._evicted(node, pod.owner)
 
     def _remove(self, pod: Pod) -> None:
         with suppress(NotFound, Conflict):
             self._api.delete(pod.path, uid=pod.uid, grace=0)
+
+
+class _Evictable(Protocol):
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def path(self) -> str: ...
+
+
+def evict(api: Api, pod: _Evictable) -> bool:
+    """Evict a pod; False if it is gone, or was replaced by another of the same name.
+
+    Raises:
+        Throttled: a disruption budget refuses the eviction.
+        BackendError: it could not be evicted.
+
+    """
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }
+    try:
+        api.create(f"{pod.path}/eviction", eviction, repeatable=True)
+    except (NotFound, Conflict):
+        return False
+    return True
