@@ -3,7 +3,13 @@
 from collections.abc import Iterator
 
 from holdfast.decisions.loss_faults import loss_notice
-from holdfast.model.events import Event, JobHangSuspected, JobLossFault, JobUnwatched
+from holdfast.model.events import (
+    Event,
+    JobHangSuspected,
+    JobLossFault,
+    JobStragglerFound,
+    JobUnwatched,
+)
 from holdfast.model.jobs import JobView
 from holdfast.ports.events import EventSink
 
@@ -34,6 +40,8 @@ def _notices(job: JobView) -> Iterator[Event]:
         yield JobUnwatched(job=name, attempt=attempt, why=job.unwatched)
     if job.suspected_hang:
         yield JobHangSuspected(job=name, attempt=attempt, why=job.suspected_hang)
+    if job.straggler:
+        yield JobStragglerFound(job=name, attempt=attempt, why=job.straggler)
     fault, notice = job.loss_fault, loss_notice(job.loss_fault)
     if fault is not None and notice:
         yield JobLossFault(

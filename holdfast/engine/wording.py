@@ -20,6 +20,7 @@ from holdfast.model.events import (
     JobInputRejected,
     JobLossFault,
     JobRetried,
+    JobStragglerFound,
     JobUnwatched,
     JobWaits,
     NodeAgentReports,
@@ -70,7 +71,7 @@ def sentence(event: Event) -> str:
             return f"{job}: before attempt {attempt}: {why}"
         case JobRetried() | JobWaits() | JobFinished() | JobInputRejected():
             return _job_sentence(event)
-        case JobUnwatched() | JobHangSuspected() | JobLossFault():
+        case JobUnwatched() | JobHangSuspected() | JobStragglerFound() | JobLossFault():
             return f"{event.job}: {event.why}"
         case NodeAgentSilent() | NodeAgentReports() | NodeDrillActive():
             return _agent_sentence(event)

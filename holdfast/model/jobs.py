@@ -303,6 +303,9 @@ class JobView:
     """Why the job seems to hang although no timeout has passed, for people to read; empty if it
     does not."""
 
+    straggler: str = ""
+    """Which rank the others wait for in each step, for people to read; empty if none is known."""
+
     loss_fault: LossFault | None = None
     """First loss of the present attempt that is not finite, or else that spiked."""
 

@@ -19,12 +19,19 @@ FAULT = LossFault(
 def test_each_notice_has_an_event_of_its_own_and_is_emitted_once() -> None:
     events = FakeEvents()
     notices = JobNotices(events)
-    job = a_job(unwatched="no step", suspected_hang="seems to hang", loss_fault=FAULT)
+    job = a_job(
+        unwatched="no step",
+        suspected_hang="seems to hang",
+        straggler="rank 1 is slow",
+        loss_fault=FAULT,
+    )
 
     notices.report(job)
     notices.report(job)
 
-    assert events.names() == ["job.unwatched", "job.hang_suspected", "job.loss_fault"]
+    assert events.names() == [
+        "job.unwatched", "job.hang_suspected", "job.straggler_found", "job.loss_fault",
+    ]  # fmt: skip
     loss = events.reported[-1]
     assert (loss.attempt, loss.reason, loss.step) == (1, Reason.LOSS_NOT_FINITE, 3)
     assert loss.why.startswith("the loss is nan at step 3; the job runs on.")

@@ -59,6 +59,17 @@ def take_snapshots(nodes: Sequence[NodeRanks]) -> tuple[RankSnapshot, ...]:
     return tuple(sorted(snapshots, key=lambda one: (one.rank, one.pid or 0)))
 
 
+def rank_processes(nodes: Sequence[NodeRanks]) -> tuple[tuple[int, str, int], ...]:
+    """Return rank, node and process of each rank that runs, in rank order."""
+    found = [
+        (rank, node.node, pid)
+        for node in nodes
+        if node.root is not None
+        for rank, pid in _by_rank(_below(node)).items()
+    ]
+    return tuple(sorted(found))
+
+
 def command_line(pid: int) -> tuple[str, ...]:
     """Return the arguments of a process with secrets masked; empty if there is none."""
     return masked_arguments(_read(f"/proc/{pid}/cmdline").strip("\0").split("\0"))
@@ -75,9 +86,13 @@ def _ranks(node: NodeRanks) -> list[tuple[int, str, int | None]]:
     expected = range(first, first + node.local_world_size)
     processes: dict[int, int] = {}
     if node.root is not None:
-        below = [pid for pid in descendants(node.root) if pid not in node.spare]
-        processes = _by_rank(below)
+        processes = _by_rank(_below(node))
     return [(rank, node.node, processes.get(rank)) for rank in expected]
+
+
+def _below(node: NodeRanks) -> list[int]:
+    assert node.root is not None  # noqa: S101 - the callers have excluded it
+    return [pid for pid in descendants(node.root) if pid not in node.spare]
 
 
 def _by_rank(pids: Iterable[int]) -> dict[int, int]:
@@ -152,7 +167,7 @@ def _read(path: str) -> str:
 
 def _stack(pid: int) -> tuple[tuple[Frame, ...], str]:
     """Return the stack of the main thread, innermost frame first, or why there is none."""
-    program = _py_spy()
+    program = py_spy()
     if program is None:
         return (), NO_PY_SPY
     command = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
@@ -175,7 +190,8 @@ def _stack(pid: int) -> tuple[tuple[Frame, ...], str]:
     return _main_thread(pid, threads), ""
 
 
-def _py_spy() -> str | None:
+def py_spy() -> str | None:
+    """Return the path of py-spy; None if it is not installed."""
     beside = Path(sys.executable).with_name("py-spy")
     return str(beside) if beside.is_file() else shutil.which("py-spy")
 

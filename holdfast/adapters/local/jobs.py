@@ -5,7 +5,7 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +19,7 @@ from holdfast.adapters.local.machines import LocalMachines
 from holdfast.adapters.local.progress import Progress
 from holdfast.adapters.local.rank_environment import Rendezvous, rank_environment
 from holdfast.adapters.local.store import LocalStore
+from holdfast.adapters.local.straggler_watch import StragglerWatch
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarmed, silence
 from holdfast.decisions.loss_faults import LossLimits, skipped_steps
@@ -51,6 +52,9 @@ _UNWATCHED: Final = (
 )
 
 
+_IMPORTS: Final = timedelta(seconds=30)
+"""Time from the start of an attempt to the first sample of its ranks, which import PyTorch."""
+
 _RESTARTED: Final = "it is restarted only after --hang-timeout"
 
 
@@ -72,6 +76,9 @@ class Launch:
 
     loss_limits: LossLimits = field(default_factory=LossLimits)
     """When a reported loss is a fault, and what follows."""
+
+    straggler_factor: float = 0
+    """Excess of a rank's own time over the other ranks' that is reported; 0 takes no samples."""
 
     directory: Path = field(default_factory=Path.cwd)
     """Working directory of the ranks."""
@@ -116,6 +123,7 @@ class LocalJobs:
         self._meetings: dict[str, tuple[int, int, str]] = {}
         self._crashes: dict[Path, str] = {}
         self._inspector = HangInspector(clock.now)
+        self._stragglers = StragglerWatch()
         self._times: dict[str, StepTimes] = {}
         self._stalls: dict[str, tuple[datetime, str]] = {}
         self._reports: dict[str, AttemptReports] = {}
@@ -224,8 +232,27 @@ class LocalJobs:
             unwatched=_UNWATCHED if is_unarmed(limits, observed) else "",
             suspected_hang=stall,
             loss_fault=reports.losses.fault,
+            straggler=self._straggler(spec.name, record) if is_running else "",
             cancel_requested=cancel,
         )
+
+    def _straggler(self, job: str, record: JobRecord) -> str:
+        """Return which rank slows a job down, for people to read; empty if none is known."""
+        if (
+            record.phase is not JobPhase.RUNNING
+            or self._clock.now() < record.phase_since + _IMPORTS
+        ):
+            return ""
+        launch, file = self._launch(job), self._run.of_job(job).stragglers(record.attempt)
+        nodes = self._node_ranks(record, launch)
+        found = self._stragglers.found(job, record.attempt, nodes, launch.straggler_factor, file)
+        return "" if found is None else found.text
+
+    def _node_ranks(self, record: JobRecord, launch: Launch) -> list[NodeRanks]:
+        return [
+            _node_ranks(rank, name, self._machines.get(name), launch)
+            for rank, name in enumerate(record.placement)
+        ]
 
     def _reports_of(self, spec: JobSpec, record: JobRecord) -> AttemptReports:
         known = self._reports.get(spec.name)
@@ -259,19 +286,13 @@ class LocalJobs:
     def _inspected(self, job: str, record: JobRecord, hang: Hang) -> Hang | None:
         """Return a hang with what its ranks do; None while they are looked at."""
         launch = self._launch(job)
-        machines = [self._machines.get(name) for name in record.placement]
         text = self._inspector.inspect(
             Suspicion(
                 job=job,
                 attempt=record.attempt,
                 since=hang.since,
                 evidence=hang.evidence,
-                nodes=[
-                    _node_ranks(rank, name, machine, launch)
-                    for rank, (name, machine) in enumerate(
-                        zip(record.placement, machines, strict=True)
-                    )
-                ],
+                nodes=self._node_ranks(record, launch),
                 file=self._run.of_job(job).evidence(record.attempt),
                 dumps=self._run.of_job(job).flight_dumps(record.attempt),
             )

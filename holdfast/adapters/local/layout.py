@@ -142,6 +142,9 @@ class RunDir:
     def step_rate(self, attempt: int) -> Path:
         return self.path / "progress" / f"attempt-{attempt}.rate"
 
+    def stragglers(self, attempt: int) -> Path:
+        return self.path / "progress" / f"attempt-{attempt}.stragglers"
+
     def flight_dumps(self, attempt: int) -> Path:
         return self.path / "evidence" / f"attempt-{attempt}.collectives"
 

@@ -229,6 +229,7 @@ class ClusterSupervisor:
                 startup=_span(requested.startup_timeout_s), pause=_span(requested.hang_timeout_s)
             ),
             stall_limits=self._config.jobs.stall_limits,
+            straggler_factor=self._config.jobs.straggler_factor,
             loss_limits=self._config.jobs.loss_limits,
             directory=Path(requested.directory),
             environment=requested.environment,

@@ -201,6 +201,7 @@ class RunSession:
             master_port=settings.master_port,
             hang_limits=HangLimits(startup=settings.startup_timeout, pause=settings.hang_timeout),
             stall_limits=settings.config.jobs.stall_limits,
+            straggler_factor=settings.config.jobs.straggler_factor,
             loss_limits=settings.config.jobs.loss_limits,
         )
 

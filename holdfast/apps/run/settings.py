@@ -64,6 +64,11 @@ class LocalJobPolicy(JobPolicy):
     stall_floor: timedelta = timedelta(minutes=3)
     """Minimum pause that is suspicious. A checkpoint or an evaluation may take minutes."""
 
+    straggler_factor: float = 1.15
+    """A rank is reported as a straggler if its own part of a step takes at least this multiple of
+    the median of the other ranks, over at least 4 windows of 40 seconds. 0 turns the samples
+    off."""
+
     loss_action: LossAction = LossAction.ASK
     """What to do when a reported loss is NaN or infinite, or spikes: ``ask`` reports it and lets
     the job run, ``stop`` ends the job, ``rollback`` restarts it from the last checkpoint before
@@ -83,6 +88,8 @@ class LocalJobPolicy(JobPolicy):
             raise ValueError(f"stall_factor must be at least 1, got {self.stall_factor}")
         if self.stall_floor < timedelta(0):
             raise ValueError(f"stall_floor must not be negative, got {self.stall_floor}")
+        if self.straggler_factor and not self.straggler_factor > 1:
+            raise ValueError(f"straggler_factor must be 0 or above 1, got {self.straggler_factor}")
         if self.loss_window < 1:
             raise ValueError(f"loss_window must be at least 1, got {self.loss_window}")
         if self.loss_tolerance < 0:

@@ -105,6 +105,9 @@ class JobStatus:
     steps_per_second: float | None = None
     """Mean step rate of the current or last attempt over its last 5 minutes; None if unknown."""
 
+    stragglers: str = ""
+    """Which rank the others wait for, or why that is unknown; empty if no samples were taken."""
+
     hardware_retries: int
     max_retries: int
     app_retries: int

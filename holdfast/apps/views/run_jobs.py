@@ -11,6 +11,7 @@ from typing import Any, Final
 from holdfast.adapters.local.attempt_reports import attempt_progress, read_step_rate
 from holdfast.adapters.local.layout import cluster_dir, run_dir
 from holdfast.adapters.local.progress import Progress
+from holdfast.adapters.local.straggler_watch import read_stragglers
 from holdfast.apps.run.summary import lost_steps
 from holdfast.apps.views.jobs import (
     INTERRUPTED,
@@ -148,6 +149,7 @@ def job_status(job: KnownJob) -> JobStatus:
         placement=record.placement,
         step=attempts[-1].last_step if attempts else None,
         steps_per_second=read_step_rate(job.files, record.attempt),
+        stragglers=read_stragglers(job.files.stragglers(record.attempt)),
         hardware_retries=record.hardware_retries,
         max_retries=spec.max_retries,
         app_retries=record.app_retries,

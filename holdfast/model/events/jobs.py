@@ -119,6 +119,16 @@ class JobHangSuspected(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobStragglerFound(Event):
+    """A rank of a running job is slower than the others, which wait for it; the job runs on."""
+
+    name: ClassVar[str] = "job.straggler_found"
+    job: str
+    attempt: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobLossFault(Event):
     """The loss of a running job is not finite, or has spiked; it runs on, and a person decides."""
 

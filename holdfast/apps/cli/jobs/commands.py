@@ -271,6 +271,8 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Step", job.step
     if job.steps_per_second is not None:
         yield "Step rate", f"{job.steps_per_second:.3g} steps/s"
+    if job.stragglers:
+        yield "Stragglers", job.stragglers
     yield (
         "Retries used",
         (

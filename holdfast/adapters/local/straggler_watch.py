@@ -1,0 +1,95 @@
+"""Watches running jobs for stragglers. Samples take 40 seconds, so they are taken in a thread."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.rank_samples import Sampled, sample_ranks
+from holdfast.adapters.host.rank_stacks import NodeRanks
+from holdfast.decisions.stragglers import WINDOWS, Straggler, Window, straggler, window_of
+from holdfast.kit.bounded_files import read_end
+from holdfast.kit.files import write_atomically
+
+_NONE: Final = "none"
+_REST_S: Final = 60.0
+"""Time between two windows if no samples can be taken."""
+
+_TEXT_BYTES: Final = 4096
+_WAITS: Final = "no window of synchronous training so far"
+
+
+@dataclass(slots=True)
+class _Watched:
+    attempt: int
+    windows: deque[Window] = field(default_factory=lambda: deque(maxlen=2 * WINDOWS))
+    found: Straggler | None = None
+    thread: threading.Thread | None = None
+    rest_until: float = 0.0
+
+
+def read_stragglers(file: Path) -> str:
+    """Return what is known of an attempt's stragglers; empty if no samples were taken."""
+    try:
+        return read_end(file, _TEXT_BYTES).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
+class StragglerWatch:
+    """Names the rank of each job that the others wait for.
+
+    Args:
+        take: returns the samples of one window.
+
+    """
+
+    def __init__(self, take: Callable[[Sequence[NodeRanks], Path], Sampled] = sample_ranks) -> None:
+        self._take = take
+        self._jobs: dict[str, _Watched] = {}
+
+    def found(
+        self, job: str, attempt: int, nodes: Sequence[NodeRanks], factor: float, file: Path
+    ) -> Straggler | None:
+        """Return the straggler of a running attempt; None if none is known.
+
+        Args:
+            job: name of the job.
+            attempt: number of its attempt.
+            nodes: nodes of the attempt.
+            factor: least excess over the other ranks that is reported; 0 takes no samples.
+            file: file for what is known, for people to read.
+
+        """
+        if not factor:
+            return None
+        known = self._jobs.get(job)
+        if known is None or known.attempt != attempt:
+            self._jobs[job] = known = _Watched(attempt)
+        is_idle = known.thread is None or not known.thread.is_alive()
+        if is_idle and time.monotonic() >= known.rest_until:
+            known.thread = threading.Thread(
+                target=self._run, args=(known, nodes, factor, file), name="stragglers", daemon=True
+            )
+            known.thread.start()
+        return known.found
+
+    def _run(self, known: _Watched, nodes: Sequence[NodeRanks], factor: float, file: Path) -> None:
+        sampled = self._take(nodes, file.with_suffix(".samples"))
+        window = window_of(sampled.ranks)
+        if window is not None:
+            known.windows.append(window)
+            found = straggler([*known.windows], factor)
+            if found is None or known.found is None or found.rank != known.found.rank:
+                known.found = found  # the figures of a report do not change with each window
+        elif sampled.note:
+            known.rest_until = time.monotonic() + _REST_S
+        count = len(known.windows)
+        text = sampled.note or (f"{_NONE} in {count} windows" if count else _WAITS)
+        with suppress(OSError):  # a full disk loses the text, nothing else
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(file, (known.found.text if known.found else text) + "\n")

@@ -1,0 +1,144 @@
+"""Stragglers: a slow rank is named, and noise of healthy ranks names none."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from holdfast.decisions.hang_verdict import Activity
+from holdfast.decisions.stragglers import RankSamples, Straggler, straggler, window_of
+
+FACTOR = 1.15
+SAMPLES = 160
+"""Samples of one series in a window of ``rank_samples``."""
+
+
+def sampled(
+    draw: random.Random, slowdowns: dict[int, float], *, noise: float = 0.02, overlap: float = 0.1
+) -> list[RankSamples]:
+    """Return samples of ranks whose forward pass is half of a step.
+
+    Args:
+        draw: source of randomness.
+        slowdowns: own time of each rank, 1 for a usual one.
+        noise: standard deviation of the own time from window to window.
+        overlap: share of a step that all ranks wait in any case.
+
+    """
+    own = {rank: slow * max(0.5, draw.gauss(1, noise)) for rank, slow in slowdowns.items()}
+    step = max(own.values()) / (1 - overlap)
+    found = []
+    for rank, busy in own.items():
+        share = busy / step
+        forward, backward = share / 2, share / 2
+        everything = {Activity.OTHER: 0, Activity.BACKWARD: 0}
+        running = {Activity.OTHER: 0, Activity.BACKWARD: 0}
+        for _ in range(SAMPLES):
+            everything[Activity.OTHER if draw.random() < forward else Activity.BACKWARD] += 1
+            at = draw.random()
+            if at < forward + backward:
+                running[Activity.OTHER if at < forward else Activity.BACKWARD] += 1
+        found.append(
+            RankSamples(
+                rank=rank, node=f"node-{rank}", all=everything, running=running, taken=SAMPLES
+            )
+        )
+    return found
+
+
+def first_found(
+    seed: int, slowdowns: dict[int, float], windows: int
+) -> tuple[int, Straggler] | None:
+    """Return the number of the window that names a rank, and the verdict."""
+    draw = random.Random(seed)
+    seen = []
+    for number in range(1, windows + 1):
+        window = window_of(sampled(draw, slowdowns))
+        assert window is not None
+        seen = [*seen, window][-30:]
+        found = straggler(seen, FACTOR)
+        if found is not None:
+            return number, found
+    return None
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32), ranks=st.integers(4, 16), data=st.data())
+def test_a_rank_that_takes_1_3_times_as_long_is_named(seed, ranks, data) -> None:
+    slow = data.draw(st.integers(0, ranks - 1))
+    named = first_found(seed, {rank: 1.3 if rank == slow else 1.0 for rank in range(ranks)}, 15)
+
+    assert named is not None
+    assert (named[1].rank, named[1].node) == (slow, f"node-{slow}")
+    assert 1.15 <= named[1].factor <= 1.6
+    assert named[1].wait < named[1].others_wait
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), ranks=st.integers(2, 16))
+def test_no_rank_of_a_healthy_job_is_named_within_an_hour(seed, ranks) -> None:
+    assert first_found(seed, dict.fromkeys(range(ranks), 1.0), 90) is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 2**32), ranks=st.integers(3, 16))
+def test_one_window_in_which_a_rank_saves_a_checkpoint_names_no_rank(seed, ranks) -> None:
+    draw = random.Random(seed)
+    slow = {rank: 5.0 if rank == 0 else 1.0 for rank in range(ranks)}
+    usual = dict.fromkeys(range(ranks), 1.0)
+    windows = [window_of(sampled(draw, slow if number % 5 == 2 else usual)) for number in range(15)]
+
+    assert all(straggler(windows[:count], FACTOR) is None for count in range(16))
+
+
+def test_a_rank_that_becomes_slow_is_named_with_its_own_past() -> None:
+    draw = random.Random(1)
+    usual = dict.fromkeys(range(8), 1.0)
+    windows = [window_of(sampled(draw, usual)) for _ in range(15)]
+    windows += [window_of(sampled(draw, {**usual, 5: 2.0})) for _ in range(6)]
+
+    found = straggler(windows, FACTOR)
+
+    assert found is not None
+    assert found.rank == 5
+    assert found.before is not None
+    assert found.before == pytest.approx(1, abs=0.1)
+    assert "rank 5 on node-5 is slow: its own part of a step takes " in found.text
+    assert "x before" in found.text
+
+
+def test_a_start_and_a_single_rank_are_no_window() -> None:
+    importing = RankSamples(
+        rank=0, node="a", all={Activity.OTHER: 160}, running={Activity.OTHER: 160}, taken=160
+    )
+    training = RankSamples(rank=1, node="a", all={Activity.COLLECTIVE: 160}, running={}, taken=160)
+
+    assert window_of([importing, training]) is None
+    assert window_of([training]) is None
+    assert straggler([], FACTOR) is None
+
+
+def test_a_sleep_outside_of_collectives_is_the_ranks_own_time() -> None:
+    """A slow disk or DataLoader puts the thread to sleep as a collective does."""
+    slow = RankSamples(
+        rank=0,
+        node="a",
+        all={Activity.DATA: 140, Activity.BACKWARD: 20},
+        running={Activity.BACKWARD: 20},
+        taken=160,
+    )
+    usual = RankSamples(
+        rank=1,
+        node="b",
+        all={Activity.DATA: 40, Activity.BACKWARD: 120},
+        running={Activity.BACKWARD: 20},
+        taken=160,
+    )
+    window = window_of([slow, usual])
+    assert window is not None
+
+    found = straggler([window] * 4, FACTOR)
+
+    assert found is not None
+    assert found.rank == 0
