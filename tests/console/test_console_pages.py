@@ -223,6 +223,15 @@ def test_the_fleet_is_counted_drawn_and_listed(fleet, visit) -> None:
     ]  # fmt: skip
 
 
+def test_the_tiles_are_in_one_row(fleet, visit) -> None:
+    page = visit("ada", "fleet", viewport={"width": 1280 - SCROLL_BAR, "height": 900})
+    expect(page.locator(".tile").first).to_be_visible()
+    tops = page.locator(".tile").evaluate_all("all => all.map(one => one.offsetTop)")
+
+    assert len(tops) >= 6
+    assert len(set(tops)) == 1
+
+
 def test_a_state_and_a_word_are_searched_for_and_kept_in_the_address(fleet, visit) -> None:
     page = visit("ada", "fleet")
     page.get_by_role("button", name="Rebooting").click()
@@ -572,6 +581,9 @@ PAGES = {
     "goodput": "goodput",
     "trends": "trends?range=24h",
 }
+SCROLL_BAR = 15
+"""Width in pixels where the desktop shows one; here it lies on the page."""
+
 LOOKS = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},
