@@ -5,7 +5,8 @@ Before each dump, ``COMMAND`` prints a line about the process::
     == pid=12 ppid=1 state=S wchan=futex_wait_queue rank=3 launched job=77 node=gpu-1
 
 ``rank`` is missing outside of ranks, ``job`` and ``node`` outside of Slurm; ``launched`` marks the
-processes that torchrun started.
+processes that torchrun started, which have ``local`` and ``slots``, too: the rank on its node and
+the number of ranks there. The last line is ``== end``, unless the output was cut off.
 """
 
 import re
@@ -21,10 +22,12 @@ COMMAND: Final = (
     "e=0; for p in /proc/[0-9]*; do case $(readlink $p/exe) in */python*) "
     "v=$(tr '\\0' '\\n' <$p/environ | "
     "sed -n 's/^RANK=/rank=/p;s/^TORCHELASTIC_RUN_ID=.*/launched/p;"
+    "s/^LOCAL_RANK=/local=/p;s/^LOCAL_WORLD_SIZE=/slots=/p;"
     "s/^SLURM_JOB_ID=/job=/p;s/^SLURMD_NODENAME=/node=/p'); "
     "echo == pid=${p#/proc/} $(sed 's/.*) \\(.\\) \\([0-9]*\\) .*/ppid=\\2 state=\\1/' $p/stat) "
     "wchan=$(cat $p/wchan) $v; "
-    "py-spy dump --pid ${p#/proc/} --full-filenames --nonblocking || e=$?;; esac; done; exit $e",
+    "py-spy dump --pid ${p#/proc/} --full-filenames --nonblocking || e=$?;; esac; done; "
+    "echo == end; exit $e",
 )
 """Dumps every Python process of a container: the first is often only a launcher.
 
@@ -35,10 +38,17 @@ _PROCESS: Final = re.compile(
     r"^== pid=(\d{1,9}) ppid=(\d{1,9}) state=(\w) wchan=(\w{0,100})(.{0,300})$"
 )
 _RANK: Final = re.compile(r" rank=(\d{1,6})(?= |$)")
+_LOCAL: Final = re.compile(r" local=(\d{1,4})(?= |$)")
+_SLOTS: Final = re.compile(r" slots=(\d{1,3})(?= |$)")
 _JOB: Final = re.compile(r" job=(\S{1,30})(?= |$)")
 _NODE: Final = re.compile(r" node=(\S{1,200})(?= |$)")
 _THREAD: Final = re.compile(r"^Thread (?:0x)?[0-9A-Fa-f]{1,16} \(")
 _FRAME: Final = re.compile(r"^ {4}(.{1,200}) \((.{1,500}?)(?::(\d{1,9}))?\)$")
+_END: Final = "== end"
+_END_LINES: Final = 3
+"""Lines at the end of the output in which the last one of the command is searched: errors follow
+it."""
+
 _FRAMES_LIMIT: Final = 100
 _PROCESSES_LIMIT: Final = 4096
 
@@ -51,13 +61,16 @@ class _Dump:
     wait_channel: str
     rank: int | None
     is_launched: bool
+    local_ranks: range
+    """Ranks of its node; empty if unknown."""
+
     job: str
     node: str
     frames: list[Frame]
 
 
 def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...]:
-    """Return a snapshot of each rank of a container, in rank order.
+    """Return a snapshot of each rank of a container, in rank order, ended ones included.
 
     A rank is the outermost process with its number; what torchrun started comes first. Workers of a
     DataLoader inherit the number.
@@ -75,7 +88,7 @@ def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...
         for one in dumps:
             if one.rank is not None and one.is_launched is launched:
                 _choose(chosen, one, {each.pid: each for each in dumps})
-    return tuple(
+    seen = [
         RankSnapshot(
             rank=rank,
             node=node,
@@ -85,8 +98,22 @@ def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...
             frames=tuple(one.frames),
             note="" if one.frames else "no stack",
         )
-        for rank, one in sorted(chosen.items())
-    )
+        for rank, one in chosen.items()
+    ]
+    if _END in text.splitlines()[-_END_LINES:]:
+        started = [one for one in chosen.values() if one.is_launched]
+        ended = {rank for one in started for rank in one.local_ranks} - chosen.keys()
+        seen += [RankSnapshot(rank=rank, node=node, pid=None, note="no process") for rank in ended]
+    return tuple(sorted(seen, key=lambda one: one.rank))
+
+
+def _local_ranks(text: str) -> range:
+    """Return the ranks of a node by the environment of one of them; empty if unknown."""
+    rank, local, slots = (pattern.search(text) for pattern in (_RANK, _LOCAL, _SLOTS))
+    if rank is None or local is None or slots is None:
+        return range(0)
+    first = int(rank[1]) - int(local[1])
+    return range(first, first + int(slots[1])) if first >= 0 else range(0)
 
 
 def _choose(chosen: dict[int, _Dump], one: _Dump, by_pid: dict[int, _Dump]) -> None:
@@ -119,6 +146,7 @@ def _dumps(text: str) -> Iterator[_Dump]:
                 wait_channel=found[4],
                 rank=int(rank[1]) if rank is not None else None,
                 is_launched=" launched" in found[5],
+                local_ranks=_local_ranks(found[5]),
                 job=_value(_JOB, found[5]),
                 node=_value(_NODE, found[5]),
                 frames=[],

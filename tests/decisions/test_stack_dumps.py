@@ -51,7 +51,13 @@ def ranks(tmp_path: Path) -> Iterator[list[subprocess.Popen]]:
     started = [
         subprocess.Popen(
             [sys.executable, str(tmp_path / "train.py"), str(library)],
-            env={**base, "RANK": str(rank), "TORCHELASTIC_RUN_ID": "run"},
+            env={
+                **base,
+                "RANK": str(rank),
+                "TORCHELASTIC_RUN_ID": "run",
+                "LOCAL_RANK": str(rank - 2),
+                "LOCAL_WORLD_SIZE": "2",
+            },
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
@@ -127,6 +133,36 @@ Thread 9 (idle): "other"
 
     assert [one.text for one in look.frames] == ["forward (train.py:3)", "<module> (train.py:9)"]
     assert (look.wait_channel, look.note) == ("", "")
+
+
+HANGING = (
+    "== pid=12 ppid=9 state=S wchan=0 rank=4 launched local=0 slots=2\n"
+    'Thread 12 (idle): "MainThread"\n'
+    "    all_reduce (/torch/distributed/distributed_c10d.py:3)\n"
+)
+
+
+def test_a_rank_without_a_process_is_a_dead_peer() -> None:
+    found = snapshots_of(HANGING + "== end\n", "gpu-2")
+
+    assert [(one.rank, one.pid) for one in found] == [(4, 12), (5, None)]
+    named = verdict(found)
+    assert (named.kind, named.ranks) == (VerdictKind.DEAD_PEER, (5,))
+    assert named.text == "rank 5 on gpu-2 has no process any more; the other rank waits"
+
+
+def test_a_rank_that_was_cut_off_is_not_dead() -> None:
+    assert [one.rank for one in snapshots_of(HANGING, "gpu-2")] == [4]
+
+
+@needs_py_spy
+def test_a_real_rank_that_was_killed_is_a_dead_peer(ranks) -> None:
+    ranks[2].kill()
+    os.waitid(os.P_PID, ranks[2].pid, os.WEXITED | os.WNOWAIT)
+
+    named = verdict(snapshots_of(dumped(ranks), "gpu-2"))
+
+    assert (named.kind, named.ranks) == (VerdictKind.DEAD_PEER, (3,))
 
 
 def test_processes_without_a_rank_are_no_ranks() -> None:
