@@ -19,7 +19,7 @@ _GREETING: Final = b"holdfast-launch 1 "
 _NONCE_BYTES: Final = 16
 _MAC_CHARS: Final = 64
 _LONGEST: Final = 65536
-"""Bytes of a line. An order with 50 restarts takes 8 KiB."""
+"""Bytes of a line. The longest history of restarts takes less than 60,000."""
 
 _CHUNK: Final = 65536
 
