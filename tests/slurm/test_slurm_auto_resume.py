@@ -83,9 +83,11 @@ def test_a_step_without_a_fault_is_as_if_there_were_no_supervisor(cluster: Super
         srun sh -c 'echo ranks have $AUTO_RESUME for $HOLDFAST_SUPERVISED'
         srun sh -c 'echo again; exit 3'; echo code $?
     """)  # fmt: skip
+    is_noted = "squeue -h -j $SLURM_JOB_ID -o %k | grep -q auto-resume"
     without_srun = cluster.submit(
-        "-N1", "--auto-resume=0", '--comment={"APS": {"x": 1}}', script="sleep 2"
-    )
+        "-N1", "--auto-resume=0", '--comment={"APS": {"x": 1}}',
+        script=f"until {is_noted}; do sleep 0.1; done",
+    )  # fmt: skip
 
     ours = ("[Auto Resume]", "holdfast:")
     lines = [line for line in cluster.ended(plain).splitlines() if not line.startswith(ours)]
