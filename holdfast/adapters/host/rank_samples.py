@@ -1,8 +1,7 @@
 """Samples what the main threads of ranks do, at a low rate and without pausing them.
 
 One window is two recordings of py-spy of 20 seconds each: of all samples, and of those in which the
-thread runs. A sample takes about 0.4 ms of a core and a start 20 ms, so that one rank costs less
-than 0.5 % of a core.
+thread runs. One recording of a DDP rank took 57 to 63 ms of CPU time, 0.3 % of a core.
 """
 
 import os
