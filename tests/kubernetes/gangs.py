@@ -175,16 +175,14 @@ def submitted(
 def exchanges_one_pod(fleet: Fleet, job: Training) -> None:
     """A node of the job is condemned, and costs one pod: the others run on."""
     bad = job.nodes[1]
-    before = {name: pod["metadata"]["uid"] for name, pod in job.pods.items()}
-    (leaving,) = [name for name, pod in job.pods.items() if pod["spec"]["nodeName"] == bad]
-    del before[leaving]
+    before = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in job.pods.values()}
+    (leaving,) = [uid for uid, node in before.items() if node == bad]
 
     fleet.machines[bad].log(REPLACE_XID)
     job.until_running(2)
 
-    until(lambda: leaving not in job.pods and len(job.pods) == len(before) + 1)
-    after = {pod["metadata"]["uid"] for pod in job.pods.values()}
-    assert after > set(before.values())
+    until(lambda: len(uids := uids_of(job)) == len(before) and leaving not in uids)
+    assert uids_of(job) > before.keys() - {leaving}
     assert bad not in job.nodes
     assert len(job.nodes) == 2
     assert not job.is_suspended
@@ -194,6 +192,10 @@ def exchanges_one_pod(fleet: Fleet, job: Training) -> None:
     assert touch.attempt == 1
     assert touch.resumed_at is not None
     assert ("NodeExchanged", bad) in [(reason, bad) for reason, text in job.events if bad in text]
+
+
+def uids_of(job: Training) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in job.pods.values()}
 
 
 def resumes_elsewhere(fleet: Fleet, job: Gang) -> None:

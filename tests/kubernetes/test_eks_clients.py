@@ -29,17 +29,9 @@ REGION = "us-west-2"  # a client with an old default would sign calls of STS for
 ARN = f"arn:aws:eks:{REGION}:000000000000:cluster/lab"
 PREFIX = "sagemaker.amazonaws.com"
 LEFT_BY_HYP = ("/tmp/kubeconfig_lab", "/tmp/hyperpod_current_context.json")
-BINDING = {
-    "apiVersion": "rbac.authorization.k8s.io/v1",
-    "kind": "ClusterRoleBinding",
-    "metadata": {"name": "holdfast-view"},
-    "roleRef": {
-        "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin",
-    },
-    "subjects": [
-        {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "holdfast.dev:admin"}
-    ],
-}  # fmt: skip
+GUIDE = Path(__file__).parents[2] / "docs" / "howto" / "use-hyp.md"
+PERMISSIONS = "$ kubectl create clusterrolebinding "
+"""Beginning of the guide's commands that an administrator of the cluster runs."""
 
 
 @dataclass
@@ -94,6 +86,15 @@ def _node(plane: ControlPlane, name: str) -> None:
     plane.request("POST", "/api/v1/nodes", {"metadata": metadata, "spec": {}, "status": status})
 
 
+def permit(kubectl: Path, plane: ControlPlane) -> None:
+    """Run the commands of the guide that give permissions."""
+    lines = [line.strip() for line in GUIDE.read_text(encoding="utf-8").splitlines()]
+    commands = [line.split()[2:] for line in lines if line.startswith(PERMISSIONS)]
+    assert len(commands) == 2
+    for command in commands:
+        subprocess.run([kubectl, "--kubeconfig", plane.kubeconfig(), *command], check=True)
+
+
 @pytest.fixture(scope="module")
 def clients(
     binaries: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
@@ -120,7 +121,7 @@ def clients(
         plane.request("POST", crds, yaml.safe_load(CRD.read_text(encoding="utf-8")))
         for name in ("a", "b"):
             _node(plane, name)
-        plane.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", BINDING)
+        permit(binaries["kubectl"], plane)
         config = with_keys(
             folder / "api.toml",
             f'region = "{REGION}"\nname = "lab"\n[kubernetes]\nendpoint = "{plane.url}"\n'
