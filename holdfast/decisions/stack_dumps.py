@@ -19,19 +19,21 @@ from holdfast.decisions.hang_verdict import Frame, RankSnapshot
 COMMAND: Final = (
     "sh",
     "-c",
-    "e=0; for p in /proc/[0-9]*; do case $(readlink $p/exe) in */python*) "
+    "e=0; dump() { py-spy dump --pid ${p#/proc/} --full-filenames --nonblocking; }; "
+    "for p in /proc/[0-9]*; do case $(readlink $p/exe) in */python*) "
     "v=$(tr '\\0' '\\n' <$p/environ | "
     "sed -n 's/^RANK=/rank=/p;s/^TORCHELASTIC_RUN_ID=.*/launched/p;"
     "s/^LOCAL_RANK=/local=/p;s/^LOCAL_WORLD_SIZE=/slots=/p;"
     "s/^SLURM_JOB_ID=/job=/p;s/^SLURMD_NODENAME=/node=/p'); "
     "echo == pid=${p#/proc/} $(sed 's/.*) \\(.\\) \\([0-9]*\\) .*/ppid=\\2 state=\\1/' $p/stat) "
     "wchan=$(cat $p/wchan) $v; "
-    "py-spy dump --pid ${p#/proc/} --full-filenames --nonblocking || e=$?;; esac; done; "
+    "dump || dump || dump || { f=$?; [ -e $p/exe ] && e=$f; };; esac; done; "
     "echo == end; exit $e",
 )
 """Dumps every Python process of a container: the first is often only a launcher.
 
-Its exit code is that of a dump that failed, such as 127 where there is no py-spy.
+A process that runs is not paused, so a dump may fail; it is repeated twice. The exit code is that of
+a dump that failed, such as 127 where there is no py-spy, unless the process has ended.
 """
 
 _PROCESS: Final = re.compile(

@@ -176,3 +176,37 @@ def test_processes_without_a_rank_are_no_ranks() -> None:
 def test_no_output_raises(some, more) -> None:
     for look in snapshots_of(f"{some}\n== pid=1 ppid=2 state=S wchan=0 rank=0\n{more}", "n"):
         assert look.node == "n"
+
+
+@pytest.mark.parametrize(("failures", "exit_code"), [(0, 0), (2, 0), (3, 3)])
+def test_a_dump_that_fails_is_repeated_twice(tmp_path: Path, failures: int, exit_code: int) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        done = dumped_by(
+            tmp_path, process, f"[ $(wc -l <{tmp_path}/tries) -gt {failures} ] || exit 3"
+        )
+        process.kill()
+
+    assert done.returncode == exit_code, done.stderr
+    assert done.stdout.endswith("== end\n")
+
+
+def test_a_process_that_ends_during_its_dump_is_no_failure(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        done = dumped_by(
+            tmp_path, process, "kill -9 $3; while [ -e /proc/$3/exe ]; do :; done; exit 3"
+        )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("== end\n")
+
+
+def dumped_by(
+    folder: Path, process: subprocess.Popen[bytes], script: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command for a process, with a script in place of py-spy."""
+    program = folder / "py-spy"
+    program.write_text(f"#!/bin/sh\necho >>{folder}/tries\n{script}\n", encoding="utf-8")
+    program.chmod(0o755)
+    command = [one.replace("/proc/[0-9]*", f"/proc/{process.pid}") for one in COMMAND]
+    environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
