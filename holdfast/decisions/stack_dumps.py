@@ -32,8 +32,8 @@ COMMAND: Final = (
 )
 """Dumps every Python process of a container: the first is often only a launcher.
 
-A process that runs is not paused, so a dump may fail; it is repeated twice. The exit code is that of
-a dump that failed, such as 127 where there is no py-spy, unless the process has ended.
+A process that runs is not paused, so a dump may fail; it is repeated twice. The exit code is that
+of a dump that failed, such as 127 where there is no py-spy, unless the process has ended.
 """
 
 _PROCESS: Final = re.compile(
