@@ -96,6 +96,10 @@ def test_a_nan_at_the_edge_of_a_chunk_is_found(kind: FloatKind, tmp_path: Path) 
         data[at : at + kind.width] = bytes(kind.width)
 
 
+UNREAD_WEIGHTS = {"orbax", "ray-train"}
+"""Formats whose weights are not searched: they are compressed, or files of the user's choice."""
+
+
 @pytest.mark.parametrize("recording", sorted(path.name[:-7] for path in RECORDINGS.iterdir()))
 def test_checkpoints_of_every_framework_get_a_manifest(recording: str, tmp_path: Path) -> None:
     for folder in sorted(unpacked(recording, tmp_path).iterdir()):
@@ -109,7 +113,8 @@ def test_checkpoints_of_every_framework_get_a_manifest(recording: str, tmp_path:
         assert set(found) == set(names)
         for manifest in found.values():
             assert manifest.is_good, manifest
-            assert manifest.weights.scanned > 0 or "legacy" in folder.name
+            is_searched = manifest.weights.scanned > 0
+            assert is_searched or "legacy" in folder.name or manifest.format in UNREAD_WEIGHTS
         assert watched(folder) == {}, "a manifest is written once"
         assert content(folder) == before
         chosen = guarded(folder)

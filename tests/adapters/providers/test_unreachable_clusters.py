@@ -34,14 +34,13 @@ def kubeconfig(path: Path, url: str) -> Path:
     return file
 
 
-def call(server: Server) -> Api:
-    patience = timedelta(milliseconds=300)
-    return Api(server, user_agent="test", field_manager="test", timeout=patience)
+def call(server: Server, timeout: timedelta = timedelta(milliseconds=300)) -> Api:
+    return Api(server, user_agent="test", field_manager="test", timeout=timeout)
 
 
-def replace(name: ProviderName, url: str) -> None:
+def replace(name: ProviderName, url: str, timeout: timedelta = timedelta(milliseconds=300)) -> None:
     """Order a replacement from the cluster there."""
-    with closing(call(Server(url=url))) as own:
+    with closing(call(Server(url=url), timeout)) as own:
         provider = build_provider(ProviderConfig(replace=name), FakeClock(), Clusters(own, call))
         provider.replace(a_node(), "t/1")
 
@@ -100,7 +99,7 @@ def test_what_an_api_server_refuses_is_told_with_its_words(name: ProviderName, s
         refusing(status, "because") as url,
         pytest.raises(ProviderError, match="because") as reported,
     ):
-        replace(name, url)
+        replace(name, url, timeout=timedelta(seconds=30))
 
     assert not isinstance(reported.value, RetryLater)
     assert str(reported.value).startswith(permission)
