@@ -71,6 +71,7 @@ class Powered:
         argv = [sys.executable, "-c", RANK, str(ready)]
         self.machine.launch("train/1/1", argv, dict(os.environ), tmp_path / "log")
         wait_until(ready.exists)
+        wait_until(lambda: "task" in faults.powered_processes(self.directory))
         self.pids = faults.powered_processes(self.directory)
         below = descendants(self.pids["node"])
         self.everything = [self.pids["node"], *below]

@@ -61,3 +61,10 @@ def test_make_has_a_target_for_each_suite_that_a_run_lists_as_not_run() -> None:
     commands = re.findall(r"^\w+ +make ([\w-]+)$", listed, re.MULTILINE)
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert {"test-kubernetes", "test-all"} <= set(commands) <= set(targets)
+
+
+def test_each_test_file_has_a_name_of_its_own() -> None:
+    # Folders of tests are no packages: pytest collects only one of two modules of a name.
+    names = [path.name for path in TESTS.rglob("test_*.py")]
+
+    assert sorted(names) == sorted(set(names))
