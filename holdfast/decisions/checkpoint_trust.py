@@ -140,7 +140,7 @@ def is_suspected(one: Checkpoint, trust: Trust) -> bool:
 
 
 def rollback(one: Checkpoint, passed: Sequence[Checkpoint]) -> Rollback:
-    """Return what a job loses that resumes from ``one``.
+    """Return the work that a job repeats if it resumes from ``one``.
 
     Args:
         one: checkpoint to resume from.

@@ -30,7 +30,7 @@ _LEAST_EXCESS: Final = 1.05
 """Factor by which a rank must exceed the others in most windows, too: an outlier is not a trend."""
 
 _LEAST_COLLECTIVE: Final = 0.02
-"""Share of samples in collectives below which a rank does not train, but starts or compiles."""
+"""Minimum share of samples in collectives; below it, a rank is starting or compiling."""
 
 _MIN_SAMPLES: Final = 20
 

@@ -83,7 +83,7 @@ def pattern_format(text: str) -> CheckpointFormat:
     if len(text) > _LONGEST:
         raise _error(text[:40] + "...", f"it has more than {_LONGEST} characters")
     if name.count(_STEP) != 1:
-        raise _error(text, f"{_STEP} has to be there once")
+        raise _error(text, f"it must contain {_STEP} once")
     if name.count("*") > _STARS:
         raise _error(text, f"it has more than {_STARS} *")
     if "/" in name + marker or marker in (".", ".."):

@@ -211,7 +211,7 @@ def trusted_lines(config: AgentConfig, boot_id: str, *, is_resumed: bool) -> dat
 
 
 def _booted_at(config: AgentConfig) -> datetime | None:
-    """Return the time of the boot; that of a node that shares its machine is its boot ID's."""
+    """Return the boot time of the node; with ``boot_id_file``, that file's modification time."""
     now = SystemClock().now()
     try:
         if config.boot_id_file is not None:

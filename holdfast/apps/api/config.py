@@ -110,7 +110,7 @@ class ApiConfig:
             raise ValueError(f"account must be twelve digits, got {self.account!r}")
         self._refuse_sources()
         if self.kubernetes is not None and not self.name:
-            raise ValueError("name is required with kubernetes: clients call the cluster by it")
+            raise ValueError("name is required with kubernetes: clients select the cluster by name")
         ids = [key.access_key_id for key in self.keys]
         if not ids:
             raise ValueError(
