@@ -124,6 +124,41 @@ def reap(spare: Collection[int]) -> None:
     A subreaper inherits children that it never started; until it waits for them, their entries stay
     in the system's process table.
     """
+    try:
+        while (pid := _ended_child()) is not None:
+            if pid in spare:  # the kernel would return it again and again
+                _reap_listed(spare)
+                return
+            os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return
+
+
+def has_children() -> bool:
+    """Return whether this process has a child, which may have ended.
+
+    If a subreaper has none, no descendant of it is left. It takes one system call, where
+    ``descendants`` reads the state of all processes of the machine.
+    """
+    try:
+        _ended_child()
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _ended_child() -> int | None:
+    """Return a child that has ended and was not waited for; None if all run.
+
+    Raises:
+        ChildProcessError: there are no children.
+
+    """
+    ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return None if ended is None else ended.si_pid
+
+
+def _reap_listed(spare: Collection[int]) -> None:
     me = os.getpid()
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) not in spare:

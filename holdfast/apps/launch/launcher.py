@@ -109,8 +109,11 @@ class Launcher:
                         readers += one.readers()
                         writers += one.writers()
                 self._ready = _ready(readers, writers, self._pause())
-                self._read_signals(wake)
+                signals = _received(wake)
+                self._handle_signals(signals)
                 self._node.advance()
+                if signal.SIGCHLD in signals:
+                    self._node.reap_adopted()  # after its own ranks: only other children are left
         finally:
             self._lease.renew(math.inf)
             if self._watch is not None:
@@ -212,13 +215,7 @@ class Launcher:
         times = [one for one in calls if one is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None
 
-    def _read_signals(self, wake: int) -> None:
-        try:
-            numbers = set(os.read(wake, 4096))
-        except BlockingIOError:
-            return
-        if signal.SIGCHLD in numbers:
-            self._node.reap_adopted()
+    def _handle_signals(self, numbers: frozenset[int]) -> None:
         for signum in sorted(numbers & set(FORWARDED)):
             if signum in _RELAYED:
                 self._node.relay(signum)
@@ -242,6 +239,14 @@ class Launcher:
             case Outcome.RESTART_JOB:
                 return ExitCode.RESTART_JOB
         return (self._order.code if self._order is not None else 0) or ExitCode.FAILED
+
+
+def _received(wake: int) -> frozenset[int]:
+    """Return the signals that have arrived."""
+    try:
+        return frozenset(os.read(wake, 4096))
+    except BlockingIOError:
+        return frozenset()
 
 
 def _ready(readers: list[int], writers: list[int], pause_s: float | None) -> frozenset[int]:

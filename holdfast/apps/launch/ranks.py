@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.apps.launch.rank_output import RankStreams
-from holdfast.kit.processes import descendants, die_with_parent, send
+from holdfast.kit.processes import descendants, die_with_parent, has_children, send
 
 _CANNOT_EXECUTE: Final = 126  # exit codes of POSIX shells
 _NOT_FOUND: Final = 127
@@ -95,6 +95,8 @@ class RankProcesses:
 
     def signal_below(self, signum: int, spare: Collection[int] = ()) -> list[int]:
         """Send a signal to all processes below this one, in any session. Returns those left."""
+        if not has_children():
+            return []
         left = [pid for pid in descendants(os.getpid()) if pid not in spare]
         for pid in left:
             send(pid, signum)
