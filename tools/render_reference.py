@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final, get_args, get_type_hints
 
+import api_tables
 import checkpoint_damage
 import command_pages
 import fault_matrix
@@ -347,6 +348,12 @@ def python_api_page() -> Iterator[str]:
     yield from python_api.lines(docs_under_names)
 
 
+def sagemaker_api_page() -> Iterator[str]:
+    """Every operation on clusters with its request fields."""
+    yield from ["# SageMaker API", "", NOTE.format("holdfast/api/request_fields.py"), ""]
+    yield from api_tables.lines(_table)
+
+
 RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "policy.md": policy_page,
     "configuration.md": configuration_page,
@@ -362,6 +369,7 @@ RENDERERS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "fault-matrix.html": matrix_html.page,
     "checkpoints.md": checkpoints_page,
     "python-api.md": python_api_page,
+    "sagemaker-api.md": sagemaker_api_page,
     "slurm-doctor.md": slurm_doctor_page,
     "../../holdfast/api/static/meanings.js": console_meanings,
     **command_pages.renderers(),

@@ -6,13 +6,14 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.api.call import Call
-from holdfast.api.desired_groups import changed_group, desired_group, node_count, refuse, rejections
+from holdfast.api.desired_groups import changed_group, desired_group, node_count, rejections
 from holdfast.api.problems import (
     Conflict,
     ResourceInUse,
     ResourceLimitExceeded,
     ResourceNotFound,
     ValidationException,
+    refuse,
 )
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.tags import checked_tags

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
@@ -14,37 +14,9 @@ from holdfast.model.clusters import (
     MachineGroup,
 )
 
-_NOT_OFFERED: Final = (
-    "RestrictedInstanceGroups",
-    "RestrictedInstanceGroupsConfig",
-    "AutoScaling",
-    "TieredStorageConfig",
-)
-_NOT_OFFERED_OF_GROUPS: Final = (
-    "AutoPatchConfig",
-    "ImageReleaseVersion",
-    "KubernetesConfig",
-    "ScheduledUpdateConfig",
-    "TrainingPlanArn",
-)
-
-
-def refuse(problems: Sequence[str]) -> None:
-    """Validate a request; the error names all problems at once.
-
-    Raises:
-        ValidationException: the request is invalid.
-
-    """
-    if problems:
-        raise ValidationException("; ".join(problems))
-
 
 def rejections(request: Json) -> Iterator[str]:
     """Problems that the model does not detect."""
-    for name in _NOT_OFFERED:
-        if name in request and request[name] != {"Mode": "Disable"}:
-            yield f"{name} is not supported"
     names = [one["InstanceGroupName"] for one in request.get("InstanceGroups", ())]
     for twice in sorted({one for one in names if names.count(one) > 1}):
         yield f"InstanceGroups: {twice} is duplicated"
@@ -54,9 +26,6 @@ def rejections(request: Json) -> Iterator[str]:
 
 
 def _rejections_of(group: Json) -> Iterator[str]:
-    for name in _NOT_OFFERED_OF_GROUPS:
-        if name in group:
-            yield f"{name} is not supported"
     if ("InstanceType" in group) == ("InstanceRequirements" in group):
         yield "exactly one of InstanceType and InstanceRequirements must be given"
     least = group.get("MinInstanceCount", 0)
@@ -65,8 +34,6 @@ def _rejections_of(group: Json) -> Iterator[str]:
     scripts = group.get("LifeCycleConfig", {})
     if ("SourceS3Uri" in scripts) != ("OnCreate" in scripts):
         yield "LifeCycleConfig requires SourceS3Uri and OnCreate"
-    if "OnInitComplete" in scripts:
-        yield "LifeCycleConfig.OnInitComplete is not supported"
     for name in ("SourceS3Uri", "OnCreate"):
         if not scripts.get(name, "").isprintable():
             yield f"LifeCycleConfig.{name} contains characters that are not allowed in a file name"

@@ -1,4 +1,4 @@
-"""Table of the supported operations."""
+"""Tables of the supported and of the unsupported operations on clusters."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -39,3 +39,39 @@ OPERATIONS: Final[Mapping[str, Callable[[Call], Json]]] = {
     "DeleteTags": delete_tags,
 }
 """``operation -> function``; ``identity.REQUIRED_ROLE`` has the role that each needs."""
+
+_NO_ATTACHMENT: Final = (
+    "devices belong to the owner of the machines; attach them with EC2, or in the launch template "
+    "of the type"
+)
+_NO_EXTENSION: Final = "extensions are add-ons of AWS; install charts with Helm"
+_NO_OPERATION: Final = "changes have no operation ID; use ListClusterEvents"
+_NO_QUOTA: Final = "set quotas in ClusterQueues of Kueue, or in associations of Slurm"
+_NO_SCHEDULING: Final = (
+    "set priorities and fair sharing in Kueue, or in Slurm's priority/multifactor plugin"
+)
+
+UNSUPPORTED_OPERATIONS: Final[Mapping[str, str]] = {
+    "AttachClusterNodeNetworkInterface": _NO_ATTACHMENT,
+    "AttachClusterNodeVolume": _NO_ATTACHMENT,
+    "CreateClusterExtension": _NO_EXTENSION,
+    "CreateClusterSchedulerConfig": _NO_SCHEDULING,
+    "CreateComputeQuota": _NO_QUOTA,
+    "DeleteClusterExtension": _NO_EXTENSION,
+    "DeleteClusterSchedulerConfig": _NO_SCHEDULING,
+    "DeleteComputeQuota": _NO_QUOTA,
+    "DescribeClusterExtension": _NO_EXTENSION,
+    "DescribeClusterOperation": _NO_OPERATION,
+    "DescribeClusterSchedulerConfig": _NO_SCHEDULING,
+    "DescribeComputeQuota": _NO_QUOTA,
+    "DetachClusterNodeVolume": _NO_ATTACHMENT,
+    "ListClusterExtensionVersions": _NO_EXTENSION,
+    "ListClusterExtensions": _NO_EXTENSION,
+    "ListClusterOperations": _NO_OPERATION,
+    "ListClusterSchedulerConfigs": _NO_SCHEDULING,
+    "ListComputeQuotas": _NO_QUOTA,
+    "UpdateClusterExtension": _NO_EXTENSION,
+    "UpdateClusterSchedulerConfig": _NO_SCHEDULING,
+    "UpdateComputeQuota": _NO_QUOTA,
+}
+"""``operation -> why it is refused, and what to use``, of SageMaker's operations on clusters."""

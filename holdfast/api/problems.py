@@ -3,6 +3,7 @@
 Signature errors also have status 400, as in SageMaker.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from holdfast.model.errors import HoldfastError
@@ -22,6 +23,17 @@ class ValidationException(ApiProblem):
     """The request violates the model of its operation, or cannot be fulfilled as it is."""
 
     code = "ValidationException"
+
+
+def refuse(problems: Sequence[str]) -> None:
+    """Refuse a request that has problems; the error names all at once.
+
+    Raises:
+        ValidationException: there is a problem.
+
+    """
+    if problems:
+        raise ValidationException("; ".join(problems))
 
 
 class ResourceNotFound(ApiProblem):

@@ -12,7 +12,7 @@ from holdfast.api.call import AwsLocation, Call, ClusterCreation
 from holdfast.api.clusters import Cluster
 from holdfast.api.identity import REQUIRED_ROLE, Keyring, Principal, Role
 from holdfast.api.kubernetes_cluster import KubernetesCluster
-from holdfast.api.operations import OPERATIONS
+from holdfast.api.operations import OPERATIONS, UNSUPPORTED_OPERATIONS
 from holdfast.api.problems import (
     BODY_LIMIT,
     AccessDenied,
@@ -21,7 +21,9 @@ from holdfast.api.problems import (
     NotReadable,
     TooLarge,
     UnknownOperation,
+    refuse,
 )
+from holdfast.api.request_fields import unsupported
 from holdfast.api.sagemaker_model import SageMakerModel
 from holdfast.api.signature import (
     InMemorySignatures,
@@ -105,6 +107,7 @@ class Protocol:
             parsed = self._model.read(name, _payload(request.body))
             audited.request = parsed
             _permit(principal, name, parsed)
+            refuse(list(unsupported(name, parsed)))
             changes = REQUIRED_ROLE[name] is not Role.VIEW
             once = mark_used(signature, self._used, now) if changes else nullcontext()
             with once, self._clusters() as clusters:
@@ -162,8 +165,10 @@ def _unknown(headers: Mapping[str, str]) -> UnknownOperation:
             f"The header X-Amz-Target is {target[:_SHOWN]!r}; expected {_SERVICE}. and the "
             "operation"
         )
+    why = UNSUPPORTED_OPERATIONS.get(name)
     return UnknownOperation(
-        f"{name[:_SHOWN]} is not supported; supported operations: {', '.join(sorted(OPERATIONS))}"
+        f"{name[:_SHOWN]} is not supported{f': {why}' if why else ''}; "
+        f"supported operations: {', '.join(sorted(OPERATIONS))}"
     )
 
 

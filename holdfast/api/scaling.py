@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from holdfast.api.call import Call
 from holdfast.api.creation import changed, within_limit
-from holdfast.api.desired_groups import refuse
-from holdfast.api.problems import ValidationException
+from holdfast.api.problems import ValidationException, refuse
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, Member
 from holdfast.model.names import BatchResponse

@@ -34,8 +34,6 @@ def _begun(call: Call, held: StoredCluster) -> Change:
     cluster, request = held.cluster, call.request
     steady(cluster)
     requested = request.get("InstanceGroups", ())
-    if any("ImageReleaseVersion" in one for one in requested):
-        raise ValidationException("InstanceGroups: ImageReleaseVersion is not supported")
     names = {one["InstanceGroupName"] for one in requested} or {one.name for one in cluster.groups}
     if unknown_members := names - {one.name for one in cluster.groups}:
         raise ResourceNotFound(f"Instance group {min(unknown_members)} not found")

@@ -13,9 +13,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from botocore.session import Session
 
-from holdfast.api.desired_groups import refuse, rejections
+from holdfast.api.desired_groups import rejections
 from holdfast.api.identity import AccessKey, Role
-from holdfast.api.problems import ApiProblem
+from holdfast.api.problems import ApiProblem, refuse
+from holdfast.api.request_fields import unsupported
 from holdfast.api.sagemaker_model import SageMakerModel
 from holdfast.apps.api.config import DEFAULT_URL, ApiConfig, load_api_config
 from holdfast.apps.views.nodes import no_such
@@ -159,7 +160,8 @@ def checked_request(source: Path, operation: str) -> dict[str, Any]:
     ]:
         raise ConfigError(f"{source}: {one}" for one in unknown_members)
     try:
-        refuse(list(rejections(model.read(operation, request))))
+        parsed = model.read(operation, request)
+        refuse([*unsupported(operation, parsed), *rejections(parsed)])
     except ApiProblem as error:
         raise ConfigError(f"{source}: {shortened(str(error))}") from error
     return dict(request)
