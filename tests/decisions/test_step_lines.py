@@ -1,13 +1,22 @@
 """Steps and losses in the logs of training frameworks."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.decisions.step_line_rows import ROWS
 from holdfast.decisions.step_lines import LogProgress, after_line, has_bad_loss
 from holdfast.model.jobs import StepReport
+
+RECORDED = [
+    json.loads(line)
+    for line in Path("tests/recordings/step-lines/reported.jsonl").read_text("utf-8").splitlines()
+]
+GUIDE = Path("docs/howto/watch-a-run.md")
 
 MEGATRON = (
     " [2026-08-01 10:00:00] iteration      120/  500000 | consumed samples:        30720 | elapsed "
@@ -24,6 +33,79 @@ def reports(*lines: str) -> list[StepReport]:
         if report is not None:
             found.append(report)
     return found
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda one: one["source"])
+def test_the_recorded_lines_of_each_framework_are_its_steps_and_losses(recorded) -> None:
+    found = reports(*recorded["lines"])
+
+    assert [one.step for one in found] == [step for step, _ in recorded["reports"]]
+    expected = [None if loss is None else float(loss) for _, loss in recorded["reports"]]
+    assert [one.loss for one in found] == pytest.approx(expected, nan_ok=True)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.example[:40])
+def test_the_example_of_each_row_is_found_by_that_row(row) -> None:
+    (report,) = reports(row.example)
+
+    assert next(one for one in ROWS if one.step.search(row.example)) is row
+    assert (report.loss is None) == (row.loss is None)
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "NaN"])
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.loss is not None], ids=lambda row: row.example[:40]
+)
+def test_a_loss_that_is_not_finite_is_no_progress_in_any_form(row, value) -> None:
+    start, end = row.loss.search(row.example).span(1)
+    line = row.example[:start] + value + row.example[end:]
+
+    (report,) = reports(line)
+    assert not math.isfinite(report.loss)
+    assert has_bad_loss(line)
+    assert not has_bad_loss(row.example)
+
+
+def test_no_recorded_line_with_a_finite_loss_is_bad() -> None:
+    for recorded in RECORDED:
+        if all(loss != "nan" for _, loss in recorded["reports"]):
+            bad = [line for line in recorded["lines"] if has_bad_loss(line)]
+            assert all("nan" in line for line in bad)
+
+
+def test_each_framework_of_the_rows_is_in_the_guide_and_recorded() -> None:
+    guide = " ".join(GUIDE.read_text("utf-8").split())
+    recorded = {one["framework"] for one in RECORDED}
+
+    names = {name for row in ROWS for name in row.framework.split(" and ")}
+    assert all(name in guide for name in {*names, "Hugging Face's Trainer"})
+    assert names - {"DeepSpeed", "torchtitan"} <= recorded
+
+
+def test_a_bar_that_rounds_the_global_step_counts_batches() -> None:
+    bar = (
+        "Epoch 0:  50%|█████     | {n}/200001 [01:00<01:00, 9.9it/s, v_num=0, "
+        "reduced_train_loss=3.09, global_step={step}, consumed_samples=1.63e+6]"
+    )
+
+    found = reports(bar.format(n=100000, step="99999.0"), bar.format(n=123002, step="1.23e+5"))
+
+    assert [one.step for one in found] == [99999, 123002]
+
+
+@pytest.mark.parametrize(
+    "prefix", ["[rank0]:", "[default0]:", "[worker-1]: ", "0: ", "12:  "], ids=repr
+)
+def test_the_prefix_of_a_launcher_hides_no_bar(prefix) -> None:
+    (report,) = reports(prefix + "Epoch 0:  33%|███▎      | 2/6 [00:00<00:00, train_loss=0.5]")
+
+    assert (report.step, report.loss) == (2, 0.5)
+
+
+def test_the_loss_of_a_validation_is_not_that_of_the_training() -> None:
+    (report,) = reports("Epoch 0:  33%|███▎      | 2/6 [00:00<00:00, 41it/s, val_loss=9.5]")
+
+    assert report.loss is None
 
 
 @pytest.mark.parametrize(
@@ -119,6 +201,13 @@ def test_other_lines_are_no_steps(line) -> None:
         ("train_loss: -inf,", True),
         ("{'loss': nan, 'epoch': 1}", True),
         ("| lm loss: NAN |", True),
+        (MEGATRON.format(loss="", nans=1), True),
+        (MEGATRON.format(loss="", nans=0), False),
+        ("Train loss/train/total: nan", True),
+        ("train_loss=nan.0, v_num=0]", True),
+        ("{'loss': '0', 'grad_norm': 'nan', 'learning_rate': '1e-05', 'epoch': '1.5'}", True),
+        ("{'loss': 0.5, 'grad_norm': nan, 'learning_rate': 1e-05, 'epoch': 1.5}", False),
+        ("{'loss': 0.0, 'grad_norm': 0.0, 'learning_rate': 1e-05, 'epoch': 1.5}", False),
         ("loss: 0.5 nanoseconds: 3", False),
         ("loss: infinite patience", False),
         ("loss: 0.1", False),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parent / "frameworks" / "torch_nan.py"
+SCRIPTS = Path(__file__).parent / "frameworks"
+SCRIPT = SCRIPTS / "torch_nan.py"
 DEADLINE_S = 300
 """For a machine that is busy with other tests."""
 
@@ -66,6 +67,24 @@ def test_a_job_of_pytorch_resumes_before_a_nan_and_skips_its_batch(run, tmp_path
     aside = {one.name for one in folder.with_name("ckpt.set-aside").iterdir()}
     assert {"step-12.pt"} <= aside
     assert "step-11.pt" not in aside
+
+
+@pytest.mark.frameworks
+@pytest.mark.skipif(
+    importlib.util.find_spec("transformers") is None, reason="transformers is not installed"
+)
+def test_a_nan_that_the_trainer_of_hugging_face_leaves_out_of_its_log_stops_the_job(run, tmp_path):
+    ended = run.run(
+        *configured(tmp_path, "stop"), "--max-app-retries", "0",
+        "--", sys.executable, str(SCRIPTS / "hf_trainer_nan.py"), timeout=DEADLINE_S,
+    )  # fmt: skip
+
+    log = run.dir.log(1, 0).read_text(encoding="utf-8")
+    assert ended.returncode == 1, ended.stdout
+    assert re.search("'loss': '?0(.0)?'?, 'grad_norm': '?nan", log), log
+    assert "'loss': nan" not in log
+    assert "'loss': 'nan'" not in log
+    assert re.search(r"the loss is nan at step [5-8]\b", ended.stdout), ended.stdout
 
 
 LOGS = """
