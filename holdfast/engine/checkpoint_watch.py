@@ -1,5 +1,7 @@
 """Verifies each checkpoint soon after its save, and keeps a manifest of it.
 
+A save that the script reports as done is verified at once. The result counts only after no file has
+changed for the same time as without a report: the report may be early, and ranks may still write.
 Nothing in the checkpoint directory is changed.
 """
 
@@ -33,6 +35,9 @@ class WatchRound:
     damaged: tuple[Checkpoint, ...] = ()
     """Checkpoints that differ from their manifest, and were not reported before."""
 
+    has_early: bool = False
+    """Whether the result for a reported save waits until its files are old enough."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
@@ -44,6 +49,14 @@ class Contents:
 
     scan: Callable[[str], WeightScan]
     """Searches a checkpoint for values that are not finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Early:
+    """Result for a save that was reported, before its files are old enough."""
+
+    files: tuple[SourceFile, ...]
+    manifest: CheckpointManifest
 
 
 @dataclass(slots=True)
@@ -69,6 +82,12 @@ class CheckpointWatch:
     _known: dict[str, datetime] = field(default_factory=dict, init=False)
     """``changed_at`` of the checkpoints of which nothing is left to do."""
 
+    _reported: dict[str, datetime] = field(default_factory=dict, init=False)
+    """Reports that have led to an early verification, by name of the checkpoint."""
+
+    _early: dict[str, _Early] = field(default_factory=dict, init=False)
+    """Results that are not written yet, by name of the checkpoint."""
+
     def run_once(self) -> WatchRound:
         """Verify the newest checkpoint that was saved since the last call.
 
@@ -88,7 +107,7 @@ class CheckpointWatch:
                 return WatchRound(verified=found, damaged=tuple(damaged))
             if found is not None:
                 damaged.append(found)
-        return WatchRound(damaged=tuple(damaged))
+        return WatchRound(damaged=tuple(damaged), has_early=bool(self._early))
 
     def _summarize(self, survey: Survey, new: CheckpointManifest) -> None:
         manifests = (self.manifests.read(one.name) for one in survey.checkpoints[:_NEWEST])
@@ -99,8 +118,14 @@ class CheckpointWatch:
         """Return a new manifest, or a checkpoint that differs from its own; None if neither."""
         try:
             before = self.contents.files.files(one.name)
-            newest = max((file.changed_ns for file in before), default=None)
-            if newest is None or self.clock.now() - _time(newest) < self.settle:
+            if not before:
+                return None
+            is_settled = self._is_settled(before)
+            early = self._early.get(one.name)
+            if early is not None and early.files == before:
+                return self._written(one, early.manifest) if is_settled else None
+            self._early.pop(one.name, None)
+            if not is_settled and not self._is_newly_reported(one):
                 return None
             found = verified(self.checkpoints, survey, one, Depth.SIZES).named(one.name)
         except BackendError:  # deleted by the job meanwhile
@@ -109,6 +134,8 @@ class CheckpointWatch:
             return None
         manifest = self.manifests.read(one.name)
         if found.watched_at is not None and manifest is not None:
+            if not is_settled:  # being written again, which is no damage
+                return None
             self._known[one.name] = one.changed_at
             if found.problems != manifest.problems:
                 return found
@@ -116,10 +143,20 @@ class CheckpointWatch:
                 return None
         return self._verified(survey, one, before)
 
+    def _is_settled(self, files: tuple[SourceFile, ...]) -> bool:
+        return self.clock.now() - _saved_at(files) >= self.settle
+
+    def _is_newly_reported(self, one: Checkpoint) -> bool:
+        """Return whether a report has come that has not led to a verification yet."""
+        if one.reported_at is None or self._reported.get(one.name) == one.reported_at:
+            return False
+        self._reported[one.name] = one.reported_at
+        return True
+
     def _verified(
         self, survey: Survey, one: Checkpoint, before: tuple[SourceFile, ...]
     ) -> CheckpointManifest | None:
-        """Read a checkpoint and write its manifest; None if it changes meanwhile."""
+        """Read a checkpoint; None if it changes meanwhile, or if it may still change."""
         started = self.clock.now()
         try:
             found = verified(self.checkpoints, survey, one, Depth.HASHES).named(one.name)
@@ -137,13 +174,20 @@ class CheckpointWatch:
             format=survey.format,
             state=found.state,
             problems=found.problems,
-            saved_at=_time(max(file.changed_ns for file in before)),
+            saved_at=_saved_at(before),
             verified_at=now,
             seconds=(now - started).total_seconds(),
             files=files,
             weights=weights,
         )
+        if not self._is_settled(before):
+            self._early[one.name] = _Early(before, manifest)
+            return None
+        return self._written(one, manifest)
+
+    def _written(self, one: Checkpoint, manifest: CheckpointManifest) -> CheckpointManifest:
         self.manifests.write(manifest)
+        self._early.pop(one.name, None)
         self._known[one.name] = one.changed_at
         return manifest
 
@@ -154,8 +198,12 @@ class CheckpointWatch:
             if not self.is_kept(name):
                 with suppress(BackendError):
                     self.manifests.delete(name)
-        self._known = {name: at for name, at in self._known.items() if name in present}
+        for kept in (self._known, self._reported, self._early):
+            for name in kept.keys() - present:
+                del kept[name]
 
 
-def _time(nanoseconds: int) -> datetime:
+def _saved_at(files: tuple[SourceFile, ...]) -> datetime:
+    """Return the newest modification time."""
+    nanoseconds = max(file.changed_ns for file in files)
     return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=nanoseconds // 1000)

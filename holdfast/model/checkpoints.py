@@ -49,6 +49,18 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveReport:
+    """A save that a training script reported as done. It proves nothing about the files."""
+
+    name: str
+    """Path of the checkpoint, or of a file in it, relative to the checkpoint directory."""
+
+    step: int
+    at: datetime
+    """Time of the report, by the clock of the node of rank 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
     """One checkpoint in a checkpoint directory."""
 
@@ -77,6 +89,10 @@ class Checkpoint:
     """Depth of the verification behind ``state``; None before one."""
 
     problems: tuple[str, ...] = ()
+    reported_at: datetime | None = None
+    """Time at which the script last reported a save of it as done; None if it did not. The files
+    may be incomplete nevertheless."""
+
     watched_at: datetime | None = None
     """Time at which ``holdfast checkpoint watch`` verified this save; None if it did not."""
 

@@ -5,12 +5,14 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import CannotVerify, CheckpointFormat, Found, Names
 from holdfast.adapters.checkpoints.manifest_check import compare, manifest_of
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, tree_size
+from holdfast.adapters.checkpoints.save_reports import read_reports
 from holdfast.adapters.checkpoints.table import ROWS, format_named
 from holdfast.kit.bounded_files import NotRegular
 from holdfast.kit.files import sync_directory
@@ -68,6 +70,8 @@ class CheckpointDirectory:
         """See ``CheckpointStore.survey``."""
         row, found, names = self._read()
         self._row = row
+        if found is not None:
+            found = replace(found, checkpoints=_reported(found.checkpoints, self._folder))
         self._found = {one.name: one for one in found.checkpoints} if found is not None else {}
         if row is None or found is None:
             others = tuple(sorted(entry.name for entry in names.values() if not _is_side(entry)))
@@ -249,6 +253,15 @@ def latest_step(folder: Path) -> int | None:
     if survey.pointer.kind is not PointerKind.NONE:
         return survey.pointer.step
     return next((one.step for one in survey.checkpoints if one.is_ended), None)
+
+
+def _reported(those: Sequence[Checkpoint], folder: Path) -> tuple[Checkpoint, ...]:
+    """Return the checkpoints with the times at which the script reported them as saved."""
+    times: dict[str, datetime] = {}
+    for report in read_reports(folder).values():
+        for name in (report.name, *map(str, Path(report.name).parents[:-1])):
+            times[name] = max(times.get(name, report.at), report.at)
+    return tuple(replace(one, reported_at=times.get(one.name)) for one in those)
 
 
 def _state(problems: Sequence[Problem]) -> CheckpointState:

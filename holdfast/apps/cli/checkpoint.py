@@ -309,6 +309,7 @@ class _Row:
 
     size: int
     changed_at: datetime
+    reported_at: datetime | None
     problems: tuple[str, ...]
 
 
@@ -321,6 +322,11 @@ _COLUMNS: Final = (
     Column[_Row](title="choice", cell=lambda row: "resume" if row.is_choice else ""),
     Column[_Row](title="size", cell=lambda row: format_size(row.size)),
     Column[_Row](title="age", cell=lambda row: age(row.changed_at, datetime.now(UTC))),
+    Column[_Row](
+        title="reported",
+        cell=lambda row: row.reported_at and age(row.reported_at, datetime.now(UTC)),
+        minor=True,
+    ),
     Column[_Row](title="problem", cell=lambda row: "; ".join(row.problems[:1]), minor=True),
 )
 
@@ -336,7 +342,8 @@ def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, 
     """List the checkpoints in DIRECTORY, newest first, and what verification finds.
 
     LOADED marks the checkpoint that the framework would load now; if the user's script selects it,
-    none is marked. CHOICE marks the checkpoint that ``verify`` would select. Nothing is changed.
+    none is marked. CHOICE marks the checkpoint that ``verify`` would select. REPORTED is the age of
+    the report of its save by the script, if any. Nothing is changed.
 
     Exits with 1 if there are checkpoints and ``verify`` would find none to resume from.
     """
@@ -388,5 +395,6 @@ def _row(one: Checkpoint, form: str, *, is_loaded: bool, is_choice: bool) -> _Ro
         is_choice=is_choice,
         size=one.size,
         changed_at=one.changed_at,
+        reported_at=one.reported_at,
         problems=one.problems,
     )

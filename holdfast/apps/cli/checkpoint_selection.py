@@ -62,6 +62,9 @@ class _Details:
     """Bytes; None if it was set aside."""
 
     changed_at: datetime | None = None
+    reported_at: datetime | None = None
+    """Time at which the script reported its save."""
+
     watched_at: datetime | None = None
     """Time at which ``holdfast checkpoint watch`` verified it."""
 
@@ -297,6 +300,7 @@ def _details(
         depth=one.depth.value if one.depth is not None else "",
         size=one.size,
         changed_at=one.changed_at,
+        reported_at=one.reported_at,
         watched_at=one.watched_at,
         is_loaded=loaded is not None and loaded.name == one.name,
         is_selected=history.pin is not None and history.pin.name == one.name,
@@ -321,6 +325,7 @@ def _print(found: _Details, output: str) -> None:
             ("Verified", found.depth),
             ("Size", f"{found.size} bytes"),
             ("Changed", found.changed_at and _time(found.changed_at)),
+            ("Reported", found.reported_at and _time(found.reported_at)),
             ("Watched", found.watched_at and _time(found.watched_at)),
             ("Loaded", "yes" if found.is_loaded else "no"),
             ("Selected", "yes" if found.is_selected else "no"),

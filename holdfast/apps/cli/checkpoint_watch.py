@@ -11,6 +11,7 @@ from typing import Final
 import click
 
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests, only_writer
+from holdfast.adapters.checkpoints.save_reports import reports_size
 from holdfast.adapters.local.progress import read_progress
 from holdfast.apps.cli.checkpoint_options import format_option
 from holdfast.apps.cli.help import examples
@@ -24,7 +25,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.parameters import Address, Duration
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
-from holdfast.apps.run.checkpoint_watch import describe, watch_of
+from holdfast.apps.run.checkpoint_watch import SETTLE, describe, watch_of
 from holdfast.apps.run.low_priority import lower_priority
 from holdfast.apps.run.save_metrics import serve_metrics
 from holdfast.engine.checkpoint_watch import CheckpointWatch, WatchRound
@@ -34,6 +35,9 @@ from holdfast.model.errors import BackendError, ConfigError
 
 _PROGRESS_VARIABLE: Final = "HOLDFAST_PROGRESS_FILE"
 _RETRY: Final = timedelta(seconds=30)
+
+_REPORTS: Final = timedelta(milliseconds=500)
+"""Time between two looks at the size of the file of reported saves."""
 
 
 @examples(
@@ -83,6 +87,7 @@ def watch(
 ) -> int:
     """Verify each checkpoint in DIRECTORY after its save, in the background.
 
+    A save that the script reports with ``holdfast.training.checkpoint_saved`` is verified at once.
     All checksums of the newest three are compared, and their tensors are searched for NaN. The
     SHA-256 of every file is kept in a manifest beside DIRECTORY, in which nothing is changed.
     Before an attempt, ``verify`` and ``guard`` then compare sizes and a sample with the manifest,
@@ -111,14 +116,14 @@ def watch(
             lambda: read_progress(Path(progress)).last if progress else None,
         )
     with suppress(KeyboardInterrupt), only_writer(directory):
-        _repeat(connected, interval, output)
+        _repeat(connected, directory, interval, output)
     return ExitCode.OK
 
 
-def _repeat(connected: CheckpointWatch, interval: timedelta, output: str) -> None:
+def _repeat(connected: CheckpointWatch, directory: Path, interval: timedelta, output: str) -> None:
     reported = ""
     while True:
-        pause = interval
+        pause, reports = interval, reports_size(directory)
         try:
             done = connected.run_once()
         except BackendError as error:
@@ -131,7 +136,16 @@ def _repeat(connected: CheckpointWatch, interval: timedelta, output: str) -> Non
             sys.stdout.flush()
             if done.verified is not None:
                 continue
-        time.sleep(pause.total_seconds())
+            if done.has_early:
+                pause = min(interval, SETTLE)
+        _pause(pause, directory, reports)
+
+
+def _pause(limit: timedelta, directory: Path, reports: int) -> None:
+    """Wait for the next report of a save, at most for a time."""
+    end = time.monotonic() + limit.total_seconds()
+    while reports_size(directory) == reports and (left := end - time.monotonic()) > 0:
+        time.sleep(min(_REPORTS.total_seconds(), left))
 
 
 def _print_round(done: WatchRound, output: str) -> bool:

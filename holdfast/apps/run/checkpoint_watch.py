@@ -18,7 +18,7 @@ from holdfast.model.checkpoints import CheckpointState
 from holdfast.model.errors import BackendError
 from holdfast.ports.checkpoint_files import SourceFile
 
-_SETTLE: Final = timedelta(seconds=2)
+SETTLE: Final = timedelta(seconds=2)
 """Time without a change after which a save may have ended. Formats without a marker look complete
 between two files."""
 
@@ -45,7 +45,7 @@ def watch_of(folder: Path, format_name: str | None) -> CheckpointWatch:
         DirectoryManifests(folder, may_be_inside=store.accepts_files),
         lambda name: store.moved_to(name) is not None,
         SystemClock(),
-        _SETTLE,
+        SETTLE,
     )
 
 

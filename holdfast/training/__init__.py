@@ -1,0 +1,101 @@
+"""Reports of a training script to Holdfast; without Holdfast, all of them do nothing.
+
+Standard library only. Steps are appended to ``$HOLDFAST_PROGRESS_FILE``, one line for each: the
+number of the step and, after a space, its loss. Saves are appended to a file beside
+``$HOLDFAST_CHECKPOINT_DIR``. The modules of this package have a callback for each framework.
+"""
+
+import logging
+import math
+import operator
+import os
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Final, SupportsFloat, SupportsIndex
+
+from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.adapters.checkpoints.save_reports import append_report
+from holdfast.model.checkpoints import SaveReport
+from holdfast.model.errors import HoldfastError
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+def step(number: int, *, loss: SupportsFloat | None = None) -> None:
+    """Report a step that is done; all ranks may call it.
+
+    The first report of an attempt is the step that it resumed from. Rank 0 writes each report, the
+    other ranks only those of a loss that is NaN or infinite.
+
+    Args:
+        number: number of the step.
+        loss: loss of the step, such as a tensor with one element. Reading it waits for the
+            accelerator: pass it every few steps if that takes time.
+
+    Raises:
+        OSError: the file cannot be written.
+
+    """
+    path = os.environ.get("HOLDFAST_PROGRESS_FILE")
+    if not path:
+        return
+    value = None if loss is None else float(loss)
+    is_first = os.environ.get("RANK", "0") == "0"
+    if not is_first and (value is None or math.isfinite(value)):
+        return
+    line = f"{number}\n" if value is None else f"{number} {value:.9g}\n"
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.write(handle, line.encode("ascii"))  # one write: lines of ranks do not mix
+    finally:
+        os.close(handle)
+
+
+def checkpoint_saved(step: SupportsIndex, path: str | os.PathLike[str]) -> None:
+    """Report that a checkpoint was saved; all ranks may call it, and rank 0 reports.
+
+    Call it when all ranks have written their part. ``holdfast checkpoint watch`` then verifies the
+    checkpoint at once. The report replaces no verification: a reported checkpoint that is
+    incomplete stays incomplete. It raises nothing: what prevents a report is logged as a warning.
+
+    Args:
+        step: step after which it was saved.
+        path: the checkpoint, a file in it or a link to it, in ``$HOLDFAST_CHECKPOINT_DIR``.
+
+    """
+    directory = os.environ.get("HOLDFAST_CHECKPOINT_DIR")
+    if not directory or os.environ.get("RANK", "0") != "0":
+        return
+    try:
+        _report_save(Path(directory), operator.index(step), Path(path))
+    except (HoldfastError, OSError, RuntimeError, TypeError, ValueError) as error:
+        _LOG.warning("checkpoint %s not reported, verified at the next scan: %s", path, error)
+
+
+def _report_save(folder: Path, step: int, path: Path) -> None:
+    real = path.resolve()
+    if not real.is_relative_to(folder.resolve()):
+        raise ValueError(f"expected a path in HOLDFAST_CHECKPOINT_DIR={folder}; save there")
+    name = real.relative_to(folder.resolve()).as_posix()
+    may_be_inside = True
+    if os.path.ismount(folder.resolve()):  # without one, the report is beside the directory
+        store = CheckpointDirectory(folder)
+        store.survey()
+        may_be_inside = store.accepts_files
+    report = SaveReport(name=name, step=step, at=datetime.now(UTC))
+    append_report(folder, report, may_be_inside=may_be_inside)
+
+
+def is_skipped(number: int) -> bool:
+    """Return whether the batch of a step has to be skipped.
+
+    Holdfast names the step at which the loss of an earlier attempt was not finite or spiked, and
+    the one before, in ``$HOLDFAST_SKIP_STEPS`` if ``loss_action`` is ``skip``.
+    """
+    return number in _skipped(os.environ.get("HOLDFAST_SKIP_STEPS", ""))
+
+
+@cache
+def _skipped(text: str) -> frozenset[int]:
+    return frozenset(int(part) for part in text.split(",") if part.strip().isdecimal())
