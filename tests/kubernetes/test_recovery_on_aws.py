@@ -139,7 +139,7 @@ def test_auto_scaling_replaces_the_instance_of_a_faulty_node(
     assert incident.successor == "spare-1"
     assert first not in group.instances()
     assert set(group.instances()) == set(group.nodes)
-    assert fleet.health("spare-1") == HealthStatus.SCHEDULABLE
+    until(lambda: fleet.health("spare-1") == HealthStatus.SCHEDULABLE)
 
 
 def test_the_neuron_guide_with_recovery_replaces_the_instance(
