@@ -34,6 +34,9 @@ class Node:
     logical_id: str = ""
     """``NodeLogicalId``; default: the name of the node."""
 
+    addresses: tuple[str, ...] = ()
+    """Its private host names and IP addresses, as far as they are known."""
+
     has_machine: bool = True
     """Whether the node has a machine yet."""
 

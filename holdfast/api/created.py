@@ -117,5 +117,6 @@ def _node(member: Member, instance_type: str) -> Node:
         status=member.status,
         message=member.message,
         logical_id=member.logical_id,
+        addresses=machine.addresses if machine is not None else (),
         has_machine=machine is not None,
     )

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
+from ipaddress import ip_address
 from typing import Any, TypeVar
 
 from holdfast.api.call import Call, node_named
@@ -80,7 +82,8 @@ def describe_cluster_node(call: Call) -> Json:
         raise ValidationException("Exactly one of NodeId and NodeLogicalId must be given")
     cluster = call.cluster()
     node = node_named(cluster.nodes(), request)
-    return {"NodeDetails": {**_node(node, with_name=True), **_group_settings(cluster, node)}}
+    details = {**_node(node, with_name=True), **_addresses(node), **_group_settings(cluster, node)}
+    return {"NodeDetails": details}
 
 
 def _summary(call: Call, cluster: Cluster) -> Json:
@@ -132,6 +135,17 @@ def _node(node: Node, *, with_name: bool) -> Json:
         "PrivateDnsHostname": node.name or None,
         "InstanceStatus": {"Status": node.status, "Message": node.message or None},
     }
+
+
+def _addresses(node: Node) -> Json:
+    """First IP address of each version that other nodes can reach."""
+    found: dict[int, str] = {}
+    for one in node.addresses:
+        with suppress(ValueError):  # a host name
+            address = ip_address(one)
+            if not (address.is_loopback or address.is_link_local):
+                found.setdefault(address.version, one)
+    return {"PrivatePrimaryIp": found.get(4), "PrivatePrimaryIpv6": found.get(6)}
 
 
 def _between(

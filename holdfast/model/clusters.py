@@ -88,6 +88,9 @@ class GroupMachine:
 
     state: MachineState
     launched_at: datetime
+    addresses: tuple[str, ...] = ()
+    """Its private host names and IP addresses, as far as they are known."""
+
     message: str = ""
     """Why it is in this state, if that needs an explanation."""
 

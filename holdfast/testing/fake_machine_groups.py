@@ -71,6 +71,7 @@ class FakeMachineGroups:
             name=f"node-{self.made}",
             state=MachineState.JOINING,
             launched_at=self.clock.now(),
+            addresses=(f"10.0.0.{self.made}",),
         )
 
     def _leave(self, group: str, ids: set[str]) -> None:

@@ -101,6 +101,29 @@ def test_nodes_are_listed_and_described(api, lab) -> None:
     assert details["InstanceStatus"] == {"Status": "Running"}
 
 
+@pytest.mark.parametrize(
+    ("addresses", "shown"),
+    [
+        ((), (None, None)),
+        (("node-7.example",), (None, None)),
+        (("10.0.0.7", "10.0.0.8", "node-7"), ("10.0.0.7", None)),
+        (("127.0.0.1", "fe80::7", "::1"), (None, None)),
+        (("node-7", "fd00::7", "10.0.0.7", "fd00::8"), ("10.0.0.7", "fd00::7")),
+    ],
+)
+def test_a_node_is_described_with_its_first_address_of_each_version(addresses, shown) -> None:
+    cluster = ShownCluster("lab", NOW)
+    node = cluster.add("node-7", NOW, addresses=addresses)
+    api = Api([cluster])
+
+    found = api.call("DescribeClusterNode", ClusterName="lab", NodeId=node.instance_id)
+    [listed] = api.call("ListClusterNodes", ClusterName="lab")["ClusterNodeSummaries"]
+
+    details = found["NodeDetails"]
+    assert (details.get("PrivatePrimaryIp"), details.get("PrivatePrimaryIpv6")) == shown
+    assert details["PrivateDnsHostname"] == listed["PrivateDnsHostname"] == "node-7"
+
+
 def test_logical_ids_are_shown_to_those_who_ask(api) -> None:
     plain = api.call("ListClusterNodes", ClusterName="lab")["ClusterNodeSummaries"]
     full = api.call("ListClusterNodes", ClusterName="lab", IncludeNodeLogicalIds=True)

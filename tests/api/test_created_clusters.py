@@ -71,6 +71,8 @@ def test_each_step_of_a_creation_is_an_event(lab) -> None:
     lab.settle()
 
     [node] = lab.listed()
+    found = lab.call("DescribeClusterNode", ClusterName="lab", NodeId=node["InstanceId"])
+    assert found["NodeDetails"]["PrivatePrimaryIp"] == "10.0.0.1"
     assert lab.events() == [
         "Cluster lab creation started successfully",
         f"Instance creation of {node['InstanceId']} started in Cluster lab and IG gpu",

@@ -22,6 +22,7 @@ def a_status(number: int, group: str, phase: Phase = Phase.SCHEDULABLE) -> NodeS
         name=f"n{number}",
         provider_id=f"aws:///us-east-1a/i-{number:017x}",
         group=group,
+        addresses=(f"10.0.0.{number}", f"n{number}"),
         record=NodeRecord(phase=phase, phase_since=NOW),
     )
     return node_status(view, run="k", notices=(), incidents=())
@@ -75,6 +76,7 @@ def test_a_group_is_made_of_the_nodes_that_have_its_name(clusters) -> None:
 
     assert [one.name for one in found] == ["n1", "n2"]
     assert {one.state for one in found} == {MachineState.RUNNING}
+    assert [one.addresses for one in found] == [("10.0.0.1", "n1"), ("10.0.0.2", "n2")]
     health = clusters.health("lab")
     assert [health[one.id].status for one in found] == [
         InstanceStatus.RUNNING,

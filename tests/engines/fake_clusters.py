@@ -39,7 +39,13 @@ class ShownCluster:
         """See ``Cluster.id``."""
         return cluster_id(self.name)
 
-    def add(self, name: str, launched_at: datetime, group: str = "workers") -> Node:
+    def add(
+        self,
+        name: str,
+        launched_at: datetime,
+        group: str = "workers",
+        addresses: tuple[str, ...] = (),
+    ) -> Node:
         """A node that works."""
         node = Node(
             name=name,
@@ -48,6 +54,7 @@ class ShownCluster:
             instance_type="ml.p5.48xlarge",
             launched_at=launched_at,
             status=InstanceStatus.RUNNING,
+            addresses=addresses,
         )
         self.members.append(node)
         return node

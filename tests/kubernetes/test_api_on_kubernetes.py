@@ -25,12 +25,19 @@ def test_a_cluster_is_shown_and_a_node_rebooted_as_at_sagemaker(fleet: Fleet) ->
     fleet.start("a", "b")
     fleet.control(settings='[nodes]\nmax_unavailable = 1\ndrain_timeout = "0s"')
     fleet.until_schedulable("a", "b")
+    addresses = [("ExternalIP", "192.0.2.7"), ("Hostname", "a"), ("InternalIP", "10.0.0.7")]
+    reported = [{"type": kind, "address": address} for kind, address in addresses]
+    fleet.cluster.plane.request(
+        "PATCH", "/api/v1/nodes/a/status", {"status": {"addresses": reported}}
+    )
     where = Where(kubeconfig=fleet.cluster.plane.kubeconfig())
     with ExitStack() as opened:
         clusters = clusters_of(where, "lab", opened)
         with clusters() as [cluster]:
             nodes = {one.name: one for one in cluster.nodes()}
             assert (cluster.name, set(nodes)) == ("lab", {"a", "b"})
+            assert nodes["a"].addresses == ("10.0.0.7", "192.0.2.7", "a")
+            assert nodes["b"].addresses == ()
             assert {one.group for one in nodes.values()} == {"p5"}
             assert nodes["a"].status is InstanceStatus.RUNNING
             assert cluster.created_at == min(one.launched_at for one in nodes.values())

@@ -34,6 +34,7 @@ def test_nodes_are_listed_and_rebooted_from_any_thread(fleet: Fleet) -> None:
             everybody = list(threads.map(lambda _: train.nodes(), range(16)))
         assert {one.name for one in everybody[0]} == set(fleet.machines)
         assert all(one.status is InstanceStatus.RUNNING for one in everybody[0])
+        assert {one.addresses for one in everybody[0]} == {("127.0.0.1",)}
 
         assert requested(lambda train: train.submit("node2", Verb.REBOOT, "ada")) == ""
         fleet.until(

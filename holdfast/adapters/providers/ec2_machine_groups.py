@@ -254,6 +254,9 @@ class Ec2MachineGroups:
             name=instance.get("PrivateDnsName") or instance["InstanceId"],
             state=state,
             launched_at=instance["LaunchTime"],
+            addresses=tuple(
+                instance[key] for key in ("PrivateIpAddress", "Ipv6Address") if instance.get(key)
+            ),
             message=message,
         )
 

@@ -194,6 +194,7 @@ def _node(status: NodeStatus, since: datetime) -> Node:
         group=proper_name(status.group) or _GROUP,
         instance_type=f"ml.{status.instance_type}" if status.instance_type else _UNKNOWN,
         launched_at=status.created_at or since,
+        addresses=status.addresses,
         status=_STATUS[status.phase],
         message=_message(status),
     )

@@ -62,6 +62,7 @@ class FleetClusters:
                 name=one.name,
                 state=MachineState.RUNNING,
                 launched_at=self._joined_at.get(one.provider_id) or one.created_at or self._since,
+                addresses=one.addresses,
             )
             for one in nodes
             if _group(one) == group.partition("/")[2]

@@ -109,6 +109,9 @@ class NodeStatus:
     instance_type: str = ""
     """Instance type of the cloud; empty if not known."""
 
+    addresses: tuple[str, ...] = ()
+    """Host names and IP addresses that the platform knows of it, those for other nodes first."""
+
     created_at: datetime | None = None
     """Time at which it joined the cluster; None if not known."""
 
@@ -183,6 +186,7 @@ def node_status(
         incidents=incidents,
         group=view.group,
         instance_type=view.instance_type,
+        addresses=view.addresses,
         pairing=record.pairing,
         drill_until=view.drill_until,
         replaced_at=record.replaced_at,

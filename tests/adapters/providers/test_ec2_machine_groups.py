@@ -179,6 +179,7 @@ def test_machines_are_what_was_asked_for_and_bear_the_names_of_their_cluster_and
     assert [one["ProcessName"] for one in group["SuspendedProcesses"]] == ["AZRebalance"]
     [machine] = place.staying()
     assert machine.name.endswith(".internal")
+    assert machine.addresses == (place.cloud.addresses(machine.id)[0],)
     assert tags(place, machine).items() >= {
         MachineTag.CLUSTER: "lab", MachineTag.GROUP: "gpu", "Name": "lab/gpu"
     }.items()  # fmt: skip

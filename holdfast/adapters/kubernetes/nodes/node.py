@@ -105,7 +105,7 @@ class NodeState:
     """All labels; used only for jobs that wait for a node."""
 
     addresses: tuple[str, ...] = field(default=(), compare=False)
-    """Host names and IP addresses that it reports, of all types."""
+    """Host names and IP addresses that it reports, of all types; internal IP addresses first."""
 
     address: str = field(default="", compare=False)
     """Address for other nodes; used only for tests between nodes."""
@@ -197,7 +197,8 @@ def _address(status: Json) -> str:
 
 
 def _addresses(status: Json) -> tuple[str, ...]:
-    found = (str(one.get("address") or "") for one in status.get("addresses") or ())
+    reported = sorted(status.get("addresses") or (), key=lambda one: one.get("type") != _REACHABLE)
+    found = (str(one.get("address") or "") for one in reported)
     return tuple(intern(one) for one in dict.fromkeys(found) if one)
 
 
