@@ -70,7 +70,7 @@ _NO_RELEASE: Final = "it names images of SageMaker; set ImageId"
 
 _PAGES: Final = _supported("MaxResults", "NextToken", "SortBy", "SortOrder")
 _CREATED: Final = _supported("CreationTimeAfter", "CreationTimeBefore")
-_VPC: Final = _supported("SecurityGroupIds", "Subnets")
+_VPC: Final = _supported("SecurityGroupIds", "Subnets", note=_ON_EC2)
 _NODES: Final = _supported("ClusterName", "NodeIds", "NodeLogicalIds")
 
 _DEPLOYMENT: Final = {
@@ -98,7 +98,10 @@ _GROUP: Final = {
     **_supported(
         "MinInstanceCount", note="Sufficient number of nodes of a cluster that is `Continuous`."
     ),
-    **_supported("InstanceType", note="`UpdateCluster` cannot change it."),
+    **_supported(
+        "InstanceType",
+        note="`UpdateCluster` cannot change it. Existing nodes keep theirs.",
+    ),
     **_supported(
         "InstanceRequirements",
         "InstanceRequirements.InstanceTypes",
@@ -171,7 +174,7 @@ _CLUSTER: Final = {
         "checkpoints are kept where the job saves them; omit it, or set Mode to Disable",
         _DISABLED,
     ),
-    **_supported("NodeProvisioningMode"),
+    **_supported("NodeProvisioningMode", note="A cluster stays `Continuous`."),
     **_ignored("ClusterRole", _NO_ROLE),
     **_refused(
         "AutoScaling",
