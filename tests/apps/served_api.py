@@ -2,9 +2,11 @@
 
 import contextlib
 import http.client
+import io
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,7 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import boto3
@@ -20,6 +23,8 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
+
+from holdfast.apps.main import run
 
 REGION = "us-east-1"
 START_S = 30.0
@@ -91,6 +96,40 @@ def holdfast(*argv: str) -> subprocess.CompletedProcess[str]:
         check=False,
         timeout=60,
     )
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """Exit code and output of a command."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def rejected(*argv: str) -> Rejected:
+    """Run a command whose input is invalid, in this process: a process of its own costs 0.5 s.
+
+    A command that accepts its input, such as a server, ends after ``START_S`` with ``FAILED``.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with _limited(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(argv)
+    return Rejected(code, out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def _limited() -> Iterator[None]:
+    def end(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(f"the command is still running after {START_S:g} s")
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, START_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def with_keys(config: Path, *more: str) -> Path:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from botocore.exceptions import ClientError
-from served_api import KEYS, Served, holdfast, private, serving, with_keys
+from served_api import KEYS, Served, holdfast, private, rejected, serving, with_keys
 from written_runs import machine, node
 
 from holdfast.api.identity import token_digest
@@ -98,7 +98,7 @@ def test_a_key_goes_to_no_file_that_others_may_read(tmp_path) -> None:
     link.symlink_to(target)
 
     for path in (loose, link):
-        ended = holdfast("api", "--new-key", "view", "--out", str(path))
+        ended = rejected("api", "--new-key", "view", "--out", str(path))
         assert ended.returncode == ExitCode.BAD_INPUT
         assert str(path) in ended.stderr
     assert not loose.read_text(encoding="utf-8")
@@ -190,7 +190,7 @@ def test_a_configuration_that_cannot_be_used_is_told(tmp_path, monkeypatch, text
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     config = private(tmp_path / "api.toml", text)
 
-    ended = holdfast("api", "--config", str(config), "--listen", "0")
+    ended = rejected("api", "--config", str(config), "--listen", "0")
 
     assert ended.returncode == ExitCode.BAD_INPUT
     assert said in ended.stderr
@@ -198,7 +198,7 @@ def test_a_configuration_that_cannot_be_used_is_told(tmp_path, monkeypatch, text
 
 
 def test_without_keys_nothing_is_served() -> None:
-    ended = holdfast("api")
+    ended = rejected("api")
 
     assert ended.returncode == ExitCode.BAD_INPUT
     assert "--new-key" in ended.stderr
@@ -210,7 +210,7 @@ def test_keys_that_others_may_read_or_change_are_refused(tmp_path, mode, command
     config = with_keys(tmp_path / "keys.toml")
     config.chmod(mode)
 
-    ended = holdfast(*command, "--config", str(config))
+    ended = rejected(*command, "--config", str(config))
 
     assert ended.returncode == ExitCode.BAD_INPUT
     assert f"has mode {mode:04o}, expected 0600; run: chmod 600 {config}" in ended.stderr

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from served_api import Served, holdfast, serving, with_keys
+from served_api import Served, holdfast, rejected, serving, with_keys
 from tls_files import write_certificate
 
 from holdfast.apps.exit_codes import ExitCode
@@ -120,7 +120,7 @@ def test_files_that_cannot_be_used_are_told(tmp_path, monkeypatch, change, said)
     write_certificate(tmp_path)
     change(tmp_path)
 
-    ended = holdfast("api", "--config", str(with_keys(tmp_path / "api.toml", tls(tmp_path))))
+    ended = rejected("api", "--config", str(with_keys(tmp_path / "api.toml", tls(tmp_path))))
 
     assert ended.returncode == ExitCode.BAD_INPUT
     assert said in ended.stderr
@@ -132,7 +132,7 @@ def test_plain_http_beyond_this_machine_is_refused(tmp_path, monkeypatch, listen
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
     config = with_keys(tmp_path / "api.toml")
 
-    ended = holdfast("api", "--config", str(config), "--listen", listen)
+    ended = rejected("api", "--config", str(config), "--listen", listen)
 
     assert ended.returncode == ExitCode.BAD_INPUT
     assert "is reachable from other machines" in ended.stderr
@@ -143,7 +143,7 @@ def test_plain_http_beyond_this_machine_is_refused(tmp_path, monkeypatch, listen
 def test_a_proxy_is_named_by_its_address(tmp_path, network) -> None:
     config = with_keys(tmp_path / "api.toml")
 
-    ended = holdfast("api", "--config", str(config), "--behind-proxy", network)
+    ended = rejected("api", "--config", str(config), "--behind-proxy", network)
 
     assert ended.returncode == ExitCode.BAD_INPUT
     assert f"--behind-proxy: {network!r}" in ended.stderr

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx2
 import pytest
-from served_api import Served, serving, with_keys
+from served_api import Served, rejected, serving, with_keys
 
 from holdfast.apps.exit_codes import ExitCode
 
@@ -327,8 +327,7 @@ def test_settings_that_cannot_be_used_are_told(tmp_path, monkeypatch, old, new, 
     text = settings("http://127.0.0.1:1", 2).replace(old, new)
     config = with_keys(tmp_path / "api.toml", text)
 
-    argv = [sys.executable, "-m", "holdfast", "api", "--config", str(config)]
-    ended = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    ended = rejected("api", "--config", str(config))
 
     assert ended.returncode == ExitCode.BAD_INPUT
     assert said in ended.stderr
