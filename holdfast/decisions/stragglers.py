@@ -117,9 +117,10 @@ def straggler(windows: Sequence[Window], factor: float) -> Straggler | None:
 
     """
     ranks = set.intersection(*(set(window) for window in windows)) if windows else set()
+    measured = {rank: [_excess(window, rank) for window in windows] for rank in ranks}
     for count in range(MIN_WINDOWS, len(windows) + 1):
         recent = windows[-count:]
-        excess = {rank: [_excess(window, rank) for window in recent] for rank in ranks}
+        excess = {rank: found[-count:] for rank, found in measured.items()}
         slowest = max(ranks, key=lambda rank: statistics.median(excess[rank]), default=None)
         if slowest is not None and _is_clear(recent, slowest, excess[slowest], factor):
             return _named(windows, recent, slowest, excess[slowest], factor)
