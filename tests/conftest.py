@@ -89,6 +89,7 @@ def pytest_collection(session: pytest.Session) -> None:
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)
     if worker is None or config.args_source is not config.ArgsSource.TESTPATHS:
         return
+    gc.disable()  # until collection ends: next to nothing of it is garbage
     first, step = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
     for path in sorted(Path(__file__).parent.rglob("test_*.py"))[first::step]:
         if path.parent.joinpath("__init__.py").exists():
@@ -122,6 +123,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     """Keep the collected tests out of garbage collections: they live until the end."""
     gc.freeze()
+    gc.enable()
 
 
 def _longest_first(items: list[pytest.Item], suites: Mapping[pytest.Item, str]) -> None:
