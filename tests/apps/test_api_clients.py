@@ -112,7 +112,7 @@ def reported(place: Place, operation: str, request: dict[str, Any]) -> str:
             with closing(Wire(place.served)) as wire:
                 reply = wire.call(operation, body)
         except (OSError, http.client.HTTPException):  # it was killed
-            time.sleep(0.05)
+            time.sleep(0.25)
             continue
         if reply.status < 500 and reply.code != "ThrottlingException":
             return reply.code  # else it is to come again, as clients of AWS do by themselves
