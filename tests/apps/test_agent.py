@@ -308,7 +308,7 @@ def test_a_heartbeat_replaces_no_report(node: Node) -> None:
     assert path.stat().st_ino == before
 
 
-def test_a_disk_that_is_full_is_told_once_and_waited_for(node: Node) -> None:
+def test_a_disk_that_is_full_is_reported_once_and_waited_for(node: Node) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system")
     node.reports.mkdir(exist_ok=True)

@@ -550,7 +550,7 @@ def test_once_says_that_it_leaves_syslog_files_alone(
     assert "holdfast scan kernel-log" in capsys.readouterr().err
 
 
-def test_once_tells_of_a_source_that_cannot_be_read_and_does_not_fail_for_it(
+def test_once_reports_a_source_that_cannot_be_read_and_does_not_fail_for_it(
     agent: Configured, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(agent.root, "proc/meminfo", "nothing\n")
@@ -561,7 +561,7 @@ def test_once_tells_of_a_source_that_cannot_be_read_and_does_not_fail_for_it(
     assert "no fault" in output.out
 
 
-def test_a_healthy_node_is_told_in_words(
+def test_a_healthy_node_is_reported_in_words(
     agent: Configured, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--config", str(agent.file), "--once"]) == 0

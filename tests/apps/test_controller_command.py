@@ -61,7 +61,7 @@ def test_an_unknown_context_is_named(call, kubeconfig) -> None:
     assert "prod" in said
 
 
-def test_every_mistake_of_the_file_is_told_at_once(call) -> None:
+def test_every_mistake_of_the_file_is_reported_at_once(call) -> None:
     code, said = call(config='[nodes]\nmax_unavailble = 2\n[provider]\nreplace = "gcp"')
 
     assert code == ExitCode.BAD_INPUT
@@ -140,8 +140,11 @@ def build(settings):
 """
 
 
+@pytest.mark.parametrize(
+    ("is_apart", "answers"), [(False, "[200, 503, 503]"), (True, "[200, 503, 404]")]
+)
 def test_probes_are_answered_before_the_provider_is_built(
-    call, kubeconfig, tmp_path, monkeypatch
+    call, kubeconfig, tmp_path, monkeypatch, is_apart, answers
 ) -> None:
     (tmp_path / "probing.py").write_text(PROBING, encoding="utf-8")
     about = tmp_path / "probing-1.0.dist-info"
@@ -152,9 +155,11 @@ def test_probes_are_answered_before_the_provider_is_built(
     port = free_port()
     plugin = f'replace = "plugin"\nplugin = {{name = "probing", settings = {{port = "{port}"}}}}'
 
-    code, said = call(
-        "--kubeconfig", kubeconfig, "--listen", str(port), config=f"[provider]\n{plugin}"
-    )
+    config = f"[provider]\n{plugin}"
+    if is_apart:
+        code, said = call("--kubeconfig", kubeconfig, config=f"probes = {port}\n{config}")
+    else:
+        code, said = call("--kubeconfig", kubeconfig, "--listen", str(port), config=config)
 
     assert code == ExitCode.BAD_INPUT
-    assert "answers: [200, 503, 503]" in said
+    assert f"answers: {answers}" in said

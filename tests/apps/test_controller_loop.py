@@ -186,7 +186,7 @@ def test_an_open_breaker_shows() -> None:
     assert "holdfast_breaker_open 1" in world.text
 
 
-def test_who_leads_no_more_tells_nothing_of_nodes() -> None:
+def test_who_leads_no_more_reports_nothing_of_nodes() -> None:
     cluster = World(*healthy_nodes(3)).cluster
     cluster.trip_breaker(TripBreaker(reason="too many", nodes=("node-1",)))
     metrics = ControllerMetrics("prod", FakeLeadership(requested=2), [])
@@ -200,7 +200,7 @@ def test_who_leads_no_more_tells_nothing_of_nodes() -> None:
     assert 'NodeName="node-1"' not in after
 
 
-def test_before_the_cluster_was_read_nothing_is_told_of_it() -> None:
+def test_before_the_cluster_was_read_nothing_is_reported_of_it() -> None:
     text = ControllerMetrics("prod", Alone(), []).text(())
 
     assert "holdfast_breaker_open 0" not in text
@@ -224,7 +224,7 @@ def a_platform(**changes) -> Platform:
     return Platform(**{**whole, **changes})
 
 
-def test_probes_tell_a_loop_that_lives_from_one_that_is_ready() -> None:
+def test_probes_distinguish_a_loop_that_lives_from_one_that_is_ready() -> None:
     metrics = ControllerMetrics("prod", Alone(), [])
     away = a_platform(is_ready=lambda: False, errors=lambda: ["nobody answers"])
 
@@ -280,6 +280,21 @@ def test_probes_fail_when_no_round_finishes_and_name_the_call_that_hangs() -> No
     assert shown == {"/healthz": HttpResponse(text, 503), "/readyz": HttpResponse(text, 503)}
     progress.finished()
     assert progress.stalled() == ""
+
+
+def test_a_flood_of_requests_does_not_render_the_metrics_each_time() -> None:
+    renderings: list[int] = []
+    metrics = ControllerMetrics("x", Alone(), [])
+
+    def more() -> list[str]:
+        renderings.append(1)
+        return ["more 1\n"]
+
+    served = pages(metrics, Progress(), a_platform(), more)
+    texts = {served["/metrics"]().text for _ in range(50)}
+
+    assert all("more 1\n" in text for text in texts)
+    assert len(renderings) == len(texts) < 50
 
 
 def test_a_cluster_that_cannot_be_read_for_long_is_not_ready_but_alive() -> None:
@@ -350,7 +365,7 @@ def test_metrics_of_the_platform_are_served_with_the_others() -> None:
 
 
 class TestDryRun:
-    def test_it_tells_what_would_be_done_once_and_does_nothing(self) -> None:
+    def test_it_reports_what_would_be_done_once_and_does_nothing(self) -> None:
         world = World(a_node(faults=(a_fault(Remedy.REBOOT),)))
         dry_run = DryRun(world.cluster, POLICY, FakeClock())
 
@@ -360,7 +375,7 @@ class TestDryRun:
         assert list(dry_run.new_lines()) == []
         assert world.calls.made == []
 
-    def test_it_tells_again_what_came_back(self) -> None:
+    def test_it_reports_again_what_came_back(self) -> None:
         world = World(a_node(faults=(a_fault(Remedy.REBOOT),)))
         dry_run = DryRun(world.cluster, POLICY, FakeClock())
         reported = list(dry_run.new_lines())
@@ -395,7 +410,7 @@ class TestEventLog:
             "message": "line\nbreak",
         }
 
-    def test_a_call_that_fails_again_and_again_is_told_every_minute(self, capsys) -> None:
+    def test_a_call_that_fails_again_and_again_is_reported_every_minute(self, capsys) -> None:
         clock = FakeClock()
         log = EventLog(LogFormat.TEXT, clock)
         reported = []

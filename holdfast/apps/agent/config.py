@@ -117,6 +117,10 @@ class TelemetrySettings:
     """Listen address of ``/metrics`` and ``/healthz``, such as ``"127.0.0.1:20257"``, the port of
     node-problem-detector; a port alone binds to the loopback address. Default: not served."""
 
+    probes: ListenAddress | None = None
+    """Listen address of ``/healthz`` alone, for probes: a flood of requests to ``listen`` does not
+    delay them. Default: not served."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentConfig:

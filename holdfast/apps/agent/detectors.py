@@ -61,7 +61,7 @@ def _line_trust(config: AgentConfig, equipment: Equipment) -> LineTrust:
     return LineTrust(
         corroboration_window=config.corroboration_window,
         drill_until=config.drill_until,
-        has_neuron_counters=equipment.has_neuron_counters and reads_counters,
+        neuron_counters=equipment.neuron_counters if reads_counters else frozenset(),
     )
 
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from holdfast.adapters.host.accelerators import (
-    has_neuron_counters,
     instance_type,
+    neuron_counters,
     nvidia_driver,
 )
 from holdfast.adapters.host.identity import machine_identity
@@ -38,6 +38,6 @@ def equipment_for(kind: str, expected: ExpectedDevices, root: Path, *, at_once: 
             usual.neuron_devices if expected.neuron_devices is None else expected.neuron_devices
         ),
         driver=nvidia_driver(root),
-        has_neuron_counters=has_neuron_counters(root),
+        neuron_counters=neuron_counters(root),
         at_once=at_once,
     )

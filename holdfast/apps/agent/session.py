@@ -19,11 +19,10 @@ from holdfast.adapters.telemetry.fan_out import FanOut, ReportObserver
 from holdfast.adapters.telemetry.line_output import LineOutput
 from holdfast.adapters.telemetry.metrics import AgentMetrics, CountedHost
 from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
-from holdfast.apps.agent.config import AgentConfig, KernelSource
+from holdfast.apps.agent.config import AgentConfig, KernelSource, TelemetrySettings
 from holdfast.apps.agent.detectors import chosen_detectors, is_discarded
 from holdfast.apps.agent.equipment import identity_labels, node_equipment
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.listen_address import ListenAddress
 from holdfast.detectors.contract import Detector
 from holdfast.detectors.line_trust import trusted_since
 from holdfast.detectors.table import log_keywords, reasons, required_samples
@@ -231,9 +230,10 @@ def _observers(
         output = LineOutput(target, report)
         opened.callback(output.close)
         observers.append(JsonLog(output))
-    if config.telemetry.listen is not None:
-        endpoint = _endpoint(config.telemetry.listen, metrics, report)
+    if config.telemetry.listen is not None or config.telemetry.probes is not None:
+        endpoint = MetricsEndpoint(metrics, timeout=HEALTHZ_TIMEOUT)
         opened.callback(endpoint.close)
+        _serve(endpoint, config.telemetry, report)
         observers += [metrics, endpoint]
     if config.kubernetes is not None:
         reporter = import_module(_KUBERNETES).open_reporter(
@@ -258,10 +258,13 @@ def _observers(
     return observers
 
 
-def _endpoint(address: ListenAddress, metrics: AgentMetrics, report: Report) -> MetricsEndpoint:
-    endpoint = MetricsEndpoint(address.host, address.port, metrics, timeout=HEALTHZ_TIMEOUT)
-    report(f"serving /metrics and /healthz on http://{replace(address, port=endpoint.port)}")
-    return endpoint
+def _serve(endpoint: MetricsEndpoint, telemetry: TelemetrySettings, report: Report) -> None:
+    if (address := telemetry.listen) is not None:
+        port = endpoint.serve(address.host, address.port)
+        report(f"serving /metrics and /healthz on http://{replace(address, port=port)}")
+    if (address := telemetry.probes) is not None:
+        port = endpoint.serve_probes(address.host, address.port)
+        report(f"serving /healthz on http://{replace(address, port=port)}")
 
 
 def _log_files(config: AgentConfig) -> tuple[Path, ...]:

@@ -45,6 +45,10 @@ class ControllerConfig:
     """Address of ``/metrics``, ``/healthz`` and ``/readyz``; a port alone means the loopback
     address. The default port is one above the agent's."""
 
+    probes: ListenAddress | None = None
+    """Address of ``/healthz`` and ``/readyz`` alone, for probes: a flood of requests to ``listen``
+    does not delay them. Default: not served."""
+
     log: LogFormat = LogFormat.TEXT
     """Format of the log."""
 

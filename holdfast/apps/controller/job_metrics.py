@@ -13,13 +13,16 @@ from holdfast.model.events import (
     AttemptStopped,
     Event,
     JobFinished,
+    JobLossFault,
 )
 from holdfast.model.jobs import FailureKind, JobPhase, JobView
+from holdfast.model.names import Reason
 from holdfast.ports.clock import Clock
 from holdfast.ports.jobs import JobBackend
 from holdfast.ports.leadership import Leadership
 
 _OUTCOMES: Final = tuple(phase for phase in JobPhase if phase.is_final)
+_LOSS_FAULTS: Final = (Reason.LOSS_NOT_FINITE, Reason.LOSS_SPIKED)
 _PARTS: Final = ("stopping", "waiting", "starting")
 """Stages of a recovery, as ``AttemptStarted`` reports them."""
 
@@ -36,6 +39,7 @@ class JobMetrics:
         self._lock = threading.Lock()
         self._started = self._killed = self._recovered = 0
         self._failures = Counter({labels(kind=kind): 0 for kind in FailureKind})
+        self._loss_faults = Counter({labels(reason=reason): 0 for reason in _LOSS_FAULTS})
         self._finished = Counter({labels(outcome=phase): 0 for phase in _OUTCOMES})
         self._seconds: dict[LabelSet, float] = {labels(part=part): 0.0 for part in _PARTS}
         self._jobs: tuple[JobView, ...] = ()
@@ -49,6 +53,10 @@ class JobMetrics:
                     self._count_recovery(event)
                 case AttemptStopped(kind=kind):
                     self._failures[labels(kind=kind)] += 1
+                    if event.reason in _LOSS_FAULTS:
+                        self._loss_faults[labels(reason=event.reason)] += 1
+                case JobLossFault(reason=reason):
+                    self._loss_faults[labels(reason=reason)] += 1
                 case AttemptKilled():
                     self._killed += 1
                 case JobFinished(outcome=outcome):
@@ -66,6 +74,9 @@ class JobMetrics:
                 "Attempts whose ranks were all launched.", {(): self._started})
             yield family("holdfast_job_failures_total", "counter",
                 "Attempts stopped after a failure, by cause.", dict(self._failures))
+            yield family("holdfast_job_loss_faults_total", "counter",
+                "Attempts whose loss was not finite or spiked, by reason.",
+                dict(self._loss_faults))
             yield family("holdfast_job_kills_total", "counter",
                 "Attempts killed after the grace period.", {(): self._killed})
             yield family("holdfast_jobs_finished_total", "counter",
@@ -112,6 +123,7 @@ class WatchedJobs:
         self.launch = progress.tracked("launching the job", backend.launch)
         self.stop = progress.tracked("stopping the job", backend.stop)
         self.kill = progress.tracked("killing the job", backend.kill)
+        self.moved_checkpoints = backend.moved_checkpoints
 
     def jobs(self) -> tuple[JobView, ...]:
         """See ``JobBackend.jobs``."""

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from datetime import datetime
 
 from holdfast.adapters.checkpoints.directory import latest_step
+from holdfast.adapters.checkpoints.history import read_history
 from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.slurm.commands.conf_file import CONF
 from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
@@ -86,6 +87,7 @@ def _job_dependencies(shared: Dependencies, cluster: SlurmCluster) -> JobDepende
         may_act=shared.may_act,
         nodes=cluster,
         step_of=latest_step,
+        moved_from=lambda folder: read_history(folder).aside,
     )
 
 

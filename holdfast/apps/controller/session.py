@@ -1,7 +1,7 @@
 """Runs a controller from its configuration."""
 
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -17,6 +17,7 @@ from holdfast.apps.controller.event_log import EventLog
 from holdfast.apps.controller.job_metrics import JobMetrics, WatchedJobs
 from holdfast.apps.controller.loop import STANDBY, ControllerLoop, Wakeup
 from holdfast.apps.controller.metrics import (
+    METRICS,
     STARTING_PAGES,
     ControllerMetrics,
     WatchedCluster,
@@ -61,7 +62,9 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
     wake = Wakeup()
     with ExitStack() as opened:
         served = dict(STARTING_PAGES)
+        probed = {path: page for path, page in served.items() if path != METRICS}
         address = _serve(config.listen, served, opened)  # first, to report a port in use
+        probes = _serve(config.probes, probed, opened)
         platform = _connect(config, wake.set, acts=True)
         opened.callback(platform.close)
         log = EventLog(config.log, clock)
@@ -80,8 +83,8 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
         )
         errors = _PlatformErrors(platform, warn)
         served.update(pages(metrics, progress, platform, _more(metrics, job_metrics, config)))
-        if address is not None:
-            warn(f"serving {', '.join(served)} on http://{address}")
+        probed.update({path: served[path] for path in probed})
+        _report_addresses(((address, served), (probes, probed)), warn)
         loop = ControllerLoop(
             NodeReconciler(ports, config.nodes),
             _job_reconciler(platform, ports, config, job_metrics, progress),
@@ -127,6 +130,14 @@ def _serve(
     server = HttpServer(address.host, address.port, served)
     opened.callback(server.close)
     return replace(address, port=server.port)
+
+
+def _report_addresses(
+    addresses: Iterable[tuple[ListenAddress | None, Iterable[str]]], warn: Write
+) -> None:
+    for address, paths in addresses:
+        if address is not None:
+            warn(f"serving {', '.join(paths)} on http://{address}")
 
 
 def report_plan(config: ControllerConfig, warn: Write, write: Write, *, once: bool) -> None:

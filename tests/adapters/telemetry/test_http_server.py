@@ -3,9 +3,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.adapters.telemetry import http_server
 from holdfast.adapters.telemetry.http_server import CLIENTS, REQUEST_BYTES, HttpResponse, HttpServer
@@ -204,3 +206,22 @@ def test_a_closed_server_lets_go_of_its_port_and_of_its_clients(server: HttpServ
     again = HttpServer("127.0.0.1", other.port, {"/page": lambda: HttpResponse("x")})
     assert ask(again, GET)[0] == 200
     again.close()
+
+
+HEAD = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+@given(st.data())
+def test_any_bytes_are_answered_or_refused_and_the_next_client_is_served(
+    data: st.DataObject,
+) -> None:
+    parts = st.binary(max_size=40) | st.sampled_from([HEAD, b"/" * 9000, b"\r\n\r\n", b"\0", b" "])
+    request = b"".join(data.draw(st.lists(parts, max_size=5)))
+    with closing(HttpServer("127.0.0.1", 0, {"/page": lambda: HttpResponse("x")})) as server:
+        with suppress(OSError), connect(server) as connection:  # or refused before it was sent
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+            received = read_all(connection)
+            assert not received or int(received.split()[1]) in (200, 400, 404, 405, 431)
+
+        assert ask(server, HEAD) == (200, b"x")

@@ -11,8 +11,8 @@ from holdfast.adapters.telemetry.metrics_endpoint import MetricsEndpoint
 
 
 def test_an_agent_without_a_heartbeat_is_not_well_until_it_has_one() -> None:
-    endpoint = MetricsEndpoint("127.0.0.1", 0, AgentMetrics("n1", []), timeout=timedelta(seconds=2))
-    url = f"http://127.0.0.1:{endpoint.port}"
+    endpoint = MetricsEndpoint(AgentMetrics("n1", []), timeout=timedelta(seconds=2))
+    url = f"http://127.0.0.1:{endpoint.serve('127.0.0.1', 0)}"
 
     time.sleep(2.1)
     with pytest.raises(urllib.error.HTTPError) as answer:

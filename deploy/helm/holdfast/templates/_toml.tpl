@@ -34,7 +34,9 @@ value that is null is left out.
       "root" "/host"
       "report_dir" "/run/holdfast"
       "log" $log
-      "telemetry" (dict "listen" (printf ":%v" .Values.agent.metricsPort))
+      "telemetry" (dict
+        "listen" (printf ":%v" .Values.agent.metricsPort)
+        "probes" (printf "127.0.0.1:%v" .Values.agent.probePort))
       "kubernetes" $kubernetes -}}
 {{- include "holdfast.toml" (dict "path" "" "table" (mergeOverwrite (deepCopy .Values.agent.config) $fixed)) -}}
 {{- end }}
@@ -52,6 +54,7 @@ value that is null is left out.
 {{- $fixed := dict
       "platform" "kubernetes"
       "listen" (printf ":%v" .Values.controller.metricsPort)
+      "probes" (printf ":%v" .Values.controller.probePort)
       "kubernetes" $kubernetes -}}
 {{- include "holdfast.toml" (dict "path" "" "table" (mergeOverwrite (deepCopy .Values.controller.config) $fixed)) -}}
 {{- end }}
