@@ -12,7 +12,7 @@ import time
 from holdfast.adapters.launch.client import CoordinatorLink
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import Failed, Joined, Member
-from holdfast.decisions.launch_rounds import Order, OrderKind
+from holdfast.decisions.launch_orders import Order, OrderKind
 
 _BEAT_S = 1.0
 

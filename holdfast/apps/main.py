@@ -17,6 +17,7 @@ LIGHT: Final = {
     "agent": "holdfast.apps.agent.main",
     "_node": "holdfast.adapters.local.node_process",
     "launch": "holdfast.apps.launch.main",
+    "hyperpodrun": "holdfast.apps.launch.hyperpodrun",
     "slurm supervise": "holdfast.apps.slurm.supervisor",
 }
 """Processes that run on every node: they start without click and rich."""
@@ -39,6 +40,12 @@ def main() -> None:
     if sys.argv[1:2] and sys.argv[1] in _SERVICES:
         threading.excepthook = _end
     sys.exit(run(sys.argv[1:]))
+
+
+def hyperpodrun() -> None:
+    """Run the launcher by the name that commands of HyperPod's pods call."""
+    sys.argv[1:1] = ["hyperpodrun"]
+    main()
 
 
 def run(argv: Sequence[str]) -> int:

@@ -64,6 +64,22 @@ class VerdictKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankSamples:
+    """Samples of one rank in one window: what its main thread did."""
+
+    rank: int
+    node: str
+    all: Mapping[Activity, int]
+    """Samples at fixed intervals."""
+
+    running: Mapping[Activity, int]
+    """Samples of a second series, without those in which the thread slept."""
+
+    taken: int
+    """Number of samples of the second series, with those in which the thread slept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
     """One frame of a Python stack."""
 

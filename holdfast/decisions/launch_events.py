@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.hang_verdict import RankSamples, RankSnapshot
 from holdfast.decisions.restart_rungs import RestartHistory
 
 
@@ -60,6 +61,47 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Suspected:
+    """A rank of a round has reported no new step for too long."""
+
+    launcher: str
+    round: int
+    rank: int
+    text: str
+    restart: bool
+    """Whether the ranks are restarted if they hang."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspected:
+    """What the ranks of a launcher do, as the inspection of a suspected hang asks."""
+
+    launcher: str
+    round: int
+    number: int
+    """Number of the inspection in its round, from 1."""
+
+    is_stalled: bool
+    """Whether the rank that the launcher suspected has still reported no new step; True if it
+    suspected none."""
+
+    snapshots: tuple[RankSnapshot, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampled:
+    """What the ranks of a launcher did in one window, for the search for stragglers."""
+
+    launcher: str
+    round: int
+    window: int
+    """Number of the window in its round, from 0: those of all launchers begin at about the same
+    time."""
+
+    ranks: tuple[RankSamples, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
     """All ranks of a launcher exited with 0."""
 
@@ -84,7 +126,7 @@ class StopRequested:
     signal: int
 
 
-Reported = Joined | Failed | Succeeded | Stopped
+Reported = Joined | Failed | Suspected | Inspected | Sampled | Succeeded | Stopped
 """Events that a launcher reports itself."""
 
 Event = Reported | Lost | StopRequested

@@ -2,11 +2,11 @@
 
 A round is one set of ranks on fixed nodes with one rendezvous. Each node runs a launcher. Launchers
 report events to a coordinator, which computes the next state with ``advance`` and sends each
-launcher its order, ``order_for``. A new round begins only when no rank of the previous one is left:
-each of its launchers has confirmed that, or was lost for longer than its lease is valid.
+launcher its order, see ``launch_orders``. A new round begins only when no rank of the previous one
+is left: each of its launchers has confirmed that, or was lost for longer than its lease is valid.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,12 +16,21 @@ from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import (
     Event,
     Failed,
+    Inspected,
     Joined,
     Lost,
     Member,
     Stopped,
     StopRequested,
     Succeeded,
+    Suspected,
+)
+from holdfast.decisions.launch_inspection import (
+    Inspection,
+    begin,
+    concluded,
+    is_open,
+    with_report,
 )
 from holdfast.decisions.restart_rungs import (
     Cause,
@@ -119,6 +128,9 @@ class JobRounds:
     failure: Failure | None = None
     """First failure of the round; None while there is none."""
 
+    inspection: Inspection | None = None
+    """Last inspection of a suspected hang, of this round or an earlier one."""
+
     history: RestartHistory = RestartHistory()
     rotation: int = 0
     """Number of places by which ranks are shifted to other accelerators of their node."""
@@ -129,42 +141,10 @@ class JobRounds:
     outcome: Outcome | None = None
     why: str = ""
 
-
-class OrderKind(StrEnum):
-    """What a launcher must do."""
-
-    WAIT = "wait"
-    RUN = "run"
-    STOP = "stop"
-    """End all ranks of rounds up to this number, and confirm it."""
-
-    END = "end"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """Order to one launcher. Repeating it has no further effect."""
-
-    kind: OrderKind
-    round: int
-    node_rank: int = 0
-    first_rank: int = 0
-    """Rank of the launcher's first process."""
-
-    nodes: int = 1
-    world_size: int = 1
-    master_addr: str = ""
-    master_port: int = 0
-    history: RestartHistory = RestartHistory()
-    rotation: int = 0
-    signal: int = 0
-    """Signal for the ranks instead of the configured one; 0 for none."""
-
-    outcome: Outcome | None = None
-    code: int = 0
-    """Exit code of a rank that requests no restart; 0 if there is none."""
-
-    why: str = ""
+    @property
+    def is_inspecting(self) -> bool:
+        """Return whether the ranks of the round are inspected."""
+        return is_open(self.inspection, self.round)
 
 
 def advance(
@@ -189,53 +169,10 @@ def advance(
 
 def next_deadline(job: JobRounds, settings: RoundSettings) -> datetime | None:
     """Return when ``advance`` must be called although nothing has happened; None for never."""
-    gather = [job.since + settings.join_timeout] if job.phase is Phase.GATHER else []
-    return min([*job.fences.values(), *gather], default=None)
-
-
-def order_for(job: JobRounds, launcher: str) -> Order:
-    """Return the order for a launcher."""
-    return orders_for(job, (launcher,))[launcher]
-
-
-def orders_for(job: JobRounds, launchers: Collection[str]) -> dict[str, Order]:
-    """Return the order for each launcher."""
-    common = Order(kind=OrderKind.WAIT, round=job.round, history=job.history, why=job.why)
-    if job.phase is Phase.END:
-        is_final = job.failure is not None and job.failure.meaning is ExitMeaning.STOP
-        code = job.failure.code if job.failure is not None and is_final else 0
-        common = replace(
-            common, kind=OrderKind.END, outcome=job.outcome, code=code, signal=job.stop_signal
-        )
-    elif job.phase is Phase.STOP:
-        common = replace(common, kind=OrderKind.STOP, signal=job.stop_signal)
-    orders = dict.fromkeys(launchers, common)
-    if job.phase is Phase.RUN:
-        orders |= {name: one for name, one in _run_orders(job, common) if name in orders}
-    return orders
-
-
-def _run_orders(job: JobRounds, common: Order) -> Iterator[tuple[str, Order]]:
-    """Yield the orders of the round's launchers."""
-    master = next(iter(job.active.values()))
-    world_size = sum(member.slots for member in job.active.values())
-    first_rank = 0
-    for node_rank, (name, member) in enumerate(job.active.items()):
-        yield (
-            name,
-            replace(
-                common,
-                kind=OrderKind.RUN,
-                node_rank=node_rank,
-                first_rank=first_rank,
-                nodes=len(job.active),
-                world_size=world_size,
-                master_addr=master.address,
-                master_port=master.port,
-                rotation=job.rotation,
-            ),
-        )
-        first_rank += member.slots
+    due = [job.since + settings.join_timeout] if job.phase is Phase.GATHER else []
+    if job.inspection is not None and job.phase is Phase.RUN and job.is_inspecting:
+        due.append(job.inspection.until)
+    return min([*job.fences.values(), *due], default=None)
 
 
 def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSettings) -> JobRounds:
@@ -262,6 +199,10 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
                 text=event.text,
             )
             return replace(job, failure=job.failure or failure)
+        case Suspected(launcher=name) if event.round == job.round and name in job.active:
+            return replace(job, inspection=begin(job.inspection, event, now))
+        case Inspected(launcher=name) if job.inspection is not None and name in job.active:
+            return replace(job, inspection=with_report(job.inspection, event))
     return job  # of an earlier round, or of a launcher that was lost
 
 
@@ -292,7 +233,17 @@ def _lost(job: JobRounds, name: str, ended_at: datetime) -> JobRounds:
     return replace(job, members=members, fences=fences, failure=job.failure or failure)
 
 
+def _inspected(job: JobRounds, inspection: Inspection, now: datetime) -> JobRounds:
+    after, hung = concluded(inspection, job.alive, now)
+    failure = job.failure
+    if hung is not None:
+        failure = failure or Failure(launcher=hung.launcher, rank=hung.rank, text=hung.text)
+    return replace(job, inspection=after, failure=failure)
+
+
 def _after_run(job: JobRounds, now: datetime) -> JobRounds:
+    if job.inspection is not None and job.is_inspecting:
+        job = _inspected(job, job.inspection, now)
     if job.stop_signal or job.failure is not None:
         return replace(job, phase=Phase.STOP, since=now)
     if job.succeeded >= set(job.active):

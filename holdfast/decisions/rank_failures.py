@@ -6,10 +6,9 @@ from datetime import datetime, timedelta
 
 from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
 from holdfast.decisions.job_failures import application, hardware
-from holdfast.decisions.loss_faults import loss_failure
 from holdfast.decisions.policy import JobPolicy
 from holdfast.decisions.root_cause import may_be_futile
-from holdfast.model.jobs import Failure, FailureKind, JobView, RankView
+from holdfast.model.jobs import Failure, FailureKind, JobView, LossAction, RankView
 from holdfast.model.names import Reason
 
 
@@ -47,6 +46,11 @@ def application_failure(job: JobView, policy: JobPolicy, now: datetime) -> Failu
         if first.is_evicted:
             evicted = hardware(job, now, Reason.RANK_EVICTED, first.node, _exit_text(first))
             return replace(evicted, kind=FailureKind.REQUESTED)
+        fault = job.loss_fault
+        if fault is not None and fault.reason == Reason.LOSS_NOT_FINITE:
+            own = _loss_failure(job, now)  # many jobs check their loss, and end themselves
+            if own is not None:
+                return replace(own, evidence=f"{own.evidence}; {_exit_text(first)}")
         failure = application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
         return replace(
             failure,
@@ -56,7 +60,16 @@ def application_failure(job: JobView, policy: JobPolicy, now: datetime) -> Failu
     if job.hung_since is not None:
         since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
         return application(job, now, job.hung_reason, "", job.hung_evidence or since)
-    return loss_failure(job, now)
+    return _loss_failure(job, now)
+
+
+def _loss_failure(job: JobView, now: datetime) -> Failure | None:
+    """Return why an attempt is stopped for its loss; None if it runs on."""
+    fault = job.loss_fault
+    if fault is None or fault.action is LossAction.ASK:
+        return None
+    failure = application(job, now, fault.reason, "", fault.evidence)
+    return replace(failure, step=fault.step, loss_action=fault.action)
 
 
 def _failed(job: JobView) -> list[RankView]:

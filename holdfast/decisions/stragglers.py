@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.decisions.hang_verdict import Activity
+from holdfast.decisions.hang_verdict import Activity, RankSamples
 
 WINDOWS: Final = 15
 """Number of windows that are kept; a window takes 40 seconds."""
@@ -33,22 +33,6 @@ _LEAST_COLLECTIVE: Final = 0.02
 """Minimum share of samples in collectives; below it, a rank is starting or compiling."""
 
 _MIN_SAMPLES: Final = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankSamples:
-    """Samples of one rank in one window: what its main thread did."""
-
-    rank: int
-    node: str
-    all: Mapping[Activity, int]
-    """Samples at fixed intervals."""
-
-    running: Mapping[Activity, int]
-    """Samples of a second series, without those in which the thread slept."""
-
-    taken: int
-    """Number of samples of the second series, with those in which the thread slept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import hypothesis.strategies as st
+from effort import examples
 from hypothesis import given, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -16,22 +17,23 @@ from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import (
     Event,
     Failed,
+    Inspected,
     Joined,
     Lost,
     Member,
     Stopped,
     StopRequested,
     Succeeded,
+    Suspected,
 )
+from holdfast.decisions.launch_orders import OrderKind, order_for
 from holdfast.decisions.launch_rounds import (
     JobRounds,
-    OrderKind,
     Outcome,
     Phase,
     RoundSettings,
     advance,
     next_deadline,
-    order_for,
 )
 from holdfast.decisions.restart_rungs import RestartBudget, Rung
 
@@ -267,6 +269,24 @@ class Launchers(RuleBasedStateMachine):
         self.step(failed(name, self.ranks[name], meaning))
 
     @precondition(lambda self: self.ranks.keys() & self.connected)
+    @rule(data=st.data(), restart=st.booleans())
+    def suspect(self, data: st.DataObject, restart: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.ranks.keys() & self.connected)))
+        number = self.ranks[name]
+        self.causes += restart
+        self.step(Suspected(launcher=name, round=number, rank=0, text="silent", restart=restart))
+
+    @precondition(lambda self: self.ranks.keys() & self.connected)
+    @rule(data=st.data(), is_stalled=st.booleans())
+    def inspect(self, data: st.DataObject, is_stalled: bool) -> None:
+        name = data.draw(st.sampled_from(sorted(self.ranks.keys() & self.connected)))
+        number, order = self.ranks[name], order_for(self.job, name).inspection
+        report = Inspected(
+            launcher=name, round=number, number=order, is_stalled=is_stalled, snapshots=()
+        )
+        self.step(report)
+
+    @precondition(lambda self: self.ranks.keys() & self.connected)
     @rule(data=st.data())
     def succeed(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.ranks.keys() & self.connected)))
@@ -298,6 +318,12 @@ class Launchers(RuleBasedStateMachine):
         self.step(event)
 
     @invariant()
+    def no_inspection_is_overdue(self) -> None:
+        if self.job.inspection is not None and self.job.is_inspecting:
+            is_due = self.job.inspection.until <= self.now
+            assert not (is_due and self.job.phase is Phase.RUN)
+
+    @invariant()
     def every_budget_is_kept(self) -> None:
         in_place = self.rungs.count(Rung.IN_PLACE)
         assert in_place <= self.budget.in_place  # all within one period
@@ -326,7 +352,7 @@ class Launchers(RuleBasedStateMachine):
 
 
 TestLaunchers = Launchers.TestCase
-TestLaunchers.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestLaunchers.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 
 
 @given(st.lists(st.sampled_from([joined("a"), failed("a"), StopRequested(signal=15)])))

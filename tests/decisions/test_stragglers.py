@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.decisions.hang_verdict import Activity
-from holdfast.decisions.stragglers import RankSamples, Straggler, straggler, window_of
+from holdfast.decisions.hang_verdict import Activity, RankSamples
+from holdfast.decisions.stragglers import Straggler, straggler, window_of
 
 FACTOR = 1.15
 SAMPLES = 160

@@ -7,7 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from holdfast.kit.processes import descendants
+
+needs_py_spy = pytest.mark.skipif(
+    not Path(sys.executable).with_name("py-spy").exists() or os.geteuid() != 0,
+    reason="py-spy is not installed, or may not read other processes",
+)
 
 LIMIT_S = 60
 TORCH_LIMIT_S = 500
@@ -49,8 +56,8 @@ def start(*arguments: object, **variables: str) -> subprocess.Popen[str]:
     )
 
 
-def wait_for(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
+def wait_for(condition: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> None:
+    deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not happen"
         time.sleep(0.01)

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -131,7 +132,7 @@ def receive_to_the_end(channel: Channel) -> None:
         assert channel.receive() == []
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=400))
 def test_no_bytes_of_a_stranger_become_a_message(data: bytes) -> None:
     left, right = tcp_pair()

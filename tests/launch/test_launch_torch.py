@@ -1,6 +1,7 @@
 """``holdfast launch`` with real frameworks."""
 
 import importlib.util
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from launch.launched import TORCH_LIMIT_S, launch, start
+from launch.launched import TORCH_LIMIT_S, launch, needs_py_spy, start
 
 from holdfast.kit.free_ports import free_port
 
@@ -40,6 +41,27 @@ def test_training_restarted_in_place_equals_training_without_faults(tmp_path: Pa
 
     assert trained_weights(tmp_path / "kill", 5, "kill") == undisturbed
     assert trained_weights(tmp_path / "raise", 7, "raise") == undisturbed
+
+
+@pytest.mark.torch
+@needs_py_spy
+@pytest.mark.parametrize(
+    ("hang", "verdict"),
+    [
+        ("asleep", r"rank 1 on \S+ never entered .+: it is in falls_asleep \(torch_hang\.py"),
+        ("dataloader", r"rank 1 on \S+ never entered .+: it is in the DataLoader, in \S+ \("),
+        ("mismatch", r"rank 1 is in barrier, called by hang \(.+but rank 0 is in all_reduce"),
+    ],
+)
+def test_the_rank_that_hangs_real_training_is_named(hang: str, verdict: str) -> None:
+    options = ("--nproc-per-node", 2, "--hang-timeout", "auto", "--stall-floor", "2s")
+    done = launch(
+        *options, "--max-restarts", 0, FRAMEWORKS / "torch_hang.py", hang,
+        limit_s=TORCH_LIMIT_S, HANG_AT="40", **ON_CPU,
+    )  # fmt: skip
+
+    assert done.returncode == 1, done.stderr
+    assert re.search(rf"RankFailed: round 1: rank [01] on .+; {verdict}", done.stderr), done.stderr
 
 
 @contextmanager

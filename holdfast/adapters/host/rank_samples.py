@@ -2,22 +2,41 @@
 
 One window is two recordings of py-spy of 20 seconds each: of all samples, and of those in which the
 thread runs. One recording of a DDP rank took 57 to 63 ms of CPU time, 0.3 % of a core.
+
+``python -m holdfast.adapters.host.rank_samples SECONDS NODE RANK:PID ...`` prints one window of
+some ranks as JSON, with recordings of that duration. PID is the process that was started for the
+rank.
 """
 
+import json
 import os
 import re
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
-from holdfast.adapters.host.rank_stacks import NO_PY_SPY, NodeRanks, py_spy, rank_processes
-from holdfast.decisions.hang_verdict import Activity, Frame, RankSnapshot, activity
-from holdfast.decisions.stragglers import RankSamples
+from holdfast.adapters.host.rank_stacks import (
+    NO_PY_SPY,
+    NodeRanks,
+    py_spy,
+    python_process,
+    rank_processes,
+)
+from holdfast.decisions.hang_verdict import (
+    Activity,
+    Frame,
+    RankSamples,
+    RankSnapshot,
+    activity,
+)
 from holdfast.kit.bounded_files import read_end
+from holdfast.kit.serial import to_plain
 
 RATE: Final = 8
 """Samples per second."""
@@ -55,12 +74,27 @@ def sample_ranks(nodes: Sequence[NodeRanks], folder: Path, seconds: int = SECOND
         seconds: duration of each of the two recordings.
 
     """
-    program = py_spy()
-    if program is None:
-        return Sampled(note=NO_PY_SPY.replace("no stack", "no samples"))
     found = rank_processes(nodes)
     if len(found) < 2:
         return Sampled(note="no samples: fewer than two ranks run on this machine")
+    return _sample(found, folder, seconds)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print one window of ranks. Returns the exit status."""
+    seconds, node, *ranks = argv
+    pairs = [(int(rank), int(pid)) for rank, _, pid in (one.partition(":") for one in ranks)]
+    found = [(rank, node, python_process(rank, pid)) for rank, pid in pairs]
+    with TemporaryDirectory(prefix="holdfast-samples-") as folder:
+        json.dump(to_plain(_sample(found, Path(folder), int(seconds))), sys.stdout)
+    return 0
+
+
+def _sample(found: Sequence[tuple[int, str, int]], folder: Path, seconds: int) -> Sampled:
+    """Return the samples of one window of ranks, each with its node and its process."""
+    program = py_spy()
+    if program is None:
+        return Sampled(note=NO_PY_SPY.replace("no stack", "no samples"))
     pids = [pid for _, _, pid in found]
     everything, why = _record((program, *_OPTIONS, "--idle"), pids, seconds, folder)
     if why:
@@ -130,7 +164,7 @@ def _counts(file: Path, pid: int) -> Counter[Activity]:
         for line in text.splitlines():
             stack, _, number = line.rpartition(" ")
             thread, *frames = stack.split(";")
-            if thread.startswith(f"thread ({pid}):") and number.isdecimal():
+            if thread.startswith(f"thread ({pid})") and number.isdecimal():
                 counts[_activity(pid, frames)] += int(number)
     return counts
 
@@ -141,3 +175,7 @@ def _activity(pid: int, outermost_first: Sequence[str]) -> Activity:
         Frame(function=one[1], file=one[2], line=int(one[3])) for one in matches if one is not None
     ]
     return activity(RankSnapshot(rank=0, node="", pid=pid, frames=tuple(frames)))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

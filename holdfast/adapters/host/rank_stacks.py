@@ -2,6 +2,9 @@
 
 Stacks are read by py-spy (0.4, extra ``stacks``) without pausing the process. It needs to be root,
 or the same user where ``kernel.yama.ptrace_scope`` is 0.
+
+``python -m holdfast.adapters.host.rank_stacks NODE RANK:PID ...`` prints the snapshots of some
+ranks as JSON. PID is the process that was started for the rank; 0 if there is none any more.
 """
 
 import json
@@ -18,6 +21,7 @@ from typing import Any, Final
 from holdfast.decisions.hang_verdict import Frame, RankSnapshot
 from holdfast.kit.masking import masked_arguments, masked_environment
 from holdfast.kit.processes import descendants
+from holdfast.kit.serial import to_plain
 
 _SNAPSHOT_TIMEOUT_S: Final = 8.0
 """Maximum time of one snapshot, so that the verdict follows the suspicion within 10 seconds."""
@@ -53,10 +57,7 @@ class NodeRanks:
 
 def take_snapshots(nodes: Sequence[NodeRanks]) -> tuple[RankSnapshot, ...]:
     """Return a snapshot of each rank of a job, in rank order, within about 8 seconds."""
-    found = [one for node in nodes for one in _ranks(node)]
-    with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
-        snapshots = list(pool.map(lambda one: _take_snapshot(*one), found))
-    return tuple(sorted(snapshots, key=lambda one: (one.rank, one.pid or 0)))
+    return _snapshots([one for node in nodes for one in _ranks(node)])
 
 
 def rank_processes(nodes: Sequence[NodeRanks]) -> tuple[tuple[int, str, int], ...]:
@@ -70,6 +71,15 @@ def rank_processes(nodes: Sequence[NodeRanks]) -> tuple[tuple[int, str, int], ..
     return tuple(sorted(found))
 
 
+def main(argv: Sequence[str]) -> int:
+    """Print the snapshots of ranks. Returns the exit status."""
+    node, *ranks = argv
+    pairs = [(int(rank), int(pid)) for rank, _, pid in (one.partition(":") for one in ranks)]
+    found = [(rank, node, python_process(rank, pid) if pid else None) for rank, pid in pairs]
+    json.dump(to_plain(_snapshots(found)), sys.stdout)
+    return 0
+
+
 def command_line(pid: int) -> tuple[str, ...]:
     """Return the arguments of a process with secrets masked; empty if there is none."""
     return masked_arguments(_read(f"/proc/{pid}/cmdline").strip("\0").split("\0"))
@@ -78,6 +88,22 @@ def command_line(pid: int) -> tuple[str, ...]:
 def environment(pid: int) -> Mapping[str, str]:
     """Return the environment of a process with secrets masked; empty if it cannot be read."""
     return masked_environment(_environment(pid))
+
+
+def _snapshots(found: Sequence[tuple[int, str, int | None]]) -> tuple[RankSnapshot, ...]:
+    with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
+        snapshots = list(pool.map(lambda one: _take_snapshot(*one), found))
+    return tuple(sorted(snapshots, key=lambda one: (one.rank, one.pid or 0)))
+
+
+def python_process(rank: int, started: int) -> int:
+    """Return the process that trains, below the one that was started: the outermost with Python.
+
+    A warm rank has got its variables after its start, so /proc does not show them.
+    """
+    pids = [started, *descendants(started)]
+    named = _by_rank(pids).get(rank)
+    return named or next(filter(_is_python, pids), started)
 
 
 def _ranks(node: NodeRanks) -> list[tuple[int, str, int | None]]:
@@ -211,3 +237,7 @@ def _main_thread(pid: int, threads: Any) -> tuple[Frame, ...]:
         )
         for one in chosen.get("frames", ())[:_FRAMES_LIMIT]
     )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.adapters.launch.channel import Channel, ChannelClosed
 from holdfast.adapters.launch.messages import event_message, read_order
 from holdfast.decisions.launch_events import Reported
-from holdfast.decisions.launch_rounds import Order
+from holdfast.decisions.launch_orders import Order
 
 _Address = tuple[int, int, int, str, Any]
 """Result of ``socket.getaddrinfo``."""

@@ -2,13 +2,25 @@
 
 from typing import Any, Final
 
-from holdfast.decisions.launch_events import Failed, Joined, Reported, Stopped, Succeeded
-from holdfast.decisions.launch_rounds import Order
+from holdfast.decisions.launch_events import (
+    Failed,
+    Inspected,
+    Joined,
+    Reported,
+    Sampled,
+    Stopped,
+    Succeeded,
+    Suspected,
+)
+from holdfast.decisions.launch_orders import Order
 from holdfast.kit.serial import checked_value, to_plain
 
 _EVENTS: Final[dict[str, type[Reported]]] = {
     "joined": Joined,
     "failed": Failed,
+    "suspected": Suspected,
+    "inspected": Inspected,
+    "sampled": Sampled,
     "succeeded": Succeeded,
     "stopped": Stopped,
 }

@@ -10,9 +10,9 @@ from typing import Final
 from holdfast.adapters.launch.channel import Channel, ChannelClosed
 from holdfast.adapters.launch.messages import order_message, read_event
 from holdfast.decisions.launch_events import Event, Joined, Lost
-from holdfast.decisions.launch_rounds import Order
+from holdfast.decisions.launch_orders import Order
 
-_MAX_CONNECTIONS: Final = 4096
+MAX_CONNECTIONS: Final = 4096
 _BACKLOG: Final = 1024
 
 
@@ -24,13 +24,16 @@ class _Launcher:
 
     name: str = ""
     sent: Order | None = None
+    has_key: bool = False
+    """Whether a message has arrived; each is authenticated."""
 
 
 class LauncherServer:
     """Accepts launchers, passes on their events, and sends them orders that changed.
 
     A launcher is lost when its connection ends, or when its last heartbeat is older than the lease.
-    It ends its ranks itself when it has no response to a heartbeat for as long as that.
+    It ends its ranks itself when it has no response to a heartbeat for as long as that. If there
+    are ``most`` connections, a further one replaces the oldest that has not shown the key.
     """
 
     def __init__(
@@ -39,6 +42,7 @@ class LauncherServer:
         key: bytes,
         lease_s: float,
         handle: Callable[[Event], object],
+        most: int = MAX_CONNECTIONS,
     ) -> None:
         listener.listen(_BACKLOG)
         listener.settimeout(0)
@@ -46,6 +50,7 @@ class LauncherServer:
         self._key = key
         self._lease_s = lease_s
         self._handle = handle
+        self._most = most
         self._launchers: dict[int, _Launcher] = {}
         """By descriptor."""
 
@@ -107,15 +112,23 @@ class LauncherServer:
                 connection, _ = self._listener.accept()
             except OSError:
                 return
-            if len(self._launchers) >= _MAX_CONNECTIONS:
+            if len(self._launchers) >= self._most and not self._make_room():
                 connection.close()
                 continue
             channel = Channel(connection, self._key, is_server=True)
             launcher = _Launcher(channel, time.monotonic() + self._lease_s)
             self._launchers[connection.fileno()] = launcher
 
+    def _make_room(self) -> bool:
+        """Close the oldest connection without the key; return whether there was one."""
+        unknown = next((one for one in self._launchers.values() if not one.has_key), None)
+        if unknown is not None:
+            self._drop(unknown)
+        return unknown is not None
+
     def _read(self, launcher: _Launcher) -> None:
         for message in launcher.channel.receive():
+            launcher.has_key = True
             launcher.silent_from = time.monotonic() + self._lease_s
             if "heartbeat" in message:
                 launcher.channel.send({"heartbeat": message["heartbeat"]})

@@ -4,21 +4,23 @@ import sys
 import time
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from holdfast.decisions.launch_events import Event
+from holdfast.apps.launch.rank_sampling import StragglerOptions
+from holdfast.decisions.launch_events import Event, Sampled
+from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import (
     JobRounds,
-    Order,
     Outcome,
     Phase,
     RoundSettings,
     advance,
     next_deadline,
-    order_for,
-    orders_for,
 )
 from holdfast.decisions.restart_rungs import Rung
+
+if TYPE_CHECKING:
+    from holdfast.decisions.launch_stragglers import RoundSamples
 
 _ENDS = {
     Outcome.SUCCEEDED: "JobSucceeded",
@@ -34,16 +36,35 @@ _SHOWN_NODES: Final = 16
 class Coordinator:
     """State of a job in this process."""
 
-    def __init__(self, settings: RoundSettings) -> None:
+    def __init__(
+        self, settings: RoundSettings, straggler_factor: float = StragglerOptions().factor
+    ) -> None:
         self.settings = settings
+        self._straggler_factor = straggler_factor
+        self._samples: RoundSamples | None = None
         self._started, self._clock = datetime.now(UTC), time.monotonic()
         self.job = JobRounds(since=self._started)
 
     def handle(self, event: Event | None) -> None:
         """Apply an event, or the time (None)."""
+        if isinstance(event, Sampled):
+            self._search(event)
+            return
         before, self.job = self.job, advance(self.job, event, self._now(), self.settings)
         for line in progress_lines(before, self.job, self.settings):
             sys.stderr.write(f"holdfast: {line}\n")
+
+    def _search(self, event: Sampled) -> None:
+        """Report the rank that the others wait for."""
+        from holdfast.decisions.launch_stragglers import RoundSamples, after_samples  # noqa: PLC0415 - 40 s after the start
+
+        if event.round != self.job.round or event.launcher not in self.job.active:
+            return
+        before = self._samples or RoundSamples()
+        after = after_samples(before, event, self.job.active, self._straggler_factor)
+        self._samples = after
+        if after.found is not None and after.found != before.found:
+            sys.stderr.write(f"holdfast: StragglerFound: round {event.round}: {after.found.text}\n")
 
     def order_for(self, launcher: str) -> Order:
         """Return the order for a launcher."""
@@ -72,6 +93,12 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
         who = f"rank {failure.rank}" if failure.rank >= 0 else "node"
         lines.append(
             f"RankFailed: round {after.round}: {who} on {failure.launcher}: {failure.text}"
+        )
+    hang = after.inspection.verdict if after.inspection is not None else None
+    if hang and after.inspection != before.inspection and after.failure is None:
+        lines.append(
+            f"HangSuspected: round {after.round}: {hang}; the ranks continue: they are restarted "
+            "only with --hang-timeout"
         )
     if after.history.total > before.history.total:
         rung = after.history.last

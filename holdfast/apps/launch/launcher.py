@@ -14,18 +14,22 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.adapters.launch.client import CoordinatorLink
-from holdfast.adapters.launch.server import LauncherServer
+from holdfast.adapters.launch.server import MAX_CONNECTIONS, LauncherServer
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.launch.checkpoint_watch import CHECKPOINTS_VARIABLE, start_watch
 from holdfast.apps.launch.coordinator import Coordinator
 from holdfast.apps.launch.guard import FORWARDED, Lease
 from holdfast.apps.launch.node_ranks import NodeRanks, describe_unkillable
 from holdfast.apps.launch.options import LaunchOptions
+from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.apps.launch.rendezvous import Rendezvous
 from holdfast.decisions.launch_events import Joined, Lost, Member, Reported, StopRequested
-from holdfast.decisions.launch_rounds import Order, OrderKind, Outcome, RoundSettings
+from holdfast.decisions.launch_orders import Order, OrderKind
+from holdfast.decisions.launch_rounds import Outcome, RoundSettings
 from holdfast.decisions.restart_rungs import RestartHistory
 from holdfast.kit.free_ports import free_port
+from holdfast.kit.open_files import raise_limit
+from holdfast.model.errors import ConfigError
 from holdfast.model.jobs import LAUNCH_KEY_VARIABLE
 
 _RELAYED: Final = (signal.SIGUSR1, signal.SIGUSR2)
@@ -37,6 +41,9 @@ with the kill it is less than ``RoundSettings.fence``."""
 
 _UNKILLABLE_S: Final = 40.0
 """More than the time after which the launcher gives up on processes that do not end."""
+
+_OWN_FILES: Final = 128
+"""Open files of a launcher besides the connections of others: of its ranks and their logs."""
 
 _LINGER_S: Final = 5.0
 """Time for launchers to read the last order before the coordinator exits."""
@@ -73,7 +80,9 @@ class Launcher:
         self._server: LauncherServer | None = None
         self._link: CoordinatorLink | None = None
         if options.rendezvous is None:
-            self._coordinator = Coordinator(RoundSettings(budget=options.budget))
+            self._coordinator = Coordinator(
+                RoundSettings(budget=options.budget), _straggler_factor(options)
+            )
         else:
             self._meet(options.rendezvous)
 
@@ -86,8 +95,16 @@ class Launcher:
                 join_timeout=rendezvous.join_timeout,
                 budget=self._options.budget,
             )
-            coordinator = self._coordinator = Coordinator(settings)
-            self._server = LauncherServer(listener, rendezvous.key, lease_s, coordinator.handle)
+            coordinator = self._coordinator = Coordinator(
+                settings, _straggler_factor(self._options)
+            )
+            self._server = LauncherServer(
+                listener,
+                rendezvous.key,
+                lease_s,
+                coordinator.handle,
+                _most_connections(rendezvous.nodes),
+            )
         endpoint = (rendezvous.host, rendezvous.port)
         self._link = CoordinatorLink(endpoint, rendezvous.key, lease_s, self._renew)
 
@@ -239,6 +256,27 @@ class Launcher:
             case Outcome.RESTART_JOB:
                 return ExitCode.RESTART_JOB
         return (self._order.code if self._order is not None else 0) or ExitCode.FAILED
+
+
+def _straggler_factor(options: LaunchOptions) -> float:
+    return StragglerOptions().factor if options.stragglers is None else options.stragglers.factor
+
+
+def _most_connections(nodes: int) -> int:
+    """Return the number of launchers that may connect.
+
+    Raises:
+        ConfigError: fewer than the nodes of the job.
+
+    """
+    limit = raise_limit(MAX_CONNECTIONS + _OWN_FILES)
+    if limit - _OWN_FILES < nodes:
+        needed = nodes + _OWN_FILES
+        raise ConfigError(
+            f"--nnodes: {nodes} nodes need {needed} open files, the limit is {limit}: raise it on "
+            f"the node of the coordinator, for example with: ulimit -Hn {needed}"
+        )
+    return limit - _OWN_FILES
 
 
 def _received(wake: int) -> frozenset[int]:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from holdfast.apps.launch.guard import fork_under_guard
 from holdfast.apps.launch.launcher import Launcher
-from holdfast.apps.launch.options import command_line_parser, parse
+from holdfast.apps.launch.options import PROGRAM, Options, command_line_parser, parse
 from holdfast.kit.processes import become_subreaper
 from holdfast.model.errors import ConfigError
 
-__all__ = ("command_line_parser", "main")
+__all__ = ("command_line_parser", "main", "run")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -22,8 +22,18 @@ def main(argv: Sequence[str]) -> int:
         ConfigError: an option is invalid, or the script does not exist.
 
     """
+    return run(argv)
+
+
+def run(argv: Sequence[str], program: str = PROGRAM, more: Options = ()) -> int:
+    """Run the ranks until they end, by the command line of a program with ``more`` options.
+
+    Raises:
+        ConfigError: an option is invalid, or the script does not exist.
+
+    """
     environment = dict(os.environ)
-    options = parse(argv, environment)
+    options = parse(argv, environment, program, more)
     if options.script_file and not os.path.exists(options.script_file):
         what = f"script: {options.script_file!r} does not exist"
         raise ConfigError(f"{what}; expected a Python script, or -m MODULE")

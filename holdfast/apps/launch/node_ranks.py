@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
@@ -20,20 +19,28 @@ from holdfast.apps.launch.rank_environment import (
     rank_environment,
     with_defaults,
 )
+from holdfast.apps.launch.rank_inspection import RankInspection
 from holdfast.apps.launch.rank_output import RankOutput
+from holdfast.apps.launch.rank_sampling import RankSampling
 from holdfast.apps.launch.ranks import Rank, RankProcesses, exit_text
 from holdfast.apps.launch.warm_ranks import WarmRanks
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.launch_events import Failed, Member, Reported, Stopped, Succeeded
-from holdfast.decisions.launch_rounds import Order, OrderKind
+from holdfast.decisions.launch_events import (
+    Failed,
+    Inspected,
+    Member,
+    Reported,
+    Sampled,
+    Stopped,
+    Succeeded,
+    Suspected,
+)
+from holdfast.decisions.launch_orders import Order, OrderKind
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import reap
-from holdfast.kit.units import format_duration
-
-PROGRESS_VARIABLE: Final = "HOLDFAST_PROGRESS_FILE"
-"""File to which a rank appends the number of each step that it has done."""
+from holdfast.model.jobs import PROGRESS_VARIABLE
 
 _UNKILLABLE_S: Final = 30.0
 """Time after SIGKILL for processes to end. One in uninterruptible sleep does not."""
@@ -78,8 +85,13 @@ class NodeRanks:
         self._give_up_at: float | None = None
         self._wait: subprocess.Popen[bytes] | None = None
         self._wait_until = 0.0
-        limit = options.hang_timeout
-        self._progress = ProgressWatch(limit) if limit is not None else None
+        is_watched = PROGRESS_VARIABLE in environment and not options.hang_limit.restarts
+        self._progress = None if is_watched else ProgressWatch(options.hang_limit)
+        self._suspected: int | None = None
+        self._inspected = 0
+        self._inspection: RankInspection | None = None
+        stragglers = options.stragglers
+        self._sampling = RankSampling(member.name, stragglers) if stragglers is not None else None
         self._warm = WarmRanks(options.warm) if options.warm is not None else None
 
     def apply_order(self, order: Order) -> None:
@@ -91,6 +103,8 @@ class NodeRanks:
             if order.round > self.round and self.is_idle():
                 self._start(order)
                 self._prepare()
+            elif order.round == self.round and order.inspection > self._inspected:
+                self._inspect(order.inspection)
         else:
             self.stop(order.signal or self._options.shutdown_signal)
 
@@ -103,6 +117,7 @@ class NodeRanks:
         if self.is_idle() or (self._is_stopping and signum != signal.SIGKILL):
             return
         self._is_stopping = True
+        self._end_watching()
         self._ranks.signal(signum)
         self._ranks.signal(signal.SIGCONT)  # a stopped process handles no other signal
         if self._kill_at is None:
@@ -122,23 +137,28 @@ class NodeRanks:
         times = [self._kill_at] if self._kill_at is not None else []
         if self._is_stopping and not self._ranks.are_running() and not self._is_swept:
             times.append(now + _SWEEP_S)
-        if self._wait is not None:
-            times.append(now + _COPY_S)
-        if self._output.is_following():
+        if self._wait is not None or self._inspection is not None or self._output.is_following():
             times.append(now + _COPY_S)
         if self._progress is not None and not self._is_stopping and not self._is_swept:
             times += [at for at in [self._progress.next_call()] if at is not None]
+        if self._sampling is not None:
+            times += [at for at in [self._sampling.next_call()] if at is not None]
         return min(times, default=None)
 
     def advance(self) -> None:
         """Report what ended, and continue the stop."""
         for rank in self._ranks.reap():
+            if self._progress is not None:
+                self._progress.forget(rank.local_rank)
             if rank.code:
                 self._report_failure(rank)
         self._output.copy()
         self._check_progress()
+        self._after_inspection()
+        self._report_samples()
         if not self._is_swept and not self._ranks.are_running():
             self._is_stopping = True
+            self._end_watching()
             self._sweep()
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None
@@ -150,6 +170,7 @@ class NodeRanks:
         if self._wait is not None:
             self._wait.kill()
             self._wait.wait()
+        self._end_watching()
         if self._warm is not None:
             self._warm.close()
         self._output.remove_temporary()
@@ -159,7 +180,8 @@ class NodeRanks:
         self._attempt, self._first_rank = order.history.total, order.first_rank
         self._ranks = RankProcesses()
         self._is_stopping = self._is_swept = False
-        self._kill_at = self._give_up_at = None
+        self._kill_at = self._give_up_at = self._suspected = None
+        self._inspected = 0
         names = JobNames(
             run_id=self._options.run_id,
             role=self._options.role,
@@ -184,7 +206,23 @@ class NodeRanks:
                 self._report_failure(rank)
         if self._progress is not None:
             slots = range(self._options.slots)
-            self._progress.begin({rank: self._progress_file(rank) for rank in slots})
+            self._progress.begin(
+                {rank: self._progress_file(rank) for rank in slots},
+                {rank: self._output.logs(self._attempt, rank) for rank in slots},
+            )
+
+        if self._sampling is not None and order.world_size > 1:
+            pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
+            self._sampling.begin(pids)
+
+    def _processes(self) -> dict[int, int | None]:
+        """Return the process that was started for each rank; None for one that has ended."""
+        return {
+            self._first_rank + rank.local_rank: rank.process.pid
+            if rank.process is not None and rank.code is None
+            else None
+            for rank in self._ranks.ranks
+        }
 
     def _progress_file(self, local_rank: int) -> str:
         own = self._output.folder(self._attempt, local_rank) / "progress"
@@ -193,11 +231,57 @@ class NodeRanks:
     def _check_progress(self) -> None:
         if self._progress is None or self._is_stopping or self._is_swept:
             return
-        local_rank = self._progress.stalled()
-        if local_rank is None or self._ranks.ranks[local_rank].code is not None:
+        stall = self._progress.stalled()
+        if stall is None:
             return
-        limit = format_duration(self._options.hang_timeout or timedelta())
-        self._report_failed(local_rank, 0, ExitMeaning.CRASH, f"no progress for {limit}")
+        self._suspected = stall.local_rank
+        self._report(
+            Suspected(
+                launcher=self.member.name,
+                round=self.round,
+                rank=self._first_rank + stall.local_rank,
+                text=stall.text,
+                restart=self._options.hang_limit.restarts,
+            )
+        )
+
+    def _inspect(self, number: int) -> None:
+        """Begin to take snapshots of the ranks; ``Inspected`` is reported when they are there."""
+        self._end_inspection()
+        self._inspected = number
+        self._inspection = RankInspection(self.member.name, self._processes())
+
+    def _after_inspection(self) -> None:
+        if self._inspection is None or (snapshots := self._inspection.snapshots()) is None:
+            return
+        self._end_inspection()
+        own, progress = self._suspected, self._progress
+        self._report(
+            Inspected(
+                launcher=self.member.name,
+                round=self.round,
+                number=self._inspected,
+                is_stalled=own is None or progress is None or progress.is_stalled(own),
+                snapshots=snapshots,
+            )
+        )
+
+    def _report_samples(self) -> None:
+        if self._sampling is None or (found := self._sampling.advance()) is None:
+            return
+        window, ranks = found
+        name = self.member.name
+        self._report(Sampled(launcher=name, round=self.round, window=window, ranks=ranks))
+
+    def _end_watching(self) -> None:
+        self._end_inspection()
+        if self._sampling is not None:
+            self._sampling.end()
+
+    def _end_inspection(self) -> None:
+        if self._inspection is not None:
+            self._inspection.close()
+            self._inspection = None
 
     def _prepare(self) -> None:
         """Start the warm ranks of the next round."""
@@ -282,7 +366,9 @@ class NodeRanks:
     def reap_adopted(self) -> None:
         """Reap processes whose own parent has ended."""
         own_pids = [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
-        own_pids += [self._wait.pid] if self._wait is not None else []
+        others = (self._wait, self._inspection)
+        own_pids += [one.pid for one in others if one is not None]
+        own_pids += self._sampling.pids if self._sampling is not None else []
         reap([*own_pids, *(self._warm.pids() if self._warm is not None else ())])
 
 

@@ -5,17 +5,29 @@ import os
 import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
+from holdfast.apps.launch.option_values import (
+    count,
+    duration,
+    exit_meanings,
+    factor,
+    hang_limit,
+    node_range,
+    port,
+)
+from holdfast.apps.launch.progress_watch import HangLimit
 from holdfast.apps.launch.rank_environment import count_gpus
-from holdfast.apps.launch.rendezvous import Rendezvous, meeting_point, parse_nodes, slurm_step
-from holdfast.decisions.exit_meanings import EXIT_MEANINGS, ExitMeaning, parse_exit_meanings
+from holdfast.apps.launch.rank_output import LogOptions
+from holdfast.apps.launch.rank_sampling import StragglerOptions
+from holdfast.apps.launch.rendezvous import Rendezvous, meeting_point, slurm_step
+from holdfast.decisions.exit_meanings import EXIT_MEANINGS, ExitMeaning
 from holdfast.decisions.restart_rungs import MAX_IN_PLACE, RestartBudget
-from holdfast.kit.units import parse_duration
 from holdfast.model.errors import ConfigError
+from holdfast.model.jobs import PROGRESS_VARIABLE
 
 PROGRAM: Final = "holdfast launch"
 
@@ -27,25 +39,13 @@ _DESCRIPTION: Final = (
 
 _STREAMS: Final = {"0": 0, "1": 1, "2": 2, "3": 3}
 
+OptionRow = tuple[tuple[str, ...], Mapping[str, Any]]
+"""Names and settings of an option, as argparse takes them."""
+
+Options = Sequence[OptionRow]
+
 SIGNALS: Final = {name: signal.Signals[name] for name in ("SIGTERM", "SIGINT", "SIGKILL")}
 """Signals that ``--shutdown-signal`` accepts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogOptions:
-    """Where the output of ranks goes."""
-
-    directory: str
-    """Directory of log and error files; empty for a temporary directory without logs."""
-
-    to_file: int
-    """Streams of ranks that go to a file only: 1 stdout, 2 stderr, 3 both."""
-
-    to_both: int
-    """Streams of ranks that go to a file and to this process's output."""
-
-    shown: frozenset[int]
-    """Local ranks whose output is shown; empty for all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,22 +89,25 @@ class LaunchOptions:
     shutdown_signal: int
     grace: timedelta
     accelerator_timeout: timedelta
-    hang_timeout: timedelta | None
-    """Time without progress after which a rank has failed; None: without a limit."""
+    hang_limit: HangLimit
+    stragglers: StragglerOptions | None
+    """How stragglers are found; None: no samples are taken."""
 
     logs: LogOptions
     warm: WarmScript | None
     """What warm ranks run; None if ranks start cold."""
 
 
-def parse(argv: Sequence[str], environment: Mapping[str, str]) -> LaunchOptions:
-    """Return the options of a command line and of PET_* variables.
+def parse(
+    argv: Sequence[str], environment: Mapping[str, str], program: str = PROGRAM, more: Options = ()
+) -> LaunchOptions:
+    """Return the options of a command line and of PET_* variables; see ``command_line_parser``.
 
     Raises:
         ConfigError: each problem names the option, its value and what was expected.
 
     """
-    given = command_line_parser(environment).parse_args(list(argv))
+    given = command_line_parser(environment, program, more).parse_args(list(argv))
     problems = [
         *(
             ["--module and --no-python exclude each other"]
@@ -138,18 +141,21 @@ def parse(argv: Sequence[str], environment: Mapping[str, str]) -> LaunchOptions:
         shutdown_signal=SIGNALS[given.shutdown_signal],
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
-        hang_timeout=given.hang_timeout or None,
+        hang_limit=replace(given.hang_timeout, floor=given.stall_floor),
+        stragglers=_stragglers(given, environment),
         logs=_log_options(given),
         script_file="" if given.module or given.no_python else given.script,
         warm=_warm_script(given),
     )
 
 
-def command_line_parser(environment: Mapping[str, str] | None = None) -> argparse.ArgumentParser:
-    """Return the parser of the command line, with PET_* variables as defaults."""
-    parser = argparse.ArgumentParser(prog=PROGRAM, description=_DESCRIPTION, allow_abbrev=False)
+def command_line_parser(
+    environment: Mapping[str, str] | None = None, program: str = PROGRAM, more: Options = ()
+) -> argparse.ArgumentParser:
+    """Return the parser of the command line, with PET_* variables as defaults and ``more``."""
+    parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION, allow_abbrev=False)
     known = environment if environment is not None else {}
-    for names, settings in _OPTIONS:
+    for names, settings in (*_OPTIONS, *more):
         forms = [form for name in names for form in dict.fromkeys((name, _underscored(name)))]
         variable = f"PET_{names[-1].removeprefix('--').replace('-', '_').upper()}"
         values = dict(settings)
@@ -166,46 +172,7 @@ def _underscored(name: str) -> str:
     return f"--{name[2:].replace('-', '_')}" if name.startswith("--") else name
 
 
-def _duration(text: str) -> timedelta:
-    """Parse a duration; a plain number is seconds, as in torchrun."""
-    try:
-        return parse_duration(f"{text}s" if text[-1:].isdecimal() else text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-def _count(text: str, most: int = 999_999) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text) <= most):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a whole number from 0 to {most}")
-    return int(text)
-
-
-def _nodes(text: str) -> str:
-    try:
-        parse_nodes(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    return text
-
-
-def _port(text: str) -> int:
-    number = _count(text)
-    if number > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a TCP port")
-    return number
-
-
-def _meanings(text: str) -> dict[int, ExitMeaning]:
-    try:
-        return parse_exit_meanings(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-
-
-_Row = tuple[tuple[str, ...], Mapping[str, Any]]
-
-
-def _row(*names: str, **settings: Any) -> _Row:
+def _row(*names: str, **settings: Any) -> OptionRow:
     return names, settings
 
 
@@ -218,12 +185,12 @@ _OPTIONS: Final = (
         help="number of ranks; auto and gpu: one for each GPU (auto: or one for each CPU); cpu",
     ),
     _row(
-        "--nnodes", type=_nodes, metavar="MIN[:MAX]",
+        "--nnodes", type=node_range, metavar="MIN[:MAX]",
         help="number of nodes; launchers beyond MIN are hot spares (default: nodes of the Slurm "
         "step, else 1)",
     ),
     _row(
-        "--node-rank", type=_count, metavar="N",
+        "--node-rank", type=count, metavar="N",
         help="preferred rank of this node; 0 is the coordinator (default: SLURM_NODEID, else by "
         "order of arrival)",
     ),
@@ -233,11 +200,11 @@ _OPTIONS: Final = (
         "else the first node of the Slurm step)",
     ),
     _row(
-        "--join-timeout", type=_duration, default=timedelta(minutes=10), metavar="TIME",
+        "--join-timeout", type=duration, default=timedelta(minutes=10), metavar="TIME",
         help="time to wait for enough launchers, or for the coordinator (default: 10m)",
     ),
     _row(
-        "--lease-timeout", type=_duration, default=timedelta(seconds=2), metavar="TIME",
+        "--lease-timeout", type=duration, default=timedelta(seconds=2), metavar="TIME",
         help="time without a response after which a launcher counts as lost (default: 2s)",
     ),
     _row(
@@ -245,26 +212,26 @@ _OPTIONS: Final = (
         help="address of this node for ranks of other nodes",
     ),
     _row(
-        "--max-restarts", type=partial(_count, most=MAX_IN_PLACE), metavar="N",
+        "--max-restarts", type=partial(count, most=MAX_IN_PLACE), metavar="N",
         default=_BUDGET.in_place,
         help="maximum restarts in place within --restart-period (default: 3)",
     ),
     _row(
-        "--restart-period", type=_duration, default=_BUDGET.period, metavar="TIME",
+        "--restart-period", type=duration, default=_BUDGET.period, metavar="TIME",
         help="period in which restarts in place are counted (default: 6h)",
     ),
     _row(
-        "--max-total-restarts", type=_count, metavar="N",
+        "--max-total-restarts", type=count, metavar="N",
         help="maximum restarts of all kinds, without a period (default: 50, or --max-restarts "
         "and 10 exchanges of nodes if that is more)",
     ),
     _row(
-        "--max-job-restarts", type=_count, default=0, metavar="N",
+        "--max-job-restarts", type=count, default=0, metavar="N",
         help="exit with 75 instead of 1 after --max-restarts, so that the platform restarts the "
         "job; counted by HOLDFAST_ATTEMPT or SLURM_RESTART_COUNT (default: 0)",
     ),
     _row(
-        "--exit-codes", type=_meanings, default={}, metavar="CODE=MEANING,...",
+        "--exit-codes", type=exit_meanings, default={}, metavar="CODE=MEANING,...",
         help="meanings of exit codes of ranks: crash, resume, another-device or stop "
         "(default: 16=another-device,17=resume,93=stop)",
     ),
@@ -273,17 +240,31 @@ _OPTIONS: Final = (
         help="signal that ends ranks before a restart (default: SIGTERM)",
     ),
     _row(
-        "--shutdown-timeout", type=_duration, default=timedelta(seconds=15), metavar="TIME",
+        "--shutdown-timeout", type=duration, default=timedelta(seconds=15), metavar="TIME",
         help="time from --shutdown-signal to SIGKILL (default: 15s)",
     ),
     _row(
-        "--accelerator-timeout", type=_duration, default=timedelta(seconds=50), metavar="TIME",
+        "--accelerator-timeout", type=duration, default=timedelta(seconds=50), metavar="TIME",
         help="time to wait for GPU memory to be released before a restart (default: 50s)",
     ),
     _row(
-        "--hang-timeout", type=_duration, metavar="TIME",
-        help="restart the ranks if one that has reported steps in HOLDFAST_PROGRESS_FILE reports "
-        "no new step within this time (default: no limit)",
+        "--hang-timeout", type=hang_limit, metavar="TIME|auto", default=HangLimit(),
+        help="restart the ranks if one that has reported steps, in HOLDFAST_PROGRESS_FILE or in a "
+        "log in --log-dir, reports no new step within this time; auto: within a time learned from "
+        "its steps (default: report it after the learned time, and continue)",
+    ),
+    _row(
+        "--stall-floor", type=duration, default=HangLimit().floor, metavar="TIME",
+        help="minimum of the learned time (default: 3m)",
+    ),
+    _row(
+        "--straggler-factor", type=factor, metavar="FACTOR",
+        help="report a rank whose own part of a step takes at least this multiple of that of the "
+        "others; 0: take no samples (default: 1.15, unless HOLDFAST_PROGRESS_FILE is set)",
+    ),
+    _row(
+        "--straggler-window", type=duration, default=StragglerOptions().window, metavar="TIME",
+        help="duration of one window of samples; a straggler stands out in four (default: 40s)",
     ),
     _row(
         "--warm", action="store_true",
@@ -315,7 +296,7 @@ _OPTIONS: Final = (
         help="value of MASTER_ADDR with one node (default: 127.0.0.1); else see --rdzv-endpoint",
     ),
     _row(
-        "--master-port", type=_port, default=0, metavar="PORT",
+        "--master-port", type=port, default=0, metavar="PORT",
         help="value of MASTER_PORT with one node (default: a free port for each restart)",
     ),
     _row("--standalone", action="store_true", help="run on this node only"),
@@ -346,6 +327,17 @@ def _unusable(given: argparse.Namespace) -> list[str]:
     if not all(one.isascii() and one.isdecimal() for one in ranks):
         problems.append(f"--local-ranks-filter: {given.local_ranks_filter!r}: expected ranks: 0,2")
     return problems
+
+
+def _stragglers(
+    given: argparse.Namespace, environment: Mapping[str, str]
+) -> StragglerOptions | None:
+    """Return the options; whoever sets a progress file watches the ranks itself."""
+    factor, window = given.straggler_factor, given.straggler_window
+    if factor is None:
+        is_watched = PROGRESS_VARIABLE in environment
+        return None if is_watched else StragglerOptions(window=window)
+    return StragglerOptions(factor=factor, window=window, is_requested=True) if factor else None
 
 
 def _slots(count: str) -> int:

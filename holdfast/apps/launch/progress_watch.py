@@ -1,61 +1,183 @@
-"""Detects ranks that report no more progress in ``$HOLDFAST_PROGRESS_FILE``."""
+"""Detects ranks that report no more progress: in ``$HOLDFAST_PROGRESS_FILE`` or in their logs."""
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from holdfast.decisions.step_times import WINDOW, StallLimits, StepTimes, after_step, stall_limit
+from holdfast.kit.units import format_duration
+
+if TYPE_CHECKING:
+    from holdfast.adapters.host.step_log import StepLog
 
 _CHECKS_PER_TIMEOUT: Final = 10
+_LONGEST_INTERVAL_S: Final = 1.0
+"""Time between two checks: shorter pauses than this are of no interest for a hang."""
+
+_LOG_BYTES: Final = 1 << 16
+"""Maximum bytes of a file that a check reads, so that it takes a few milliseconds."""
+
+_SUSPENDED_S: Final = 5.0
+"""Delay of a check beyond which this process was stopped: what the ranks did is unknown then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangLimit:
+    """When a rank without new steps hangs, and what follows."""
+
+    timeout: timedelta | None = None
+    """None: learned from the pauses between its steps."""
+
+    floor: timedelta = StallLimits().floor
+    """Minimum of a learned timeout."""
+
+    restarts: bool = False
+    """Whether the ranks are restarted; otherwise the hang is only reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A rank without progress."""
+
+    local_rank: int
+    text: str
 
 
 @dataclass(slots=True)
 class _Report:
     path: str
+    log: "StepLog | None"
     size: int
     changed_at: float
     has_begun: bool = False
+    suspected_at: float | None = None
+    """None unless its current silence has been returned by ``stalled``."""
 
 
 class ProgressWatch:
     """Progress of the ranks of one round.
 
-    A rank appends a line to its file after each step. One that never does is not watched, and the
-    time until the first report of a round has no limit: a start may take long.
+    A rank appends a line to its file after each step, or logs the step as a known framework does.
+    One that never does is not watched, and the time until the first report of a round has no
+    limit: a start may take long.
     """
 
-    def __init__(self, timeout: timedelta) -> None:
-        self._timeout_s = timeout.total_seconds()
+    def __init__(self, limit: HangLimit) -> None:
+        self._limit = limit
+        longest = limit.floor if limit.timeout is None else limit.timeout
+        self._interval_s = min(_LONGEST_INTERVAL_S, longest.total_seconds() / _CHECKS_PER_TIMEOUT)
         self._reports: dict[int, _Report] = {}
+        self._times: dict[int, StepTimes] = {}
+        """Pauses between steps by local rank, also of earlier rounds."""
+
         self._check_at = 0.0
 
-    def begin(self, paths: Mapping[int, str]) -> None:
-        """Watch the files of a new round, by local rank."""
+    def begin(self, paths: Mapping[int, str], logs: Mapping[int, Sequence[Path]]) -> None:
+        """Watch the progress files and the logs of a new round, by local rank."""
         now = time.monotonic()
-        self._reports = {rank: _Report(path, _size(path), now) for rank, path in paths.items()}
+        self._reports = {
+            rank: _Report(path, _step_log(logs[rank]), _size(path), now)
+            for rank, path in paths.items()
+        }
         self._check_at = now
+
+    def forget(self, local_rank: int) -> None:
+        """Stop watching a rank that has ended."""
+        self._reports.pop(local_rank, None)
 
     def next_call(self) -> float | None:
         """Return the monotonic time of the next call of ``stalled``; None if none is watched."""
         return self._check_at if self._reports else None
 
-    def stalled(self) -> int | None:
-        """Return a local rank without progress for the timeout; None if there is none."""
+    def stalled(self) -> Stall | None:
+        """Return the rank that has been without progress for the longest time, beyond the limit.
+
+        None if there is none, or if its silence was returned before. With ``restarts``, it is
+        returned again after the limit has passed once more.
+        """
         now = time.monotonic()
         if now < self._check_at:
             return None
-        self._check_at = now + self._timeout_s / _CHECKS_PER_TIMEOUT
-        for report in self._reports.values():
-            size = _size(report.path)
-            if size != report.size:
-                report.size, report.changed_at, report.has_begun = size, now, True
+        delay_s = now - self._check_at
+        self._check_at = now + self._interval_s
+        self._read(now, delay_s)
         late = [
             (report.changed_at, rank)
             for rank, report in self._reports.items()
-            if report.has_begun and now - report.changed_at >= self._timeout_s
+            if report.has_begun and now - report.changed_at >= self._limit_s(rank)
         ]
-        return min(late)[1] if late else None
+        if not late:
+            return None
+        rank = min(late)[1]
+        known = [
+            at for _, one in late for at in [self._reports[one].suspected_at] if at is not None
+        ]
+        if known and not (self._limit.restarts and now - max(known) >= self._limit_s(rank)):
+            return None
+        self._reports[rank].suspected_at = now
+        return Stall(rank, self._text(rank))
+
+    def is_stalled(self, local_rank: int) -> bool:
+        """Return whether a rank that ``stalled`` returned has made no progress since."""
+        self._read(time.monotonic(), 0.0)
+        report = self._reports.get(local_rank)
+        return report is not None and report.suspected_at is not None
+
+    def _read(self, now: float, delay_s: float) -> None:
+        for rank, report in self._reports.items():
+            if delay_s > _SUSPENDED_S:
+                report.changed_at = min(now, report.changed_at + delay_s)
+            size = _size(report.path)
+            logged = len(list(report.log.read())) if report.log is not None else 0
+            if size == report.size and not logged:
+                continue
+            if report.has_begun:
+                steps = max(1, logged or _lines(report.path, report.size))
+                pause = timedelta(seconds=now - report.changed_at) / steps
+                times = self._times.get(rank, StepTimes())
+                for _ in range(min(steps, WINDOW)):
+                    times = after_step(times, pause)
+                self._times[rank] = times
+            report.size, report.changed_at, report.has_begun = size, now, True
+            report.suspected_at = None
+
+    def _limit_s(self, rank: int) -> float:
+        limit = self._limit.timeout
+        if limit is None:
+            limits = StallLimits(floor=self._limit.floor)
+            limit = stall_limit(self._times.get(rank, StepTimes()), limits)
+        return limit.total_seconds() if limit is not None else float("inf")
+
+    def _text(self, rank: int) -> str:
+        text = f"no progress for {format_duration(timedelta(seconds=self._limit_s(rank)))}"
+        if self._limit.timeout is not None:
+            return text
+        return f"{text}; the longest pause between two steps was " + format_duration(
+            self._times[rank].longest
+        )
+
+
+def _step_log(paths: Sequence[Path]) -> "StepLog | None":
+    """Return the reader of a rank's logs; None if it has none."""
+    if not paths:
+        return None
+    from holdfast.adapters.host.step_log import StepLog  # noqa: PLC0415 - with --log-dir only
+
+    return StepLog(*paths, chunk=_LOG_BYTES)
+
+
+def _lines(path: str, offset: int) -> int:
+    """Return the number of lines that were appended to a file since it had ``offset`` bytes."""
+    try:
+        with open(path, "rb", buffering=0) as file:
+            file.seek(offset)
+            return file.read(_LOG_BYTES).count(b"\n")
+    except OSError:
+        return 0
 
 
 def _size(path: str) -> int:

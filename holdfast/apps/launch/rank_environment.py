@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.decisions.launch_rounds import Order
+from holdfast.decisions.launch_orders import Order
 from holdfast.decisions.recorder_variables import recorder_defaults
 
 

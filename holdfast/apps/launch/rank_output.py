@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-from holdfast.apps.launch.options import LogOptions
-
 _CHUNK: Final = 65536
 _LONGEST_LINE: Final = 65536
 """Bytes after which a line without an end is copied in parts."""
@@ -19,6 +17,23 @@ _LAST_COPY_S: Final = 0.5
 """Time for a full pipe or a slow terminal to accept more, at the end of a round."""
 
 _STREAMS: Final = (("stdout", 1), ("stderr", 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Where the output of ranks goes."""
+
+    directory: str
+    """Directory of log and error files; empty for a temporary directory without logs."""
+
+    to_file: int
+    """Streams of ranks that go to a file only: 1 stdout, 2 stderr, 3 both."""
+
+    to_both: int
+    """Streams of ranks that go to a file and to this process's output."""
+
+    shown: frozenset[int]
+    """Local ranks whose output is shown; empty for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,12 @@ class RankOutput:
         folder = self._root / f"attempt_{attempt}" / str(local_rank)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def logs(self, attempt: int, local_rank: int) -> tuple[Path, ...]:
+        """Return the files to which the output of a rank goes; none where it has no files."""
+        to_files = self._options.to_file | self._options.to_both
+        folder = self.folder(attempt, local_rank)
+        return tuple(folder / f"{name}.log" for name, bit in _STREAMS if to_files & bit)
 
     def open_streams(self, attempt: int, local_rank: int) -> RankStreams:
         """Return where a rank writes. Files that are also shown are followed from now on."""

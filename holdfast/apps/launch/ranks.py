@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.apps.launch.rank_output import RankStreams
+from holdfast.kit.open_files import restore_limit
 from holdfast.kit.processes import descendants, die_with_parent, has_children, send
 
 _CANNOT_EXECUTE: Final = 126  # exit codes of POSIX shells
@@ -58,7 +59,7 @@ class RankProcesses:
                 stderr=streams.stderr,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=partial(die_with_parent, os.getpid()),
+                preexec_fn=partial(become_rank, os.getpid()),
             )
         except OSError as error:
             code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_EXECUTE
@@ -101,6 +102,12 @@ class RankProcesses:
         for pid in left:
             send(pid, signum)
         return left
+
+
+def become_rank(launcher: int) -> None:
+    """Prepare a child process for the program of a rank."""
+    die_with_parent(launcher)
+    restore_limit()
 
 
 def exit_text(code: int) -> str:

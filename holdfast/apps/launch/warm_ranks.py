@@ -12,7 +12,8 @@ from typing import Final
 
 from holdfast.apps.launch.options import WarmScript
 from holdfast.apps.launch.rank_output import RankStreams
-from holdfast.kit.processes import descendants, die_with_parent
+from holdfast.apps.launch.ranks import become_rank
+from holdfast.kit.processes import descendants
 
 _MODULE: Final = "holdfast.apps.launch.warm_rank"
 _SEND_S: Final = 1.0
@@ -52,7 +53,7 @@ class WarmRanks:
                 env=environment,
                 pass_fds=[child_end.fileno()],
                 start_new_session=True,
-                preexec_fn=partial(die_with_parent, os.getpid()),
+                preexec_fn=partial(become_rank, os.getpid()),
             )
         self._waiting[local_rank] = _WarmRank(process, own_end)
 

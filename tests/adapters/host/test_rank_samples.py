@@ -69,7 +69,7 @@ def test_the_rank_of_a_ddp_job_that_sleeps_is_named(tmp_path: Path) -> None:
 
 
 @needs_py_spy
-def test_why_there_are_no_samples_is_said(tmp_path: Path) -> None:
+def test_why_there_are_no_samples_is_reported(tmp_path: Path) -> None:
     alone = NodeRanks(node_rank=0, node="node-0", root=os.getpid())
 
     assert sample_ranks([alone], tmp_path).note == (

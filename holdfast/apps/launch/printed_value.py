@@ -1,0 +1,58 @@
+"""A value that another process prints as JSON."""
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
+
+from holdfast.kit.serial import checked_value
+
+T = TypeVar("T")
+
+_OUTPUT_LIMIT: Final = 1 << 26
+
+
+class PrintedValue(Generic[T]):
+    """The value that a command prints.
+
+    Args:
+        kind: type of the value.
+        command: prints it as JSON on standard output.
+        limit_s: time after which the command is killed.
+
+    """
+
+    def __init__(self, kind: type[T], command: Sequence[str], *, limit_s: float) -> None:
+        self._kind = kind
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - until ``close``
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.DEVNULL
+        )
+        self._until = time.monotonic() + limit_s
+
+    @property
+    def pid(self) -> int:
+        """Return the process."""
+        return self._process.pid
+
+    def value(self, default: T) -> T | None:
+        """Return the value; ``default`` if none was printed; None until the command has ended."""
+        if self._process.poll() is None and time.monotonic() < self._until:
+            return None
+        self._process.kill()
+        self._process.wait()
+        self._output.seek(0)
+        try:
+            return checked_value(self._kind, json.loads(self._output.read(_OUTPUT_LIMIT)))
+        except ValueError:
+            return default
+
+    def close(self) -> None:
+        """End the process, and release the file."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        self._process.wait()
+        self._output.close()

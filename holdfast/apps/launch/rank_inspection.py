@@ -1,0 +1,58 @@
+"""Takes snapshots of the ranks of this node in another process, when the job seems to hang."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from holdfast.apps.launch.printed_value import PrintedValue
+from holdfast.decisions.hang_verdict import RankSnapshot
+from holdfast.kit.serial import to_plain
+
+_LIMIT_S: Final = 11.0
+"""Less than ``launch_inspection.LIMIT``; a snapshot takes at most 8 s."""
+
+_LONGEST_REPORT: Final = 48_000
+"""Characters of all snapshots of a node, so that they fit into one message to the coordinator."""
+
+
+class RankInspection:
+    """One inspection. ``processes`` are the ranks' processes by rank."""
+
+    def __init__(self, node: str, processes: Mapping[int, int | None]) -> None:
+        ranks = [f"{rank}:{pid or 0}" for rank, pid in processes.items()]
+        module = "holdfast.adapters.host.rank_stacks"
+        self._printed = PrintedValue(
+            tuple[RankSnapshot, ...], (sys.executable, "-m", module, node, *ranks), limit_s=_LIMIT_S
+        )
+
+    @property
+    def pid(self) -> int:
+        """Return the process that takes the snapshots."""
+        return self._printed.pid
+
+    def snapshots(self) -> tuple[RankSnapshot, ...] | None:
+        """Return what the ranks do; None until that is known, which takes at most 11 s."""
+        found = self._printed.value(())
+        return None if found is None else _bounded(found)
+
+    def close(self) -> None:
+        """End the process, and release the file."""
+        self._printed.close()
+
+
+def _bounded(snapshots: tuple[RankSnapshot, ...]) -> tuple[RankSnapshot, ...]:
+    """Return snapshots that fit into one message: fewer frames, and at last fewer ranks."""
+    for frames in (100, 50, 25, 12, 6, 0):
+        shorter = tuple(replace(one, frames=one.frames[:frames]) for one in snapshots)
+        if _length(shorter) <= _LONGEST_REPORT:
+            return shorter
+    while _length(shorter) > _LONGEST_REPORT:
+        shorter = shorter[: len(shorter) // 2]
+    return shorter
+
+
+def _length(snapshots: tuple[RankSnapshot, ...]) -> int:
+    plain: Any = to_plain(snapshots)
+    return len(json.dumps(plain))

@@ -1,0 +1,123 @@
+"""Samples the ranks of this node window by window, in another process."""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from holdfast.apps.launch.printed_value import PrintedValue
+from holdfast.decisions.hang_verdict import RankSamples
+
+_PAUSE_S: Final = 5.0
+"""Time from the end of one window to the begin of the next one, which includes starting py-spy."""
+
+_GRACE_S: Final = 30.0
+"""Time beyond the window for py-spy on a busy machine."""
+
+_POLL_S: Final = 1.0
+_FAILURES: Final = 3
+"""Consecutive windows without samples after which no more are taken in a round."""
+
+_LONGEST_REPORT: Final = 128
+"""Maximum number of ranks of a node, so that their samples fit into one message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StragglerOptions:
+    """How ranks that slow a job down are found."""
+
+    factor: float = 1.15
+    """Least excess over the other ranks that is reported."""
+
+    window: timedelta = timedelta(seconds=40)
+    is_requested: bool = False
+    """Whether somebody set the factor: then it is reported why there are no samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Printed:
+    ranks: tuple[RankSamples, ...] = ()
+    note: str = ""
+
+
+class RankSampling:
+    """Windows of the rounds of one node.
+
+    All launchers of a round begin it at about the same time, and so the windows with the same
+    number.
+    """
+
+    def __init__(self, node: str, options: StragglerOptions) -> None:
+        self._node, self._options = node, options
+        self._seconds = max(1, round(options.window.total_seconds() / 2))
+        self._period_s = 2 * self._seconds + _PAUSE_S
+        self._processes: Mapping[int, int] = {}
+        self._begun_at = 0.0
+        self._window = -1
+        self._running: PrintedValue[_Printed] | None = None
+        self._failures = 0
+        self._is_reported = not options.is_requested
+
+    def begin(self, processes: Mapping[int, int]) -> None:
+        """Begin a round, with the process that was started for each of its ranks.
+
+        The first window is left out: ranks import and compile.
+        """
+        self.end()
+        self._processes = processes if len(processes) <= _LONGEST_REPORT else {}
+        self._begun_at, self._window, self._failures = time.monotonic(), 0, 0
+
+    def end(self) -> None:
+        """Take no more samples until the next round."""
+        self._processes = {}
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    @property
+    def pids(self) -> list[int]:
+        """Process that takes samples now."""
+        return [] if self._running is None else [self._running.pid]
+
+    def next_call(self) -> float | None:
+        """Return the monotonic time of the next call of ``advance``; None if none is due."""
+        if self._running is not None:
+            return time.monotonic() + _POLL_S
+        return self._begins_at(self._window + 1) if self._processes else None
+
+    def advance(self) -> tuple[int, tuple[RankSamples, ...]] | None:
+        """Return number and samples of a window that has ended; None if none has."""
+        if self._running is not None:
+            printed = self._running.value(_Printed())
+            if printed is None:
+                return None
+            self._running.close()
+            self._running = None
+            if printed.ranks:
+                self._failures = 0
+                return self._window, printed.ranks
+            self._failed(printed.note)
+        elif self._processes and time.monotonic() >= self._begins_at(self._window + 1):
+            self._window = int((time.monotonic() - self._begun_at) / self._period_s)
+            ranks = [f"{rank}:{pid}" for rank, pid in self._processes.items()]
+            module = "holdfast.adapters.host.rank_samples"
+            self._running = PrintedValue(
+                _Printed,
+                (sys.executable, "-m", module, str(self._seconds), self._node, *ranks),
+                limit_s=2 * self._seconds + _GRACE_S,
+            )
+        return None
+
+    def _begins_at(self, window: int) -> float:
+        return self._begun_at + window * self._period_s
+
+    def _failed(self, note: str) -> None:
+        self._failures += 1
+        if self._failures < _FAILURES:
+            return
+        self._processes = {}
+        if not self._is_reported:
+            self._is_reported = True
+            sys.stderr.write(f"holdfast: stragglers are not detected: {note or 'no samples'}\n")

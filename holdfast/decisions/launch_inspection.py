@@ -1,0 +1,124 @@
+"""Inspection of all ranks of a round when one of them seems to hang: pure."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from holdfast.decisions.hang_verdict import Frame, RankSnapshot, verdict
+from holdfast.decisions.launch_events import Inspected, Suspected
+
+LIMIT: Final = timedelta(seconds=12)
+"""Maximum time of an inspection: a snapshot takes up to 8 s; the rest is for starting the program
+that takes it, and for the messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """The inspection of one suspected hang."""
+
+    number: int
+    """Number in its round, from 1."""
+
+    suspicion: Suspected
+    until: datetime
+    """The verdict is made by then, also without launchers that do not respond."""
+
+    found: Mapping[str, Inspected] = field(default_factory=dict)
+    """By launcher."""
+
+    stacks: Mapping[tuple[Frame, ...], tuple[Frame, ...]] = field(default_factory=dict)
+    """Each different stack once: thousands of ranks have a few of them."""
+
+    verdict: str | None = None
+    """What the ranks do; None while that is not known, empty if they continue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HungRank:
+    """The rank that counts as failed when the ranks of a round hang."""
+
+    launcher: str
+    rank: int
+    text: str
+
+
+def begin(before: Inspection | None, suspicion: Suspected, now: datetime) -> Inspection:
+    """Return the inspection of a suspected hang; one that is open continues instead.
+
+    Args:
+        before: last inspection of the job; None if there was none.
+        suspicion: a suspicion of the current round.
+        now: current time.
+
+    """
+    is_same_round = before is not None and before.suspicion.round == suspicion.round
+    if before is None or not is_same_round:
+        return Inspection(number=1, suspicion=suspicion, until=now + LIMIT)
+    if before.verdict is None:
+        return before
+    return Inspection(number=before.number + 1, suspicion=suspicion, until=now + LIMIT)
+
+
+def with_report(inspection: Inspection, report: Inspected) -> Inspection:
+    """Return the inspection with the report of a launcher; a report on another one is ignored."""
+    key = (inspection.suspicion.round, inspection.number)
+    if inspection.verdict is not None or (report.round, report.number) != key:
+        return inspection
+    stacks = dict(inspection.stacks)
+    snapshots = tuple(
+        replace(one, frames=stacks.setdefault(one.frames, one.frames)) for one in report.snapshots
+    )
+    found = {**inspection.found, report.launcher: replace(report, snapshots=snapshots)}
+    return replace(inspection, found=found, stacks=stacks)
+
+
+def is_open(inspection: Inspection | None, number: int) -> bool:
+    """Return whether the verdict of an inspection of round ``number`` is awaited."""
+    if inspection is None or inspection.verdict is not None:
+        return False
+    return inspection.suspicion.round == number
+
+
+def concluded(
+    inspection: Inspection, launchers: Collection[str], now: datetime
+) -> tuple[Inspection, HungRank | None]:
+    """Return an open inspection with its verdict if that is known, and the rank that hangs.
+
+    The rank is None while the verdict is awaited, if the suspected rank has continued, and if hung
+    ranks are only reported.
+
+    Args:
+        inspection: an open inspection.
+        launchers: launchers with ranks that may be alive.
+        now: current time.
+
+    """
+    missing = sorted(set(launchers) - inspection.found.keys())
+    if missing and now < inspection.until:
+        return inspection, None
+    suspicion = inspection.suspicion
+    own = inspection.found.get(suspicion.launcher)
+    if own is not None and not own.is_stalled:
+        return replace(inspection, verdict="", found={}, stacks={}), None
+    reports = inspection.found.values()
+    snapshots = sorted(
+        (one for report in reports for one in report.snapshots), key=lambda one: one.rank
+    )
+    found = verdict(snapshots)
+    unseen = f"; {_nodes(missing)} did not report stacks" if missing else ""
+    text = f"{suspicion.text}; {found.text}{unseen}"
+    done = replace(inspection, verdict=text, found={}, stacks={})
+    if not suspicion.restart:
+        return done, None
+    rank = found.ranks[0] if found.ranks else suspicion.rank
+    return done, HungRank(launcher=_launcher_of(rank, snapshots, suspicion), rank=rank, text=text)
+
+
+def _launcher_of(rank: int, snapshots: Collection[RankSnapshot], suspicion: Suspected) -> str:
+    nodes = (one.node for one in snapshots if one.rank == rank)
+    return next(nodes, suspicion.launcher)
+
+
+def _nodes(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -1,0 +1,164 @@
+"""What follows when a rank of a launch seems to hang."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.hang_verdict import Frame, RankSnapshot
+from holdfast.decisions.launch_events import (
+    Event,
+    Failed,
+    Inspected,
+    Joined,
+    Lost,
+    Member,
+    Stopped,
+    Suspected,
+)
+from holdfast.decisions.launch_inspection import LIMIT
+from holdfast.decisions.launch_orders import order_for
+from holdfast.decisions.launch_rounds import JobRounds, Phase, RoundSettings, advance, next_deadline
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+TWO = RoundSettings(nodes=2)
+WAITS = (Frame(function="all_reduce", file="/x/torch/distributed/distributed_c10d.py", line=1),)
+READS = (Frame(function="read", file="/home/ada/train.py", line=7),)
+SUSPECTED = Suspected(launcher="a", round=1, rank=0, text="no progress for 3m", restart=True)
+REPORTED = replace(SUSPECTED, restart=False)
+
+
+def inspected(name: str, *stacks: tuple[Frame, ...]) -> Inspected:
+    first = 0 if name == "a" else 2
+    return Inspected(
+        launcher=name,
+        round=1,
+        number=1,
+        is_stalled=True,
+        snapshots=tuple(
+            RankSnapshot(rank=first + place, node=name, pid=10, state="S", frames=frames)
+            for place, frames in enumerate(stacks)
+        ),
+    )
+
+
+FROM_A = inspected("a", WAITS, WAITS)
+FROM_B = inspected("b", WAITS, READS)
+
+
+def running() -> JobRounds:
+    members = [Member(name=name, address=name, port=1, slots=2) for name in ("a", "b")]
+    return after(JobRounds(since=T0), *(Joined(member=one) for one in members))
+
+
+def after(job: JobRounds, *events: Event | None, now: datetime = T0) -> JobRounds:
+    for event in events:
+        job = advance(job, event, now, TWO)
+    return job
+
+
+def test_all_launchers_are_ordered_to_inspect_their_ranks_of_the_same_round():
+    job = running()
+    before = order_for(job, "b")
+    job = after(job, SUSPECTED)
+
+    assert (job.phase, next_deadline(job, TWO)) == (Phase.RUN, T0 + LIMIT)
+    assert order_for(job, "b") == replace(before, inspection=1)
+    assert order_for(after(job, FROM_A), "a").inspection == 1
+
+
+def test_the_rank_that_the_others_wait_for_fails_with_the_verdict():
+    job = after(running(), SUSPECTED, FROM_A, FROM_B)
+
+    assert job.phase is Phase.STOP
+    assert job.failure is not None
+    assert (job.failure.launcher, job.failure.rank) == ("b", 3)
+    assert job.failure.text == (
+        "no progress for 3m; rank 3 on b never entered all_reduce: it is in read (train.py:7); "
+        "the other 3 ranks wait"
+    )
+
+
+def test_the_verdict_does_not_wait_for_a_hot_spare():
+    spare = Joined(member=Member(name="c", address="c", port=1, slots=2))
+
+    assert after(running(), spare, SUSPECTED, FROM_A, FROM_B).phase is Phase.STOP
+
+
+def test_without_a_timeout_the_verdict_is_kept_and_the_ranks_continue():
+    job = after(running(), REPORTED, FROM_A, FROM_B)
+
+    assert (job.phase, job.failure, next_deadline(job, TWO)) == (Phase.RUN, None, None)
+    assert job.inspection is not None
+    assert (job.inspection.verdict or "").startswith("no progress for 3m; rank 3 on b never")
+    assert order_for(job, "a").inspection == 0
+
+
+def test_a_launcher_that_does_not_report_delays_the_verdict_until_the_limit():
+    job = after(running(), SUSPECTED, FROM_A)
+    early = T0 + LIMIT - timedelta(microseconds=1)
+    assert after(job, None, now=early).phase is Phase.RUN
+
+    job = after(job, None, now=T0 + LIMIT)
+    assert job.phase is Phase.STOP
+    assert job.failure is not None
+    assert job.failure.text.endswith("; b did not report stacks")
+    assert (job.failure.launcher, job.failure.rank) == ("a", 0)
+
+
+def test_without_any_report_the_suspected_rank_fails():
+    job = after(after(running(), SUSPECTED), None, now=T0 + LIMIT)
+
+    assert job.failure is not None
+    assert (job.failure.launcher, job.failure.rank) == ("a", 0)
+    assert "a and 1 more did not report stacks" in job.failure.text
+
+
+def test_ranks_that_continue_meanwhile_are_not_restarted():
+    job = after(running(), SUSPECTED, replace(FROM_A, is_stalled=False), FROM_B)
+
+    assert (job.phase, job.failure) == (Phase.RUN, None)
+    assert job.inspection is not None
+    assert job.inspection.verdict == ""
+
+
+def test_each_suspicion_of_a_round_has_its_own_inspection():
+    job = after(running(), SUSPECTED, replace(SUSPECTED, launcher="b", rank=2))
+    assert order_for(job, "a").inspection == 1
+
+    job = after(job, replace(FROM_A, is_stalled=False), FROM_B, SUSPECTED)
+    assert order_for(job, "a").inspection == 2
+    assert after(job, FROM_A, FROM_B) == job, "reports on the first inspection"
+    job = after(job, replace(FROM_A, number=2), replace(FROM_B, number=2))
+    assert job.phase is Phase.STOP
+
+
+def test_a_failure_during_an_inspection_ends_it_and_the_next_round_begins_anew():
+    failed = Failed(
+        launcher="b", round=1, rank=2, code=1, meaning=ExitMeaning.CRASH, text="exit code 1"
+    )
+    stopped = [Stopped(launcher=name, round=1, port=1) for name in ("a", "b")]
+    job = after(running(), SUSPECTED, failed, FROM_A, FROM_B, *stopped)
+    assert (job.phase, job.round, order_for(job, "a").inspection) == (Phase.RUN, 2, 0)
+    assert after(job, SUSPECTED, FROM_A) == job, "of an earlier round"
+
+    job = after(job, replace(SUSPECTED, round=2))
+    assert order_for(job, "a").inspection == 1
+
+
+def test_a_lost_launcher_ends_an_inspection():
+    job = after(running(), SUSPECTED, Lost(launcher="b"))
+
+    assert job.phase is Phase.STOP
+    assert job.failure is not None
+    assert job.failure.text == "its launcher was lost"
+
+
+def test_equal_stacks_of_many_ranks_are_stored_once():
+    job = after(running(), SUSPECTED, FROM_A, inspected("b", tuple(WAITS)))
+
+    assert job.failure is not None
+    job = after(running(), SUSPECTED, inspected("a", (WAITS[0],), (replace(WAITS[0]),)))
+    assert job.inspection is not None
+    [report] = job.inspection.found.values()
+    one, other = report.snapshots
+    assert one.frames is other.frames

@@ -1,0 +1,195 @@
+"""Ranks that hang under ``holdfast launch``: the rank for which the others wait is named."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launch.launched import launch, needs_py_spy, none_runs, numbers_in, start, wait_for
+
+from holdfast.kit.free_ports import free_port
+
+TRAIN = """
+import os, pathlib, sys, time
+folder, hung, hung_rank = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+sys.path.insert(0, str(folder))
+from torch.distributed.distributed_c10d import all_reduce
+rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+(folder / f"rank.{attempt}.{rank}").write_text(f"{os.getpid()}\\n", encoding="utf-8")
+def reads_a_batch():
+    (folder / "hangs").touch()
+    while not (folder / "continue").exists():
+        time.sleep(0.01)
+for step in range(34 if attempt == "0" else 2):
+    if step == 32 and attempt == "0":
+        if rank == hung_rank:
+            reads_a_batch()
+        elif hung == "all":
+            all_reduce(folder / "continue")
+    with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
+        file.write(f"{step}\\n")
+    time.sleep(0.12)
+"""
+
+COLLECTIVE = """
+import time
+def all_reduce(path):
+    while not path.exists():
+        time.sleep(0.01)
+"""
+
+QUICK = ("--stall-floor", "1s")
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Iterator[Path]:
+    """A script whose ranks wait in a function that looks like one of PyTorch in a stack."""
+    package = tmp_path / "torch" / "distributed"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):  # a package comes before an installed one
+        (folder / "__init__.py").touch()
+    (package / "distributed_c10d.py").write_text(COLLECTIVE, encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN, encoding="utf-8")
+    yield script
+    wait_for(lambda: none_runs(numbers_in(tmp_path, "rank.*")), "the end of all ranks")
+
+
+@needs_py_spy
+@pytest.mark.parametrize("timeout", ["auto", "2s"])
+def test_a_hang_restarts_the_ranks_and_names_the_one_that_the_others_wait_for(
+    train: Path, timeout: str
+) -> None:
+    folder = train.parent
+    options = ("--nproc-per-node", 3, "--hang-timeout", timeout, *QUICK)
+    done = launch(*options, train, folder, "all", 2)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"RankFailed: round 1: rank 2 on \S+: no progress for .+; rank 2 on \S+ never entered "
+        r"all_reduce: it is in reads_a_batch \(train\.py:\d+\); the other 2 ranks wait\n",
+        done.stderr,
+    ), done.stderr
+    assert "RanksRestarted: in-place" in done.stderr
+    assert len(numbers_in(folder, "rank.1.*")) == 3
+
+
+@needs_py_spy
+def test_without_a_timeout_a_hang_is_reported_once_and_the_ranks_continue(train: Path) -> None:
+    folder = train.parent
+    started = start("--nproc-per-node", 2, *QUICK, train, folder, "all", 0)
+    assert started.stderr is not None
+    os.set_blocking(started.stderr.fileno(), False)
+    printed: list[str] = []
+
+    def is_reported() -> bool:
+        printed.extend(started.stderr or ())
+        return "HangSuspected" in "".join(printed)
+
+    wait_for(is_reported, "the report of the hang")
+    assert re.search(
+        r"HangSuspected: round 1: no progress for \S+; the longest pause between two steps was "
+        r"\S+; rank 0 on \S+ never entered all_reduce: .+; the other rank waits; the ranks "
+        r"continue: they are restarted only with --hang-timeout",
+        "".join(printed),
+    ), printed
+    (folder / "continue").touch()
+    _, rest = started.communicate(timeout=60)
+
+    assert started.returncode == 0, rest
+    assert ("".join(printed) + rest).count("HangSuspected") == 1
+    assert numbers_in(folder, "rank.1.*") == []
+
+
+@needs_py_spy
+def test_a_rank_on_another_node_is_named(train: Path) -> None:
+    folder = train.parent
+    options = ("--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
+    options += ("--nproc-per-node", 2, "--hang-timeout", "auto", *QUICK)
+    key = {"HOLDFAST_LAUNCH_KEY": "0123456789abcdef"}
+    first = start(*options, "--node-rank", 0, train, folder, "all", 3, **key)
+    second = start(*options, "--node-rank", 1, train, folder, "all", 3, **key)
+    _, printed = first.communicate(timeout=60)
+    second.communicate(timeout=60)
+
+    assert (first.returncode, second.returncode) == (0, 0), printed
+    assert re.search(
+        r"RankFailed: round 1: rank 3 on \S+: .+; rank 3 on \S+ never entered all_reduce: .+; "
+        r"the other 3 ranks wait\n",
+        printed,
+    ), printed
+    assert len(numbers_in(folder, "rank.1.*")) == 4
+
+
+def test_a_warm_rank_that_is_stopped_is_named(train: Path) -> None:
+    folder = train.parent
+    options = ("--nproc-per-node", 2, "--warm", "--preload", "json", *QUICK)
+    started = start(*options, "--hang-timeout", "auto", train, folder, "all", 1)
+    wait_for((folder / "hangs").exists, "the hang")
+    [pid] = numbers_in(folder, "rank.0.1")
+    os.kill(pid, signal.SIGSTOP)
+    _, printed = started.communicate(timeout=60)
+
+    assert started.returncode == 0, printed
+    assert re.search(r"rank 1 on \S+ is stopped by a signal such as SIGSTOP", printed), printed
+
+
+def test_a_job_whose_steps_another_system_watches_is_not_watched(train: Path) -> None:
+    folder = train.parent
+    steps = folder / "steps"
+    started = start(
+        "--nproc-per-node", 1, "--stall-floor", "100ms", train, folder, "one", 0,
+        HOLDFAST_PROGRESS_FILE=str(steps),
+    )  # fmt: skip
+    wait_for((folder / "hangs").exists, "the hang")
+    assert started.poll() is None
+    (folder / "continue").touch()
+    _, printed = started.communicate(timeout=60)
+
+    assert (started.returncode, "Suspected" in printed) == (0, False), printed
+    assert len(steps.read_text(encoding="utf-8").splitlines()) == 34
+
+
+LOGS = """
+import os, sys, time
+attempt, rank = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]
+for step in range(34 if attempt == "0" else 2):
+    if step == 32:
+        time.sleep(600)
+    if rank == "0":
+        print(f"step: {step}  loss:  2.3", flush=True)
+    time.sleep(0.12)
+"""
+
+
+@pytest.mark.parametrize(("options", "restarts"), [((), 0), (("--log-dir",), 1)])
+def test_steps_in_the_logs_of_a_log_directory_count(
+    tmp_path: Path, options: tuple[str, ...], restarts: int
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LOGS.replace("600", "600" if restarts else "3"), encoding="utf-8")
+    folders = [tmp_path / "logs" for _ in options]
+    done = launch("--hang-timeout", "auto", *QUICK, *options, *folders, script)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("RanksRestarted") == restarts, done.stderr
+
+
+ENDS_EARLY = """
+import os, time
+rank, attempt = os.environ["RANK"], os.environ["TORCHELASTIC_RESTART_COUNT"]
+for step in range(2 if rank == "0" else 40):
+    with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
+        file.write(f"{step}\\n")
+    time.sleep(0.05)
+"""
+
+
+def test_a_rank_that_has_succeeded_does_not_hang(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(ENDS_EARLY, encoding="utf-8")
+    done = launch("--nproc-per-node", 2, "--hang-timeout", "1s", script)
+
+    assert (done.returncode, done.stderr) == (0, "holdfast: JobSucceeded: all ranks succeeded\n")

@@ -1,0 +1,194 @@
+"""Ranks that slow a job down under ``holdfast launch``, on one node and on two."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from launch.launched import none_runs, numbers_in, start, wait_for
+
+from holdfast.kit.free_ports import free_port
+
+pytestmark = [
+    pytest.mark.samples,
+    pytest.mark.skipif(
+        not Path(sys.executable).with_name("py-spy").exists() or os.geteuid() != 0,
+        reason="py-spy is not installed, or may not read other processes",
+    ),
+]
+
+TRAIN = """
+import os, pathlib, sys, time
+folder, kind = pathlib.Path(sys.argv[1]), sys.argv[2]
+sys.path.insert(0, str(folder))
+from torch.distributed.distributed_c10d import all_reduce
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+(folder / f"rank.0.{rank}").write_text(f"{os.getpid()}\\n", encoding="utf-8")
+def computes():
+    end = time.process_time() + 0.015
+    while time.process_time() < end:
+        pass
+def reads_a_batch():
+    time.sleep(0.16 if kind == "storage" and rank == world - 1 else 0.04)
+step = 0
+while not (folder / "enough").exists():
+    computes() if kind == "computes" else reads_a_batch()
+    step += 1
+    all_reduce(folder, rank, world, step)
+"""
+
+COLLECTIVE = """
+import os, time
+def all_reduce(folder, rank, world, step):
+    with open(f"{folder}/step.{rank}.new", "w") as file:
+        file.write(str(step))
+    os.replace(f"{folder}/step.{rank}.new", f"{folder}/step.{rank}")
+    while not os.path.exists(f"{folder}/enough"):
+        try:
+            if all(int(open(f"{folder}/step.{one}").read() or 0) >= step for one in range(world)):
+                return
+        except FileNotFoundError:
+            pass
+        time.sleep(0.002)
+"""
+
+WINDOW = ("--straggler-window", "8s")
+
+
+@pytest.fixture
+def train(tmp_path: Path) -> Iterator[Path]:
+    """A synchronous script whose collective looks like one of PyTorch in a stack."""
+    package = tmp_path / "torch" / "distributed"
+    package.mkdir(parents=True)
+    (package / "distributed_c10d.py").write_text(COLLECTIVE, encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text(TRAIN, encoding="utf-8")
+    yield script
+    (tmp_path / "enough").touch()
+    wait_for(lambda: none_runs(numbers_in(tmp_path, "rank.*")), "the end of all ranks")
+
+
+class Printed:
+    """What a launcher has printed so far."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        assert process.stderr is not None
+        os.set_blocking(process.stderr.fileno(), False)
+        self._stream, self.text = process.stderr, ""
+
+    def has(self, text: str) -> bool:
+        self.text += "".join(self._stream or ())
+        return text in self.text
+
+
+def finish(folder: Path, *launchers: "subprocess.Popen[str]") -> None:
+    (folder / "enough").touch()
+    for one in launchers:
+        one.communicate(timeout=60)
+    assert [one.returncode for one in launchers] == [0] * len(launchers)
+
+
+def test_a_rank_on_another_node_that_waits_for_its_storage_is_named(train: Path) -> None:
+    folder = train.parent
+    options = ("--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
+    options += ("--nproc-per-node", 2, *WINDOW)
+    key = {"HOLDFAST_LAUNCH_KEY": "0123456789abcdef"}
+    first = start(*options, "--node-rank", 0, train, folder, "storage", **key)
+    second = start(*options, "--node-rank", 1, train, folder, "storage", **key)
+    printed = Printed(first)
+
+    wait_for(lambda: printed.has("StragglerFound"), "the straggler", limit_s=300)
+    finish(folder, first, second)
+
+    assert re.search(
+        r"StragglerFound: round 1: rank 3 on \S+ is slow: its own part of a step takes "
+        r"\d\.\d\dx the median of the other ranks; ",
+        printed.text,
+    ), printed.text
+    assert printed.text.count("StragglerFound") == 1
+
+
+def test_a_rank_that_is_paused_again_and_again_is_named(train: Path) -> None:
+    folder = train.parent
+    started = start("--nproc-per-node", 3, *WINDOW, train, folder, "none")
+    printed = Printed(started)
+    wait_for(lambda: numbers_in(folder, "rank.0.1"), "the rank")
+    [pid] = numbers_in(folder, "rank.0.1")
+
+    def is_named() -> bool:
+        for _ in range(10):
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.15)
+            os.kill(pid, signal.SIGCONT)
+            time.sleep(0.05)
+        return printed.has("StragglerFound")
+
+    wait_for(is_named, "the straggler", limit_s=300)
+    finish(folder, started)
+    assert "round 1: rank 1 on" in printed.text
+
+
+@contextmanager
+def limited_to(percent: int, pid: int, name: str) -> Iterator[None]:
+    """A process has a CPU quota, of cgroups in version 1 or 2."""
+    old, new = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+    is_old = (old / "cpu.shares").exists()
+    parent = old if is_old else new
+    if not is_old and "cpu" not in _text(new / "cgroup.subtree_control").split():
+        pytest.skip("no CPU controller of cgroups is available")
+    group = parent / name
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"cgroups cannot be created: {error}")
+    try:
+        quota = f"{percent * 1000}"
+        limit = "cpu.cfs_quota_us" if is_old else "cpu.max"
+        (group / limit).write_text(quota if is_old else f"{quota} 100000", encoding="utf-8")
+        (group / "cgroup.procs").write_text(f"{pid}", encoding="utf-8")
+        yield
+    finally:
+        for one in _text(group / "cgroup.procs").split():
+            (parent / "cgroup.procs").write_text(one, encoding="utf-8")
+        group.rmdir()
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+def test_a_rank_with_a_cpu_quota_is_named(train: Path) -> None:
+    folder = train.parent
+    started = start("--nproc-per-node", 3, *WINDOW, train, folder, "computes")
+    printed = Printed(started)
+    wait_for(lambda: numbers_in(folder, "rank.0.1"), "the rank")
+    [pid] = numbers_in(folder, "rank.0.1")
+
+    with limited_to(5, pid, f"holdfast-test-{pid}"):
+        wait_for(lambda: printed.has("StragglerFound"), "the straggler", limit_s=300)
+        assert "round 1: rank 1 on" in printed.text, printed.text
+    finish(folder, started)
+
+
+def test_no_rank_of_a_healthy_job_is_named_and_no_sample_outlives_it(train: Path) -> None:
+    folder = train.parent
+    started = start("--nproc-per-node", 3, "--straggler-factor", "1.15", *WINDOW,
+                    train, folder, "none")  # fmt: skip
+    printed = Printed(started)
+    until = time.monotonic() + 85  # more than four windows
+    while time.monotonic() < until:
+        assert not printed.has("StragglerFound"), printed.text
+        time.sleep(1)
+    finish(folder, started)
+
+    assert "stragglers are not detected" not in printed.text
+    assert "py-spy" not in subprocess.run(
+        ["ps", "-o", "args", "--ppid", str(started.pid)],
+        capture_output=True, check=False, encoding="utf-8",
+    ).stdout  # fmt: skip

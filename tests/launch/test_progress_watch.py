@@ -1,0 +1,88 @@
+"""Which rank is suspected, and how often."""
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.apps.launch.progress_watch import HangLimit, ProgressWatch, Stall
+
+SOON = timedelta(milliseconds=50)
+MANY_LIMITS_S = 0.5
+
+
+class Ranks:
+    """Two ranks that report steps in files."""
+
+    def __init__(self, folder: Path, limit: HangLimit) -> None:
+        self.paths = {rank: str(folder / f"steps.{rank}") for rank in (0, 1)}
+        self.watch = ProgressWatch(limit)
+        self.watch.begin(self.paths, {0: (), 1: ()})
+
+    def step(self, rank: int) -> None:
+        with open(self.paths[rank], "a", encoding="utf-8") as file:
+            file.write("1\n")
+
+    def stalls(self, count: int) -> list[Stall]:
+        """Return the stalls of half a second, or the first ``count``."""
+        found: list[Stall] = []
+        end = time.monotonic() + MANY_LIMITS_S
+        while time.monotonic() < end and len(found) < count:
+            found += [one for one in [self.watch.stalled()] if one is not None]
+            time.sleep(0.005)
+        return found
+
+
+def test_a_hang_that_is_only_reported_is_reported_once(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, HangLimit(timeout=SOON))
+    ranks.step(1)
+
+    assert [one.local_rank for one in ranks.stalls(9)] == [1]
+    assert ranks.watch.is_stalled(1)
+    ranks.step(1)
+    assert not ranks.watch.is_stalled(1)
+    assert len(ranks.stalls(9)) == 1
+
+
+def test_a_hang_that_restarts_the_ranks_is_reported_until_it_does(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, HangLimit(timeout=SOON, restarts=True))
+    ranks.step(0)
+
+    assert len(ranks.stalls(2)) == 2
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_rank_that_has_ended_hides_no_other(tmp_path: Path, ended: int) -> None:
+    ranks = Ranks(tmp_path, HangLimit(timeout=SOON))
+    for rank in (0, 1):
+        ranks.step(rank)
+    assert ranks.watch.stalled() is None
+    ranks.watch.forget(ended)
+
+    assert [one.local_rank for one in ranks.stalls(9)] == [1 - ended]
+    assert not ranks.watch.is_stalled(ended)
+
+
+def test_nothing_is_suspected_before_enough_steps_are_known(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, HangLimit(floor=SOON))
+    for _ in range(3):
+        ranks.step(0)
+        ranks.watch.stalled()
+
+    assert ranks.stalls(1) == []
+
+
+@pytest.mark.parametrize(("steps", "is_learned"), [(20, False), (21, True)])
+def test_steps_between_two_checks_count_one_by_one(
+    tmp_path: Path, steps: int, is_learned: bool
+) -> None:
+    ranks = Ranks(tmp_path, HangLimit(floor=SOON))
+    ranks.step(0)
+    ranks.watch.is_stalled(0)  # reads the files
+    time.sleep(0.02)
+    for _ in range(steps - 1):
+        ranks.step(0)
+    ranks.watch.is_stalled(0)
+
+    assert len(ranks.stalls(1)) == is_learned
