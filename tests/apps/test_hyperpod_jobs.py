@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -122,7 +123,7 @@ def test_the_file_of_hyperpods_examples_is_read(tmp_path) -> None:
         ("defaults:", "defaults: {", "not valid YAML"),
     ],
 )
-def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path, old, new, said) -> None:
+def test_a_mistake_in_the_file_is_reported_with_its_place(tmp_path, old, new, said) -> None:
     assert old in CONFIG
     with pytest.raises(ConfigError) as refused:
         read_config(a_file(tmp_path, CONFIG.replace(old, new)))
@@ -131,7 +132,7 @@ def test_a_mistake_in_the_file_is_told_with_its_place(tmp_path, old, new, said) 
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_whatever_the_file_holds_is_read_or_refused(tmp_path_factory, content) -> None:
     path = tmp_path_factory.getbasetemp() / "any.yaml"
     path.write_bytes(content)
@@ -174,7 +175,7 @@ def test_the_object_asks_for_all_devices_of_its_nodes_and_for_healthy_ones(tmp_p
     ]
 
 
-def test_a_job_without_wishes_prefers_nodes_that_have_passed_and_asks_for_no_resume() -> None:
+def test_a_job_without_requests_prefers_nodes_that_have_passed_and_asks_for_no_resume() -> None:
     job = manifest_of(a_wish(), "ml")
 
     assert job["metadata"]["annotations"] == {}
@@ -265,7 +266,9 @@ def test_no_resume_takes_the_retries_of_the_file_away(tmp_path, kubeconfig, caps
         (["--config-file", "missing.yaml"], "missing.yaml"),
     ],
 )
-def test_what_cannot_be_started_is_told_and_not_submitted(kubeconfig, capfd, options, said) -> None:
+def test_what_cannot_be_started_is_reported_and_not_submitted(
+    kubeconfig, capfd, options, said
+) -> None:
     assert run(["hyperpod", "start-job", *options]) == ExitCode.BAD_INPUT
     output = capfd.readouterr()
     assert said in " ".join(output.err.replace("│", " ").split())

@@ -291,7 +291,7 @@ def event(name: str, node: str, kind: str = "Node") -> dict[str, Any]:
     }
 
 
-def test_an_agent_tells_events_of_its_own_node_and_of_no_other(
+def test_an_agent_reports_events_of_its_own_node_and_of_no_other(
     agent: Api, installation: Installation
 ) -> None:
     agent.create(EVENTS, event("own", OWN))

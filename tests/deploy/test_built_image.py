@@ -5,7 +5,8 @@ import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,21 @@ ROOT = DEPLOY.parent
 
 
 @pytest.fixture(scope="session")
-def images(image_tools: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def builds(
+    image_tools: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Path]]]:
+    """Folders of two builds of the same commit, which wait for downloads at the same time."""
+    with ThreadPoolExecutor() as pool:
+        yield {
+            "images": pool.submit(build, tmp_path_factory.mktemp("images")),
+            "again": pool.submit(build, tmp_path_factory.mktemp("again"), "--target=agent"),
+        }
+
+
+@pytest.fixture(scope="session")
+def images(builds: dict[str, Future[Path]]) -> Path:
     """The folder with both images, each of which was built and run."""
-    return build(tmp_path_factory.mktemp("images"))
+    return builds["images"].result()
 
 
 def build(folder: Path, *options: str) -> Path:
@@ -105,8 +118,10 @@ def test_the_image_for_nodes_stays_small(images: Path) -> None:
     assert found["agent"]["size"] < found["full"]["size"]
 
 
-def test_another_build_of_the_same_commit_has_the_same_digest(images: Path, tmp_path: Path) -> None:
-    again = listed(build(tmp_path, "--target=agent"))["agent"]
+def test_another_build_of_the_same_commit_has_the_same_digest(
+    images: Path, builds: dict[str, Future[Path]]
+) -> None:
+    again = listed(builds["again"].result())["agent"]
 
     assert again["digest"] == listed(images)["agent"]["digest"]
 

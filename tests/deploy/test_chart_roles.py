@@ -8,10 +8,11 @@ import pytest
 from chart import Helm, Object
 
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.adapters.kubernetes.settings import JobKindName
+from holdfast.adapters.kubernetes.settings import DEFAULT_JOB_KINDS, JobKindName
 
 COLLECTIONS = {kind.kind: (kind.api_version.rpartition("/")[0], kind.plural) for kind in KINDS}
 PREFIX = "holdfast-controller-"
+OPERATED = "hyperpodpytorchjobs.sagemaker.amazonaws.com"
 ALWAYS = {"nodes", "state", "heartbeats", "checks", "kubelets"}
 
 Grant = tuple[str, str, str, str, str]
@@ -100,10 +101,27 @@ def test_a_provider_grants_what_it_needs_and_no_other_does(helm: Helm, replace: 
     assert before <= after
 
 
-def test_without_a_list_all_kinds_are_managed(helm: Helm) -> None:
-    everything = rendered(helm, job_kinds=[one.value for one in JobKindName])
+def test_without_a_list_all_kinds_are_managed_that_have_an_operator(helm: Helm) -> None:
+    everything = rendered(helm, job_kinds=[one.value for one in DEFAULT_JOB_KINDS])
 
     assert roles(helm.objects()) == roles(everything)
+
+
+def test_only_the_kind_that_holdfast_operates_brings_its_definition_and_creates_pods(
+    helm: Helm,
+) -> None:
+    operated = JobKindName.HYPERPOD_PYTORCH_JOB
+    for kinds in ([operated.value], [one.value for one in DEFAULT_JOB_KINDS]):
+        found = rendered(helm, job_kinds=kinds)
+        defined = [one["metadata"] for one in found if one["kind"] == "CustomResourceDefinition"]
+        granted = {grant for role in roles(found).values() for grant in grants(role)}
+        created = {
+            resource for place, _, resource, verb, _ in granted if verb == "create" and not place
+        }
+        is_operated = operated.value in kinds
+        assert [one["name"] for one in defined] == [OPERATED] * is_operated
+        assert ({"pods", "services", "secrets"} <= created) == is_operated
+        assert all(one["annotations"]["helm.sh/resource-policy"] == "keep" for one in defined)
 
 
 def test_every_role_is_bound_to_the_account_of_the_controller_alone(helm: Helm) -> None:

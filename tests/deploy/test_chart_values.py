@@ -66,8 +66,10 @@ def test_every_example_is_read_by_the_agent_and_by_the_controller(helm: Helm, va
 
     assert agent.root == Path("/host")
     assert str(agent.telemetry.listen) == ":20257"
+    assert str(agent.telemetry.probes) == "127.0.0.1:20255"
     assert agent.kubernetes.namespace == "holdfast"
     assert str(controller.listen) == ":20258"
+    assert str(controller.probes) == ":20255"
     assert controller.kubernetes.namespace == "holdfast"
     assert controller.kubernetes.election.lease == "holdfast-controller"
 
@@ -162,6 +164,8 @@ def test_names_and_prefix_reach_all_that_has_to_agree_on_them(helm: Helm) -> Non
         ("agent.enabeld=true", ["/agent", "enabeld"]),
         ("agent.metricsPort=0", ["/agent/metricsPort", "minimum"]),
         ("controller.metricsPort=80", ["/controller/metricsPort", "1,024"]),
+        ("agent.probePort=0", ["/agent/probePort", "minimum"]),
+        ("controller.probePort=80", ["/controller/probePort", "1,024"]),
         ('agent.config.source="dmesg"', ["/agent/config/source", "journald"]),
         ('agent.config.heartbeat="soon"', ["/agent/config/heartbeat", "pattern"]),
         ('agent.config.root="/"', ["/agent/config", "root"]),
@@ -382,17 +386,20 @@ def test_whatever_selects_pods_selects_those_of_its_component(helm: Helm) -> Non
 
 def test_ports_that_are_named_are_those_that_are_listened_on(helm: Helm) -> None:
     found = helm.objects(given=EVERYTHING)
-    listened = {
-        "agent": configs(helm)[0].telemetry.listen.port,
-        "controller": configs(helm)[1].listen.port,
-    }
+    agent, controller = configs(helm)
+    listened = {"agent": agent.telemetry.listen.port, "controller": controller.listen.port}
+    probed = {"agent": agent.telemetry.probes.port, "controller": controller.probes.port}
 
     for component, pod in workloads(found).items():
         [container] = pod["spec"]["containers"]
         assert container["ports"] == [
             {"name": "metrics", "containerPort": listened[component]},
+            {"name": "probes", "containerPort": probed[component]},
         ]
-        assert container["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
+        on_loopback = {"host": "127.0.0.1"} if component == "agent" else {}
+        for kind in ("startupProbe", "livenessProbe"):
+            expected = {"path": "/healthz", "port": "probes", **on_loopback}
+            assert container[kind]["httpGet"] == expected
         [service] = named(found, "Service", f"holdfast-{component}-metrics")["spec"]["ports"]
         assert (service["targetPort"], service["port"]) == ("metrics", listened[component])
         [scraped] = named(found, "PodMonitor", f"holdfast-{component}")["spec"][

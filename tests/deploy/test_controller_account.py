@@ -158,7 +158,7 @@ def test_a_controller_writes_the_history(controller: Api, installation: Installa
     controller.delete(f"{INCIDENTS}/a")
 
 
-def test_a_controller_tells_events_of_nodes_and_of_jobs(controller: Api) -> None:
+def test_a_controller_reports_events_of_nodes_and_of_jobs(controller: Api) -> None:
     for namespace, kind in (("default", "Node"), ("holdfast", "Job")):
         about = {"kind": kind, "name": NODE}
         if kind == "Job":

@@ -71,7 +71,7 @@ def api(installation: Installation, helm: Helm) -> Iterator[Api]:
     api.close()
 
 
-def test_a_fault_is_marked_told_and_carried_to_the_provider_with_these_rights_alone(
+def test_a_fault_is_marked_reported_and_carried_to_the_provider_with_these_rights_alone(
     installation: Installation, api: Api
 ) -> None:
     said: list[str] = []

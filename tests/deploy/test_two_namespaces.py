@@ -33,6 +33,7 @@ def apart(installation: Installation, helm: Helm) -> Iterator[Installation]:
     installation.kubectl("label", "namespace", OWN, f"{level}=restricted")
     target = ("--kubeconfig", installation.plane.kubeconfig(), "--namespace", OWN)
     values = f"agent.namespace={AGENTS},agent.createNamespace=true,agent.metricsPort=20259"
+    values += ",agent.probePort=20254"
     values += ",controller.config.kubernetes.check.image=check"
     helm.run("install", "apart", HELM_CHART, *target, "--set", values)
     yield installation

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from typing import Final
 VERSION: Final = "3.12.0"
 PACKAGE: Final = f"sagemaker-hyperpod=={VERSION}"
 _TIMEOUT_S: Final = 600.0
+_API_SERVERS: Final = "127.0.0.1,198.18.0.1"
+"""Hosts of the API servers of tests: without nodes, and with real ones."""
 
 
 def provide_hyp() -> Path:
@@ -31,6 +34,39 @@ def provide_hyp() -> Path:
             _install(place)
             (place / "complete").touch()
     return place / "bin" / "hyp"
+
+
+def run_hyp(home: Path, kubeconfig: Path, *arguments: str) -> str:
+    """What a command prints, with the context of a kubeconfig.
+
+    Args:
+        home: folder in which it may write.
+        kubeconfig: of a user who may do what it needs.
+        arguments: of the command.
+
+    """
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("AWS_")}
+    environment = {
+        **kept,
+        "HOME": str(home),
+        "KUBECONFIG": str(kubeconfig),
+        "AWS_REGION": "us-west-2",
+        "HTTPS_PROXY": "http://127.0.0.1:9",  # no telemetry
+        "NO_PROXY": _API_SERVERS,
+        "PYTHONWARNINGS": "ignore",
+    }
+    done = subprocess.run(
+        [provide_hyp(), *arguments],
+        env=environment,
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_TIMEOUT_S,
+    )
+    if done.returncode:
+        raise AssertionError(f"hyp {' '.join(arguments)}: {done.stdout}{done.stderr}")
+    return re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
 
 
 def _install(place: Path) -> None:

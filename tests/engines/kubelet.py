@@ -99,6 +99,11 @@ class PodServer:
         for line in lines:
             log.lines.append((time.time_ns(), line))
 
+    def rotate(self, pod: str, namespace: str = "default") -> None:
+        """The log of a pod is rotated, and its old part is gone; who follows it reads anew."""
+        self._logs[self.uid_of(namespace, pod)] = _Log()
+        self.break_streams()
+
     def break_streams(self) -> None:
         """Logs that are followed end at once, as when a kubelet is restarted."""
         self._broken += 1

@@ -41,7 +41,7 @@ _FILES: Final = {
     "etc/group": f"root:x:0:\nholdfast:x:{_OWNER}:\n",
     "etc/nsswitch.conf": "hosts: files dns\n",
 }
-_SCRIPT: Final = "import sys\nfrom holdfast.apps.main import main\nsys.exit(main())\n"
+_SCRIPT: Final = "import sys\nfrom holdfast.apps.main import {0}\nsys.exit({0}())\n"
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG: Final = "application/vnd.oci.image.config.v1+json"
@@ -115,7 +115,8 @@ def _fill(tar: tarfile.TarFile) -> None:
         tar.add(path.resolve(), name.lstrip("/"), filter=_of_root)
     for name, text in _FILES.items():
         _add(tar, name, text)
-    _add(tar, "usr/local/bin/holdfast", f"#!{python}\n{_SCRIPT}", mode=0o755)
+    for name, start in (("holdfast", "main"), ("hyperpodrun", "hyperpodrun")):
+        _add(tar, f"usr/local/bin/{name}", f"#!{python}\n{_SCRIPT.format(start)}", mode=0o755)
     for name in ("python", "python3"):
         _link(tar, f"usr/local/bin/{name}", str(python))
     _link(tar, "bin/sh", "/usr/bin/sh")

@@ -119,7 +119,7 @@ def test_logs_are_read_and_commands_run_in_pods(fleet: Fleet, hyperpod) -> None:
         ["list-pods", "--job-name", "none", "-n", "default"],
     ],
 )
-def test_a_job_that_is_not_there_is_told(fleet: Fleet, hyperpod, argv) -> None:
+def test_a_job_that_is_not_there_is_reported(fleet: Fleet, hyperpod, argv) -> None:
     code, _, reported = hyperpod.call(*argv)
 
     assert code == ExitCode.FAILED

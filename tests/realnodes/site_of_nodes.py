@@ -10,6 +10,7 @@ from typing import Any
 from machine_owner import SECRET, MachineOwner
 from training_job import JOBS, TrainingJob
 
+from holdfast.adapters.kubernetes.settings import JobKindName
 from holdfast.model.names import RECORD, Labels
 from tests.engines.api_connection import Refused
 from tests.engines.machine_image import IMAGE
@@ -22,6 +23,7 @@ XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=<unknown>, name=<unknown>, GPU has an
 REPLACE_XID = XID.format(74)
 REBOOT_XID = XID.format(73)
 INCIDENTS = "/apis/holdfast.dev/v1/incidents"
+HYPERPOD_JOBS = "/apis/sagemaker.amazonaws.com/v1/namespaces/default/hyperpodpytorchjobs"
 PODS = "/api/v1/namespaces/default/pods"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -62,6 +64,7 @@ class Site:
                     "kubernetes": {
                         "read_heartbeats": True,
                         "capture_stacks": True,
+                        "job_kinds": list(JobKindName),
                         "check": {"image": IMAGE, "command": ["holdfast", "check", "--help"]},
                     },
                 },
@@ -129,7 +132,7 @@ class Site:
 
     def clear(self) -> None:
         """Delete what tests made, give machines power, and wait until all nodes take work again."""
-        for collection in (JOBS, DEPLOYMENTS, BUDGETS):
+        for collection in (JOBS, HYPERPOD_JOBS, DEPLOYMENTS, BUDGETS):
             policy = {"propagationPolicy": "Background"}
             self.cluster.plane.request("DELETE", collection, policy)
         for node in list(self.cluster.nodes.values()):

@@ -1,17 +1,20 @@
 """The chart, its checks and what it offers to jobs, in real pods."""
 
+import os
 import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 from leaders import until_led
 from phases import Phases
 from site_of_nodes import IMAGE, NAMESPACE, REPLACE_XID, Site
 
 ROOT = Path(__file__).parents[2]
-CHECKPOINTS = ROOT / "tests/recordings/checkpoints/torch_save.tar.xz"
+CHECKPOINTS = ROOT / "tests/recordings/checkpoints/dcp.tar.xz"
 EVENTS = "/api/v1/namespaces/default/events"
+INCIDENTS = "/apis/holdfast.dev/v1/incidents"
 
 
 def test_a_deep_health_check_runs_as_a_pod_on_the_node_of_the_leader(
@@ -47,14 +50,17 @@ def test_the_guard_verifies_checkpoints_in_an_init_container(site: Site) -> None
         "name": "checkpoint-guard",
         "image": IMAGE,
         "imagePullPolicy": "Never",
-        "command": ["holdfast", "checkpoint", "guard", "/shared/torch_save"],
+        "command": ["holdfast", "checkpoint", "guard", "/shared/dcp/sync"],
         "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
     }
     job = site.prepare("guarded")
     with tarfile.open(CHECKPOINTS) as archive:
-        archive.extractall(job.folder / "torch_save", filter="data")
-    for path in (job.folder / "torch_save", *(job.folder / "torch_save").rglob("*")):
+        archive.extractall(job.folder / "dcp", filter="data")
+    for path in (job.folder / "dcp", *(job.folder / "dcp").rglob("*")):
         path.chmod(0o777)
+    damaged = job.folder / "dcp/sync/step_3/__1_0.distcp"
+    os.truncate(damaged, 1000)
+    os.utime(damaged, (0, 0))  # no process is writing it
     job.submit(initContainers=[guard])
     job.until_training(1)
 
@@ -63,8 +69,23 @@ def test_the_guard_verifies_checkpoints_in_an_init_container(site: Site) -> None
         return [one["message"] for one in events if one["reason"] == "CheckpointChosen"]
 
     site.until(chosen, "the Event")
-    assert "torch_save" in chosen()[0]
+    broken, *_, result = chosen()
+    assert "step_3 is damaged" in broken + result
+    site.until(lambda: moved(site), "the incident")
+    [incident] = moved(site)
+    evidence = incident["checkpoint"]
+    assert (incident["node"], incident["job"].rpartition("/")[2]) == ("", "guarded")
+    assert (evidence["name"], evidence["step"], evidence["state"]) == ("step_3", 3, "damaged")
+    assert evidence["path"] == "/shared/dcp/sync.set-aside/step_3"
+    assert evidence["problems"][0].startswith("__1_0.distcp has 1000 bytes instead of")
+    assert evidence["resumed"] == "step_2"
     job.finish()
+
+
+def moved(site: Site) -> list[dict[str, Any]]:
+    """Incidents of checkpoints."""
+    items = site.cluster.plane.request("GET", INCIDENTS)["items"]
+    return [one["spec"] for one in items if one["spec"].get("checkpoint")]
 
 
 def test_a_job_trains_through_an_upgrade_and_while_holdfast_is_away(
@@ -83,7 +104,7 @@ def test_a_job_trains_through_an_upgrade_and_while_holdfast_is_away(
     assert job.places == first
     site.cluster.nodes[victim].log(REPLACE_XID)
     site.helm("install")
-    phases.reach("installed", lambda: site.health(victim) == "UnschedulablePendingReplacement")
+    phases.reach("installed", lambda: site.health(victim) != "Schedulable")  # or replaced since
     phases.reach("resumed", lambda: len(job.steps(2)) == job.ranks)
     phases.reach("joined", lambda: victim not in site.cluster.nodes and len(site.in_service()) == 4)
 

@@ -9,7 +9,13 @@ from phases import Phases
 from site_of_nodes import Site
 from training_job import TrainingJob
 
-from holdfast.model.names import HEARTBEAT_FILE, HEARTBEAT_TIMEOUT, LOG_MONITORING
+from holdfast.model.names import (
+    HEARTBEAT_FILE,
+    HEARTBEAT_TIMEOUT,
+    LOG_MONITORING,
+    LOSS_ACTION,
+    SKIP_STEPS,
+)
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 PY_SPY = '#!/bin/sh\necho "Process $3: python -c"\necho "Thread 0x1: MainThread"\n'
@@ -69,6 +75,25 @@ def test_stacks_are_captured_before_a_job_that_hangs_is_restarted(
         assert re.match(r"== pid=1 wchan=\w+\nProcess 1: python -c\nThread 0x1: MainThread", text)
     assert failures(job) == [("application", "LogStateHanging_Steps")]
     phases.record("hang", job)
+    job.finish()
+
+
+def test_a_job_whose_loss_is_nan_on_all_ranks_is_restarted_once(site: Site, phases: Phases) -> None:
+    job = site.submit("diverging", annotations={LOSS_ACTION: "skip"})
+    job.until_training(1)
+
+    phases.begin()
+    (job.folder / "diverges-1").touch()
+    phases.reach("resumed", lambda: len(job.steps(2)) == job.ranks)
+
+    assert failures(job) == [("application", "LossNotFinite")]
+    step = job.record["attempts"][0]["failure"]["step"]
+    told = {
+        pod["metadata"]["annotations"].get(SKIP_STEPS)
+        for pod in job.pods
+        if pod["metadata"]["uid"] in job.places
+    }
+    assert told == {f"{step - 1},{step}"}
     job.finish()
 
 

@@ -34,6 +34,8 @@ while not (folder / "enough").exists():
         eaten = [bytearray(b"x" * 2**20) for _ in range(2**12)]
     step += 1
     print(f"step {step}", flush=True)
+    if (folder / f"diverges-{attempt}").exists():
+        print(f"step: {step}  loss: nan  grad_norm: nan", flush=True)
     (folder / f"attempt-{attempt}-{rank}").write_text(str(step))
     new = folder / f"new-{rank}-{attempt}"
     new.write_text(str(step))
@@ -43,7 +45,8 @@ while not (folder / "enough").exists():
 """
 """Saves each step, and goes on from there, until the test has seen enough.
 
-A file ``hangs-ATTEMPT`` stops all ranks, and ``eats-ATTEMPT-RANK`` makes one take 4 GiB of memory.
+A file ``hangs-ATTEMPT`` stops all ranks, ``diverges-ATTEMPT`` makes their loss NaN, and
+``eats-ATTEMPT-RANK`` makes one take 4 GiB of memory.
 """
 
 

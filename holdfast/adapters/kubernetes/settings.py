@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Final
 
 from holdfast.adapters.kubernetes.client.leases import LeaseDurations
 from holdfast.model.names import LABEL_PREFIX
@@ -18,6 +19,13 @@ class JobKindName(StrEnum):
     TRAIN_JOB = "TrainJob"
     RAY_CLUSTER = "RayCluster"
     RAY_JOB = "RayJob"
+    HYPERPOD_PYTORCH_JOB = "HyperPodPyTorchJob"
+
+
+DEFAULT_JOB_KINDS: Final = tuple(
+    kind for kind in JobKindName if kind is not JobKindName.HYPERPOD_PYTORCH_JOB
+)
+"""All but the kind that Holdfast operates itself, which AWS's operator may operate already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +102,11 @@ class KubernetesSettings:
     """The first of these labels that a node has defines its group: a new node can replace only a
     node of the same group."""
 
-    job_kinds: tuple[JobKindName, ...] = tuple(JobKindName)
+    job_kinds: tuple[JobKindName, ...] = DEFAULT_JOB_KINDS
     """Kinds of jobs to manage. Jobs of other kinds are neither read nor restarted, and the chart
-    grants no permission on them. ``TrainJob`` needs ``JobSet``, which has its pods."""
+    grants no permission on them. ``TrainJob`` needs ``JobSet``, which has its pods. Pods of
+    ``HyperPodPyTorchJob`` are created by the controller: add this kind only where AWS's training
+    operator is not installed."""
 
     check: CheckSettings = field(default_factory=CheckSettings)
     election: ElectionSettings = field(default_factory=ElectionSettings)

@@ -7,4 +7,5 @@ MPIJob: {group: kubeflow.org, plural: mpijobs}
 TrainJob: {group: trainer.kubeflow.org, plural: trainjobs}
 RayCluster: {group: ray.io, plural: rayclusters}
 RayJob: {group: ray.io, plural: rayjobs}
+HyperPodPyTorchJob: {group: sagemaker.amazonaws.com, plural: hyperpodpytorchjobs}
 {{- end }}

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from holdfast.adapters.kubernetes.jobs.hyperpod_job import HyperPodJobs
 from holdfast.adapters.kubernetes.jobs.indexed_job import IndexedJobs
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.job_set import JobSets
@@ -19,5 +20,6 @@ KINDS: Final[tuple[JobKind, ...]] = (
     TrainJobs(),
     RayClusters(),
     RayJobs(),
+    HyperPodJobs(),
 )
 """All kinds of jobs; a kind with pods precedes the kinds that use it as body."""

@@ -96,6 +96,25 @@ def _of_job(spec: Part, times: int) -> PodTemplate:
     )
 
 
+def _hyperpod(job: Json) -> JobTemplates:
+    spec = Part(path="spec", content=job.get("spec") or {})
+    replicas = [
+        Part(path=f"spec.replicaSpecs[{index}]", content=one)
+        for index, one in enumerate(spec.content.get("replicaSpecs") or ())
+    ]
+    return JobTemplates(
+        policy=spec.at("runPolicy"),
+        pods=tuple(
+            PodTemplate(
+                controller_spec=one,
+                spec=one.at("template").at("spec"),
+                ranks=one.content.get("replicas", 0),
+            )
+            for one in replicas
+        ),
+    )
+
+
 def _ray(*keys: str) -> Callable[[Json], JobTemplates]:
     def parts(job: Json) -> JobTemplates:
         spec = Part(path="spec", content=job.get("spec") or {})
@@ -131,6 +150,7 @@ JOB_TEMPLATES: Final[Mapping[str, Callable[[Json], JobTemplates]]] = {
     "JobSet": _job_set,
     "RayCluster": _ray(),
     "RayJob": _ray("rayClusterSpec"),
+    "HyperPodPyTorchJob": _hyperpod,
 }
 """Parsers by kind. Kinds that are missing have no pods of their own."""
 
