@@ -32,22 +32,47 @@ RECORDINGS: Final = (
 
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "checkpoint_damage.json"
 
-TITLES: Final = ("Recording", "Damage", "Tried", "Reported", "Resumes from")
+LOADS: Final = RECORDED.with_name("checkpoint_loads.json")
+"""Number of cases in which a checkpoint was chosen, and what loading it with its framework gave."""
+
+TITLES: Final = ("Recording", "Damage", "Tried", "Reported", "Resumes from", "Framework loads it")
 
 
 def rows() -> Iterator[tuple[str, ...]]:
     """One row per recording and kind of damage."""
     known = json.loads(RECORDED.read_text(encoding="utf-8"))
+    loads = json.loads(LOADS.read_text(encoding="utf-8"))
     for recording in RECORDINGS:
         for damage, title in DAMAGES.items():
             result = known.get(damage, {}).get(recording)
             if result is not None:
                 found = result["outcome"]
-                yield recording, title, str(found["tried"]), _reported(found), _chosen(found)
+                loaded = _loaded(loads.get(damage, {}).get(recording))
+                yield (
+                    recording,
+                    title,
+                    str(found["tried"]),
+                    _reported(found),
+                    _chosen(found),
+                    loaded,
+                )
 
 
 def _reported(found: Mapping[str, int]) -> str:
     return "all" if found["reported"] == found["tried"] else str(found["reported"])
+
+
+def _loaded(result: Mapping[str, Mapping[str, int]] | None) -> str:
+    if result is None:
+        return "not tried"
+    found = result["outcome"]
+    if not found["chosen"]:
+        return "-"
+    names = {"loaded": "yes", "differs": "with other values", "fails": "fails"}
+    parts = [(name, found[key]) for key, name in names.items() if found[key]]
+    if len(parts) == 1:
+        return parts[0][0]
+    return ", ".join(f"{name} ({count})" for name, count in parts)
 
 
 def _chosen(found: Mapping[str, int]) -> str:

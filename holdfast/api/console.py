@@ -97,6 +97,7 @@ class Console:
             Route("/console/live", self._for_all(self._stream)),
             Route("/console/node", self._for_all(self._node)),
             Route("/console/job", self._for_all(jobs.details)),
+            Route("/console/checkpoints", self._for_all(jobs.checkpoints)),
             Route("/console/log", self._for_all(jobs.log)),
             Route("/console/log/file", self._for_all(jobs.log_file)),
             Route("/console/jobs/cancel", self._changing(jobs.cancel, CANCEL), methods=["POST"]),

@@ -34,6 +34,12 @@ class JobViews:
         await self._permit(session.principal, name)
         return json_response(await run_in_threadpool(self._source.job, name))
 
+    async def checkpoints(self, request: Request, session: ConsoleSession) -> Response:
+        """Checkpoints of a job."""
+        name = request.query_params.get("name", "")
+        await self._permit(session.principal, name)
+        return json_response(await run_in_threadpool(self._source.checkpoints, name))
+
     async def log(self, request: Request, session: ConsoleSession) -> Response:
         """Part of the log of a rank: the last lines, or what follows a cursor."""
         name, rank, attempt = await self._selected(request, session.principal)

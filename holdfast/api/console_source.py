@@ -95,6 +95,15 @@ class ConsoleBackend(Protocol):
         """
         ...
 
+    def checkpoints(self, job: str) -> Json:
+        """Checkpoints of a job: ``rows``, the newest first, and ``message`` if there are none.
+
+        Raises:
+            UnknownObject: no such job exists.
+
+        """
+        ...
+
     def fleet_of_job(self, name: str) -> str:
         """Name of the fleet of a job.
 

@@ -88,6 +88,8 @@ def _steps(cluster: Cluster) -> Iterator[IncidentStep]:
     groups = {one.name: one.group for one in cluster.nodes()}
     known_as = _logical_ids(cluster)
     for incident in cluster.incidents():
+        if not incident.node:
+            continue  # the API has no events of checkpoints
         group = groups.get(incident.back, "")
         for step in _steps_of(incident):
             yield replace(step, group=group, node=known_as.get(step.instance_id, step.name))

@@ -45,6 +45,10 @@ _NO_ATTACHMENT: Final = (
     "of the type"
 )
 _NO_EXTENSION: Final = "extensions are add-ons of AWS; install charts with Helm"
+_NO_MOVE: Final = (
+    "a node keeps its instance group; remove it with BatchDeleteClusterNodes, and add one to the "
+    "other group with BatchAddClusterNodes"
+)
 _NO_OPERATION: Final = "changes have no operation ID; use ListClusterEvents"
 _NO_QUOTA: Final = "set quotas in ClusterQueues of Kueue, or in associations of Slurm"
 _NO_SCHEDULING: Final = (
@@ -70,6 +74,7 @@ UNSUPPORTED_OPERATIONS: Final[Mapping[str, str]] = {
     "ListClusterOperations": _NO_OPERATION,
     "ListClusterSchedulerConfigs": _NO_SCHEDULING,
     "ListComputeQuotas": _NO_QUOTA,
+    "MoveClusterNodes": _NO_MOVE,
     "UpdateClusterExtension": _NO_EXTENSION,
     "UpdateClusterSchedulerConfig": _NO_SCHEDULING,
     "UpdateComputeQuota": _NO_QUOTA,

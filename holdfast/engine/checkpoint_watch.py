@@ -7,13 +7,19 @@ Nothing in the checkpoint directory is changed.
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.save_age import summary_after
+from holdfast.decisions.save_reports import IncompleteSave, incomplete_saves
 from holdfast.engine.checkpoint_guard import verified
-from holdfast.model.checkpoint_manifests import CheckpointManifest, ManifestFile, WeightScan
+from holdfast.model.checkpoint_manifests import (
+    CheckpointManifest,
+    ManifestFile,
+    SaveSummary,
+    WeightScan,
+)
 from holdfast.model.checkpoints import Checkpoint, CheckpointState, Depth, Survey
 from holdfast.model.errors import BackendError
 from holdfast.ports.checkpoint_files import CheckpointFiles, SourceFile
@@ -34,6 +40,9 @@ class WatchRound:
 
     damaged: tuple[Checkpoint, ...] = ()
     """Checkpoints that differ from their manifest, and were not reported before."""
+
+    incomplete: tuple[IncompleteSave, ...] = ()
+    """Saves that were reported as done and are incomplete, and were not returned before."""
 
     has_early: bool = False
     """Whether the result for a reported save waits until its files are old enough."""
@@ -85,6 +94,9 @@ class CheckpointWatch:
     _reported: dict[str, datetime] = field(default_factory=dict, init=False)
     """Reports that have led to an early verification, by name of the checkpoint."""
 
+    _incomplete: dict[str, IncompleteSave] = field(default_factory=dict, init=False)
+    """Reported saves that were incomplete in the last look at all newest checkpoints, by name."""
+
     _early: dict[str, _Early] = field(default_factory=dict, init=False)
     """Results that are not written yet, by name of the checkpoint."""
 
@@ -97,25 +109,45 @@ class CheckpointWatch:
         """
         survey = self.checkpoints.survey()
         damaged: list[Checkpoint] = []
+        seen: list[Checkpoint] = []
         self._forget_deleted(survey)
         for one in survey.checkpoints[:_NEWEST]:
             if self._known.get(one.name) == one.changed_at:
                 continue
-            found = self._looked_at(survey, one)
+            found = self._looked_at(survey, one, seen)
             if isinstance(found, CheckpointManifest):
                 self._summarize(survey, found)
                 return WatchRound(verified=found, damaged=tuple(damaged))
             if found is not None:
                 damaged.append(found)
-        return WatchRound(damaged=tuple(damaged), has_early=bool(self._early))
+        return WatchRound(
+            damaged=tuple(damaged),
+            incomplete=self._new_incomplete(replace(survey, checkpoints=tuple(seen))),
+            has_early=bool(self._early),
+        )
+
+    def _new_incomplete(self, seen: Survey) -> tuple[IncompleteSave, ...]:
+        """Return reported saves that have become incomplete, and store how many there are."""
+        now = self.clock.now()
+        found = {one.name: one for one in incomplete_saves(seen, now)}
+        before, self._incomplete = self._incomplete, found
+        summary = self.manifests.read_summary() or SaveSummary(at=now)
+        if summary.incomplete != len(found):
+            self.manifests.write_summary(replace(summary, incomplete=len(found)))
+        return tuple(one for name, one in found.items() if before.get(name) != one)
 
     def _summarize(self, survey: Survey, new: CheckpointManifest) -> None:
         manifests = (self.manifests.read(one.name) for one in survey.checkpoints[:_NEWEST])
         newest = [one for one in manifests if one is not None]
         self.manifests.write_summary(summary_after(self.manifests.read_summary(), new, newest))
 
-    def _looked_at(self, survey: Survey, one: Checkpoint) -> CheckpointManifest | Checkpoint | None:
-        """Return a new manifest, or a checkpoint that differs from its own; None if neither."""
+    def _looked_at(
+        self, survey: Survey, one: Checkpoint, seen: list[Checkpoint]
+    ) -> CheckpointManifest | Checkpoint | None:
+        """Return a new manifest, or a checkpoint that differs from its own; None if neither.
+
+        Adds a checkpoint that is incomplete to ``seen``.
+        """
         try:
             before = self.contents.files.files(one.name)
             if not before:
@@ -131,6 +163,7 @@ class CheckpointWatch:
         except BackendError:  # deleted by the job meanwhile
             return None
         if found is None or found.state is CheckpointState.INCOMPLETE:
+            seen += [found] if found is not None else []
             return None
         manifest = self.manifests.read(one.name)
         if found.watched_at is not None and manifest is not None:

@@ -14,9 +14,11 @@ from holdfast.decisions.checkpoint_trust import (
     poisoned_by,
 )
 from holdfast.engine.checkpoint_guard import GuardResult
+from holdfast.kit.one_line import one_line
 from holdfast.kit.units import counted, format_duration
 from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind
 
+_NAME: Final = 200
 _LISTED: Final = 3
 """Maximum number of problems of one checkpoint that a message names."""
 
@@ -32,6 +34,9 @@ def sentences(found: GuardResult, deeper: str) -> list[str]:
     lines = [_broken(found, one) for one in found.before.checkpoints if one.problems]
     lines += [_suspected(found, one) for one in found.choice.suspected]
     lines += [*_changes(found), _result(found, deeper)]
+    if (lost := found.before.lost) is not None:
+        name, at = one_line(lost.name, _NAME), f"{lost.at:%Y-%m-%d %H:%M:%S}Z"
+        lines.append(f"{name} (step {lost.step}) was reported as saved at {at}, but does not exist")
     return [f"{folder}: {line}" for line in lines]
 
 
@@ -82,7 +87,10 @@ def _suspected(found: GuardResult, one: Checkpoint) -> str:
 
 
 def _broken(found: GuardResult, one: Checkpoint) -> str:
-    text = f"{one.name} is {one.state.value}: {_joined(one.problems)}"
+    reported = ""
+    if one.reported_at is not None:
+        reported = f", although it was reported as saved at {one.reported_at:%Y-%m-%d %H:%M:%S}Z"
+    text = f"{one.name} is {one.state.value}: {_joined(one.problems)}{reported}"
     if not found.has_changes or one not in found.choice.aside:
         return text
     if not found.is_done:

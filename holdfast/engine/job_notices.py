@@ -23,6 +23,8 @@ class JobNotices:
 
     def report(self, job: JobView) -> None:
         """Emit what is new about a running attempt."""
+        if job.loss_fault is None:  # nothing is known of a fault of an earlier job of that name
+            self._emitted.pop((job.spec.name, JobLossFault), None)
         for event in _notices(job):
             key = (job.spec.name, type(event))
             if self._emitted.get(key) != event:

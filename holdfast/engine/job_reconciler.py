@@ -10,6 +10,7 @@ from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
 from holdfast.decisions.suspect_nodes import SuspectNode, suspect_nodes
 from holdfast.engine.check_requests import CheckRequests
+from holdfast.engine.checkpoint_incidents import CheckpointIncidents
 from holdfast.engine.job_notices import JobNotices
 from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
 from holdfast.engine.repeats import RepeatLimiter
@@ -82,6 +83,9 @@ class JobReconciler:
         self._failed_jobs: set[str] = set()  # jobs whose calls fail delay no others
         self._rest_until = datetime.min.replace(tzinfo=UTC)
         self._ended: list[tuple[str, AttemptRecord]] = []  # of jobs no longer listed
+        self._moves = CheckpointIncidents(
+            ports.jobs, ports.incidents, ports.leadership, policy.nodes
+        )
 
     def step(self) -> datetime:
         """Run one round; it ends early when another controller becomes the leader.
@@ -97,6 +101,7 @@ class JobReconciler:
         now = self._ports.clock.now()
         try:
             jobs = self._ports.jobs.jobs()
+            self._record_moves(now)
             self._forget_all_but({job.spec.name for job in jobs})
             if not jobs:
                 return now + RESYNC
@@ -122,6 +127,13 @@ class JobReconciler:
         if self._failed_jobs and self._rest_until > now:
             wake_times.append(self._rest_until)
         return min(wake_times)
+
+    def _record_moves(self, now: datetime) -> None:
+        """Record the checkpoints that were moved; an error delays no job."""
+        try:
+            self._moves.record(now)
+        except BackendError as error:
+            self._failed("recording moved checkpoints", error, now)
 
     def _forget_all_but(self, names: set[str]) -> None:
         """Drop the reports on deleted jobs: they are new for the next job of the same name."""
@@ -291,7 +303,9 @@ class JobReconciler:
             (
                 one
                 for one in reversed(self._ports.incidents.list_incidents())
-                if one.node == failure.node and (one.ended_at is None or one.ended_at >= failure.at)
+                if one.node
+                and one.node == failure.node
+                and (one.ended_at is None or one.ended_at >= failure.at)
             ),
             None,
         )

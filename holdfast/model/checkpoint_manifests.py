@@ -102,3 +102,6 @@ class SaveSummary:
 
     bad: int = 0
     """Number of verified checkpoints that are damaged, contain NaN or cannot be verified."""
+
+    incomplete: int = 0
+    """Number of checkpoints that were reported as saved and are incomplete now."""

@@ -5,6 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from holdfast.model.jobs import FailureKind
+from holdfast.model.set_aside import SetAside
 
 
 class Depth(StrEnum):
@@ -166,6 +167,9 @@ class Survey:
     exists: bool = True
     """Whether the directory exists."""
 
+    lost: SaveReport | None = None
+    """The newest report of a save, if nothing exists under its name and it was not moved."""
+
     others: tuple[str, ...] = ()
     """If no format was recognised: entries that are neither hidden nor logs or settings."""
 
@@ -227,18 +231,6 @@ class ResumedAttempt:
 
     end: AttemptEnd | None = None
     """None until the next attempt of the job starts."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetAside:
-    """A checkpoint that was moved out of its directory."""
-
-    name: str
-    path: str
-    """Its location now."""
-
-    why: str
-    at: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

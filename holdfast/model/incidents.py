@@ -1,7 +1,9 @@
-"""Timeline of one fault, for people to read afterwards."""
+"""Timeline of one fault of a node or a checkpoint, for people to read afterwards."""
 
 from dataclasses import dataclass
 from datetime import datetime
+
+from holdfast.model.set_aside import SetAside
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,11 +24,22 @@ class AffectedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Timeline from detection to release. A time is None until that point is reached."""
+    """Timeline from detection to release. A time is None until that point is reached.
+
+    Its subject is a node, or a checkpoint of a job. One of a checkpoint ends with the quarantine.
+    """
 
     id: str
-    node: str
-    provider_id: str
+    node: str = ""
+    """Node that is faulty; empty if the subject is a checkpoint."""
+
+    provider_id: str = ""
+    job: str = ""
+    """Job whose checkpoint was moved; empty if the subject is a node."""
+
+    checkpoint: SetAside | None = None
+    """Evidence about the checkpoint; also None where an earlier release has stored the incident."""
+
     reason: str
     remedy: str
     message: str = ""
@@ -59,6 +72,18 @@ class Incident:
     jobs: tuple[AffectedJob, ...] = ()
 
     @property
+    def job_names(self) -> tuple[str, ...]:
+        """Names of the affected jobs."""
+        return (self.job,) if self.job else tuple(one.job for one in self.jobs)
+
+    @property
+    def subject(self) -> str:
+        """Name of the node, or else of the checkpoint."""
+        return self.node or (self.checkpoint.name if self.checkpoint is not None else "")
+
+    @property
     def ended_at(self) -> datetime | None:
         """Time at which the incident ended; None while it is open."""
+        if not self.node:
+            return self.quarantined_at
         return self.released_at or self.vanished_at

@@ -15,8 +15,16 @@ program launches it."""
 RESTART_REASON_VARIABLE: Final = "HOLDFAST_RESTART_REASON"
 """Environment variable of ranks: why the previous attempt was stopped."""
 
+PROGRESS_VARIABLE: Final = "HOLDFAST_PROGRESS_FILE"
+"""Environment variable of ranks: file to which they append the number, and the loss, of each step
+that is done."""
+
 SKIP_STEPS_VARIABLE: Final = "HOLDFAST_SKIP_STEPS"
 """Environment variable of ranks: numbers of the steps to skip, separated by commas."""
+
+BAD_LOSS_VARIABLE: Final = "HOLDFAST_BAD_LOSS"
+"""Environment variable of ranks: step with the loss for which the previous attempt was stopped, and
+the time at which it was found, as ``30@2026-01-01T12:00:00+00:00``; empty for any other reason."""
 
 LAUNCH_KEY_VARIABLE: Final = "HOLDFAST_LAUNCH_KEY"
 """Environment variable of the launchers of a job: the secret that they share."""
@@ -163,6 +171,9 @@ class JobSpec:
 
     max_app_retries: int = 3
     """Maximum number of restarts after failures of the application itself."""
+
+    max_all_retries: int | None = None
+    """Maximum number of restarts after both kinds of failures together; None: no such limit."""
 
     same_step_limit: int = 3
     """Number of consecutive failures without progress after which the job is stopped."""

@@ -1,3 +1,4 @@
+import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord, Phase, Remediation
+from holdfast.model.set_aside import SetAside
 
 DETECTED = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 
@@ -111,7 +113,7 @@ def test_an_incident_that_is_not_over_is_where_its_node_is(runs, is_active, hold
     assert (shown["state"], shown["took_s"]) == (state, None)
 
 
-def test_show_tells_the_course_with_the_time_between_its_points(runs) -> None:
+def test_show_reports_the_remediation_with_the_time_between_its_points(runs) -> None:
     runs.add("train").put(WHOLE)
 
     output = runs.call("incidents", "show", WHOLE.id).out
@@ -185,3 +187,78 @@ def test_an_empty_list_says_so(runs) -> None:
     listed = runs.call("incidents", "list")
 
     assert (listed.code, listed.out, listed.err) == (ExitCode.OK, "", "No incidents yet.\n")
+
+
+ASIDE = SetAside(
+    name="step_3",
+    path="/ckpt.set-aside/step_3",
+    why="damaged: a.distcp is too short",
+    at=after(0),
+    folder="/ckpt",
+    state="damaged",
+    depth="sizes",
+    problems=("a.distcp is too short", "b.distcp is missing"),
+    step=3,
+    job="train-1a2b3c4d",
+    attempt=2,
+    attempts=(1,),
+)
+MOVED = Incident(
+    id="checkpoint-0123456789ab-20260102T030405.678",
+    job="train",
+    checkpoint=ASIDE,
+    reason=Reason.CHECKPOINT_QUARANTINED,
+    remedy=Remedy.NONE,
+    message="step_3 was moved",
+    detected_at=DETECTED,
+    quarantined_at=DETECTED,
+)
+
+
+def test_a_checkpoint_is_listed_with_the_nodes_and_is_not_open(runs) -> None:
+    store = runs.add("train")
+    store.put(MOVED)
+    store.put(incident(1))
+
+    rows = [line.split() for line in runs.call("incidents", "list").out.splitlines()]
+    shown = runs.call("incidents", "list", "--state", "open", "-o", "json").json
+    of_job = runs.call("incidents", "list", "--job", "train", "-o", "json").json
+
+    assert rows[0][:3] == ["ID", "SUBJECT", "REASON"]
+    assert rows[1][:5] == ["030405.678", "step_3", "CheckpointQuarantined", "none", "quarantined"]
+    assert rows[1][-2:] == ["train", "-"]
+    assert [one["node"] for one in shown] == [node(1)]
+    assert [one["id"] for one in of_job] == [MOVED.id]
+    assert of_job[0]["took_s"] is None
+
+
+def test_show_has_the_failed_checks_of_a_checkpoint_and_the_next_commands(runs) -> None:
+    runs.add("train").put(MOVED)
+
+    lines = runs.call("incidents", "show", "030405.678").out.splitlines()
+    texts = [" ".join(line.split()) for line in lines]
+
+    assert "Problem: a.distcp is too short" in texts
+    assert "Problem: b.distcp is missing" in texts
+    assert "Verified: names and sizes" in texts
+    assert "Attempts: 1" in texts
+    assert any(
+        one.startswith("Quarantined: ") and one.endswith("before attempt 2") for one in texts
+    )
+    assert "Resumed from: nothing: the job started over" in texts
+    assert any(one.endswith("holdfast checkpoint release /ckpt step_3") for one in texts)
+    document = runs.call("incidents", "show", "030405.678", "-o", "json").json
+    assert document["checkpoint"]["problems"] == list(ASIDE.problems)
+    assert len(document["next"]) == 3
+
+
+def test_an_incident_of_an_earlier_release_is_read(runs) -> None:
+    runs.add("train").put(WHOLE)
+    db = sqlite3.connect(runs.home / "runs/train/state.db")
+    db.execute("UPDATE incidents SET body = json_remove(body, '$.job', '$.checkpoint')")
+    db.commit()
+    db.close()
+
+    [shown] = runs.call("incidents", "list", "-o", "json").json
+
+    assert (shown["node"], shown["job"], shown["state"]) == (node(1), "", "released")

@@ -8,7 +8,7 @@ from recorded import flip, keeping_times, unpacked
 from holdfast.adapters.checkpoints.dcp import Index, read_index
 from holdfast.adapters.checkpoints.plain_files import listed, opened
 from holdfast.adapters.checkpoints.torch_file import records
-from holdfast.apps.run.checkpoints import DEPTH_VARIABLE, prepare, prepare_step
+from holdfast.apps.run.checkpoints import DEPTH_VARIABLE, Prepared, prepare, prepare_step
 from holdfast.model.checkpoints import Depth
 
 
@@ -30,11 +30,12 @@ def flipped(tmp_path: Path) -> Path:
 
 
 def test_a_step_of_slurm_compares_checksums_where_its_environment_says_so(flipped: Path) -> None:
-    assert prepare_step(flipped, {}) == ([], 3)
+    assert prepare_step(flipped, {}) == Prepared(lines=[], step=3)
 
-    (broken, chosen), step = prepare_step(flipped, {DEPTH_VARIABLE: "hashes"})
+    prepared = prepare_step(flipped, {DEPTH_VARIABLE: "hashes"})
 
-    assert step == 2
+    broken, chosen = prepared.lines
+    assert prepared.step == 2
     assert broken.startswith(f"{flipped}: step_3 is damaged: __1_0.distcp: tensor ")
     assert " at offset " in broken
     assert ": has a wrong checksum in record " in broken
@@ -43,10 +44,10 @@ def test_a_step_of_slurm_compares_checksums_where_its_environment_says_so(flippe
 
 
 def test_an_unknown_depth_is_reported_and_sizes_are_compared(flipped: Path) -> None:
-    lines, step = prepare_step(flipped, {DEPTH_VARIABLE: "deep"})
+    prepared = prepare_step(flipped, {DEPTH_VARIABLE: "deep"})
 
     wanted = f"{DEPTH_VARIABLE} is 'deep', expected sizes or hashes; sizes is used"
-    assert (lines, step) == ([wanted], 3)
+    assert prepared == Prepared(lines=[wanted], step=3)
 
 
 def test_each_checkpoint_that_is_moved_has_a_line_with_its_reason(tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ def test_each_checkpoint_that_is_moved_has_a_line_with_its_reason(tmp_path: Path
     (folder / "step_3/__1_0.distcp").write_bytes(b"")
     (folder / "step_2/.metadata").unlink()
 
-    (first, second, chosen), _ = prepare(folder, Depth.SIZES)
+    first, second, chosen = prepare(folder, Depth.SIZES).lines
 
     aside = f"{folder}.set-aside"
     assert first.startswith(f"{folder}: step_3 is damaged: __1_0.distcp has 0 bytes instead of ")
@@ -73,7 +74,7 @@ def test_a_damaged_first_checkpoint_is_reported_before_an_attempt(tmp_path: Path
     [path] = folder.iterdir()
     flip(path, path.stat().st_size // 2)
 
-    (broken, result), _ = prepare(folder, Depth.HASHES)
+    broken, result = prepare(folder, Depth.HASHES).lines
 
     assert f"{path.name} is damaged: has a wrong checksum in record" in broken
     assert "no checkpoint is complete; nothing was changed" in result

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -85,6 +86,20 @@ def test_ranks_of_a_restarted_job_start_only_after_rank_0_has_repaired_the_direc
     assert (folder.with_name("torch_dist.set-aside") / "iter_0000300").is_dir()
 
 
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_the_command_gets_the_directory_for_its_reports(rank: str, tmp_path: Path) -> None:
+    (tmp_path / "ckpt").mkdir()
+    arguments = ["checkpoint", "guard", "ckpt", "--", "printenv", "HOLDFAST_CHECKPOINT_DIR"]
+    environment = {**os.environ, "RANK": rank, "HOLDFAST_CHECKPOINT_DIR": "/elsewhere"}
+
+    done = subprocess.run(
+        [sys.executable, "-m", "holdfast", *arguments],
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert done.stdout == f"{tmp_path / 'ckpt'}\n"
+
+
 def test_the_result_of_another_attempt_or_job_lets_no_rank_start(folder: Path) -> None:
     write_result(folder, AttemptKey(job="uid-1", attempt=1))
     write_result(folder, AttemptKey(job="uid-0", attempt=2))
@@ -104,6 +119,34 @@ def test_a_rank_of_an_earlier_attempt_does_not_start_and_changes_nothing(act, fo
     with pytest.raises(ZombieAttempt, match="attempt 3 of job uid-1 has begun"):
         act(verification(folder))
     assert content(folder) == before
+
+
+def test_what_was_saved_since_a_bad_loss_is_moved_aside_and_the_one_before_is_loaded(
+    tmp_path: Path,
+) -> None:
+    folder = unpacked("megatron", tmp_path) / "torch_dist"
+    first, now = verification(folder, 1), time.time()
+    for age, name in ((900, "100"), (800, "200"), (200, "300")):
+        for path in (*(folder / f"iter_0000{name}").rglob("*"), folder / f"iter_0000{name}"):
+            os.utime(path, (now - age,) * 2)
+    (folder / "iter_0000300").rename(tmp_path / "later")
+    (folder / TRACKER).write_text("200")
+    verify_for_all(first, DEEPER, no_wait)
+    (tmp_path / "later").rename(folder / "iter_0000300")  # the attempt saves it
+    (folder / TRACKER).write_text("300")
+    for path in (*(folder / "iter_0000300").rglob("*"), folder / "iter_0000300"):
+        os.utime(path)
+
+    ended = replace(
+        verification(folder, 2),
+        restart_reason="LossNotFinite",
+        bad_loss="250@2026-01-01T00:00:00+00:00",
+    )
+    lines, _ = verify_for_all(ended, DEEPER, no_wait)
+
+    assert any("attempt 1 saved it after step 250 (LossNotFinite)" in line for line in lines), lines
+    assert (folder / TRACKER).read_text().strip() == "200"
+    assert (folder.with_name("torch_dist.set-aside") / "iter_0000300").is_dir()
 
 
 def test_a_new_job_of_the_same_directory_starts_again_at_attempt_1(folder: Path) -> None:
@@ -128,7 +171,7 @@ def test_a_checkpoint_that_ranks_may_be_writing_is_left_alone_until_it_is_quiet(
         for path in (folder / "iter_0000300").rglob("*"):
             os.utime(path, (time.time() - 300,) * 2)
 
-    lines = verify_for_all(verification(folder, attempt), DEEPER, becomes_quiet)
+    lines, _ = verify_for_all(verification(folder, attempt), DEEPER, becomes_quiet)
 
     assert waits
     assert "iter_0000200 is complete" in lines[-1]
@@ -147,7 +190,7 @@ def test_the_job_starts_although_its_checkpoints_cannot_be_verified(tmp_path: Pa
     path = tmp_path / "file"
     path.write_text("no directory")
 
-    lines = verify_for_all(verification(path), DEEPER, no_wait)
+    lines, _ = verify_for_all(verification(path), DEEPER, no_wait)
 
     assert len(lines) == 1
     assert str(path) in lines[0]
@@ -157,7 +200,7 @@ def test_the_job_starts_although_its_checkpoints_cannot_be_verified(tmp_path: Pa
 def test_a_directory_of_the_first_attempt_is_not_created(tmp_path: Path) -> None:
     folder = tmp_path / "llama/checkpoints"
 
-    assert verify_for_all(verification(folder, 1), DEEPER, no_wait) == []
+    assert verify_for_all(verification(folder, 1), DEEPER, no_wait) == ([], ())
 
     assert not folder.exists()
     wait_for_result(verification(folder, 1, timeout=0), no_wait)

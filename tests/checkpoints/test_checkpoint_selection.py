@@ -37,7 +37,7 @@ def start(folder: Path, attempt: int, *, failed: bool = True) -> list[str]:
     kind = FailureKind.APPLICATION if failed else FailureKind.HARDWARE
     end = AttemptEnd(kind=kind, reason="RankExited")
     next_attempt = NextAttempt(key=AttemptKey(job="job", attempt=attempt), previous=end)
-    return prepare(folder, Depth.SIZES, attempt=next_attempt)[0]
+    return prepare(folder, Depth.SIZES, attempt=next_attempt).lines
 
 
 def names(folder: Path) -> list[str]:
@@ -188,15 +188,16 @@ def test_a_person_accepts_a_long_rollback(folder: Path, capsys) -> None:
 
     assert command(capsys, *accepting.split())[0] == 0
 
-    lines, step = prepare(folder, Depth.SIZES, policy=policy)
-    assert (lines[-1].split(": ")[1].split(";")[0].split(" (")[0], step) == (
+    prepared = prepare(folder, Depth.SIZES, policy=policy)
+    result = prepared.lines[-1].split(": ")[1].split(";")[0].split(" (")[0]
+    assert (result, prepared.step) == (
         "step_1 is selected by a person and complete",
         1,
     )
     assert names(folder) == ["step_1"]
 
 
-def test_show_tells_what_is_known_of_a_checkpoint(folder: Path, capsys) -> None:
+def test_show_reports_what_is_known_of_a_checkpoint(folder: Path, capsys) -> None:
     start(folder, 1)
     start(folder, 2)
 
@@ -213,7 +214,7 @@ def test_show_tells_what_is_known_of_a_checkpoint(folder: Path, capsys) -> None:
     assert "application: RankExited" in text
 
 
-def test_show_tells_why_a_checkpoint_was_set_aside(folder: Path, capsys) -> None:
+def test_show_reports_why_a_checkpoint_was_set_aside(folder: Path, capsys) -> None:
     for attempt in (1, 2, 3):
         start(folder, attempt)
 

@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from effort import examples
 from recorded import content, cuts, flip, guarded, keeping_times, put_back, unpacked, verified, zero
 
 from holdfast.adapters.checkpoints.dcp import Index, read_index
@@ -144,7 +145,7 @@ def test_a_flipped_bit_in_a_tensor_is_seen_by_its_checksum(tmp_path: Path, case,
         if path.suffix not in SUMMED:
             continue
         before, size = tensors(path, index), path.stat().st_size
-        for at in range(0, size, max(1, size // 24)):
+        for at in range(0, size, max(1, size // examples(24))):
             keeping_times(path, lambda path=path, at=at: flip(path, at))
             state = verified(folder, names[0], Depth.HASHES).state
             is_seen = state is CheckpointState.DAMAGED

@@ -74,7 +74,7 @@ def test_a_pickle_calls_and_imports_nothing() -> None:
         b"\xff" * 8,
     ],
 )
-def test_what_is_no_pickle_is_said_to_be_none(data: bytes) -> None:
+def test_what_is_no_pickle_is_reported_to_be_none(data: bytes) -> None:
     with pytest.raises(InvalidPickle):
         load(data)
 

@@ -352,7 +352,22 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
     assert "complete: " in done.stdout, "its pipes are closed, so it has ended"
 
 
-def test_metrics_tell_the_age_of_the_newest_good_checkpoint(tmp_path: Path) -> None:
+def test_a_limit_on_processor_time_does_not_change_the_exit_code() -> None:
+    program = (
+        "import time\n"
+        "from holdfast.apps.run.low_priority import lower_priority\n"
+        "class Late:\n"
+        "    def __del__(self):\n"
+        "        end = time.process_time() + 0.1\n"
+        "        while time.process_time() < end: pass\n"
+        "late = Late()\n"
+        "lower_priority(0.5)\n"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_metrics_report_the_age_of_the_newest_good_checkpoint(tmp_path: Path) -> None:
     folder = unpacked("hf_trainer", tmp_path) / "one_file"
     last = newest(folder)
     keeping_times(last / "model.safetensors", lambda: put_nan(last / "model.safetensors"))

@@ -10,6 +10,7 @@ from written_runs import LINE, machine, node, remediation
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.nodes import NodeRecord, Phase
+from holdfast.model.set_aside import SetAside
 
 NOW = datetime.now(UTC)
 
@@ -44,6 +45,34 @@ WAITS = Incident(
     message="no heartbeat",
     detected_at=ago(20),
     quarantined_at=ago(19.9),
+)
+
+ASIDE = SetAside(
+    name="step_3",
+    path="/my ckpt.set-aside/step_3",
+    why="damaged: __1_0.distcp: checksum of bytes 0 to 16777216 differs",
+    at=ago(5),
+    folder="/my ckpt",
+    state="damaged",
+    depth="hashes",
+    problems=("__1_0.distcp: checksum of bytes 0 to 16777216 differs",),
+    step=3,
+    size=2 << 40,
+    saved_at=ago(30),
+    job="trains-1a2b3c4d",
+    attempt=3,
+    resumed="step_2",
+    attempts=(1, 2),
+)
+MOVED = Incident(
+    id="checkpoint-0123456789ab-20260102T030405.001",
+    job="trains",
+    checkpoint=ASIDE,
+    reason="CheckpointQuarantined",
+    remedy="none",
+    message=f"step_3 at step 3: {ASIDE.why}; moved to {ASIDE.path}; the job resumes from step_2",
+    detected_at=ago(5),
+    quarantined_at=ago(5),
 )
 
 
@@ -89,6 +118,37 @@ def test_an_incident_that_waits_says_for_what(console, visit) -> None:
     expect(main).to_contain_text(f"holdfast nodes reboot {node(3)}")
     store.hold(node(3), "the vendor is at it")
     expect(main).to_contain_text("the vendor is at it")
+
+
+def test_an_incident_of_a_checkpoint_shows_the_evidence_and_the_commands(console, visit) -> None:
+    store = console.runs.add("trains", nodes=(5,), ranks=(5,))
+    store.put(MOVED)
+    page = visit("ada", "incidents?q=step_3")
+    main = page.locator("main")
+    row = page.locator("tbody tr")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("step_3")
+    expect(row).to_contain_text("Quarantined")
+    expect(row).to_contain_text("trains")
+    row.get_by_role("link").first.click()
+
+    expect(main).to_contain_text("was moved out of its directory")
+    expect(page.get_by_role("region", name="Evidence")).to_have_text(ASIDE.problems[0])
+    expect(main).to_contain_text("2.0 TiB")
+    expect(main).to_contain_text("Attempts that resumed from it1, 2")
+    expect(main).to_contain_text("holdfast checkpoint release '/my ckpt' step_3")
+    expect(main.get_by_role("link", name="trains").first).to_be_visible()
+    page.screenshot(path=SHOTS / "incident-checkpoint.png", full_page=True)
+    assert Axe().run(page).response["violations"] == []
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy as Markdown").click()
+    expect(page.locator(".notice")).to_contain_text("Copied")
+    text = page.evaluate("navigator.clipboard.readText()")
+    assert text.startswith(f"## CheckpointQuarantined of step_3\n\n- Incident: {MOVED.id}")
+    assert "- Job: trains\n" in text
+    assert f"\n```\n{ASIDE.problems[0]}\n```\n" in text
+    page.goto(page.url.partition("#")[0] + "#/trends")
+    expect(main).to_contain_text("Incidents")
 
 
 def test_the_audit_log_is_shown_to_administrators(console, visit) -> None:

@@ -102,7 +102,7 @@ def test_the_way_past_the_menu_leads_to_the_page_that_is_open(console, visit) ->
     assert page.url.endswith("#/incidents?state=open")
 
 
-def test_what_happened_on_another_day_is_told_with_its_day(old_job, visit) -> None:
+def test_what_happened_on_another_day_is_reported_with_its_day(old_job, visit) -> None:
     page = visit("ada", f"job/{old_job}", locale="en-US", timezone_id="Asia/Tokyo")
     day = (NOW - timedelta(days=3) + timedelta(hours=9)).strftime("%b %-d")
 

@@ -363,7 +363,7 @@ def test_who_is_out_meanwhile_logs_in_again(fleet, visit) -> None:
     expect(page.get_by_role("heading", name=short(1))).to_be_visible()
 
 
-def test_a_node_that_is_not_there_is_told(fleet, visit) -> None:
+def test_a_node_that_is_not_there_is_reported(fleet, visit) -> None:
     page = visit("ada", "node/llm/nobody")
 
     expect(page.get_by_role("heading", name="Node not found")).to_be_visible()
@@ -444,7 +444,7 @@ def test_incidents_are_shown_with_every_phase_and_its_seconds(fleet, visit) -> N
 # Live
 
 
-def test_what_happens_is_told_aloud_too(elsewhere, visit) -> None:
+def test_what_happens_is_reported_aloud_too(elsewhere, visit) -> None:
     store = elsewhere.runs.add("live", nodes=(1, 2), ranks=(1,))
     page = visit("ada", "fleet?q=live", at=elsewhere)
     expect(page.locator(".shown").last).to_contain_text("2 ")
@@ -533,7 +533,7 @@ def test_a_server_that_comes_again_is_found_again(browser, tmp_path, visit) -> N
             assert page.evaluate("window.isSamePage")
 
 
-def test_nothing_to_show_is_said_with_what_to_do(tmp_path, visit) -> None:
+def test_nothing_to_show_is_reported_with_what_to_do(tmp_path, visit) -> None:
     with site(tmp_path) as empty:
         page = visit("ada", "fleet", at=empty)
         expect(page.get_by_role("heading", name="No nodes yet")).to_be_visible()
@@ -547,7 +547,7 @@ def test_nothing_to_show_is_said_with_what_to_do(tmp_path, visit) -> None:
             expect(page.locator("main")).to_contain_text(text)
 
 
-def test_nodes_that_cannot_be_read_are_told_and_read_again(fleet, visit) -> None:
+def test_nodes_that_cannot_be_read_are_reported_and_read_again(fleet, visit) -> None:
     page = visit("ada", "fleet")
     expect(page.locator(".status")).to_have_text("Live")
     trouble = 'event: trouble\ndata: {"now":"2026-01-02T03:04:05+00:00","message":"it is away"}\n\n'

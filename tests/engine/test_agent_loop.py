@@ -160,7 +160,7 @@ def test_the_first_report_does_not_wait_for_the_end_of_a_storm() -> None:
     assert len(agent.sink.reports) == 1
 
 
-def test_a_fault_is_told_at_once(agent: Agent) -> None:
+def test_a_fault_is_reported_at_once(agent: Agent) -> None:
     agent.log("74, x")
 
     wake_at = agent.step(MOMENT)
@@ -172,7 +172,7 @@ def test_a_fault_is_told_at_once(agent: Agent) -> None:
     assert agent.step() == START + BEAT
 
 
-def test_nothing_new_is_told_by_heartbeats_alone(agent: Agent) -> None:
+def test_nothing_new_is_reported_by_heartbeats_alone(agent: Agent) -> None:
     for _ in range(5):
         assert agent.step(BEAT) == agent.clock.time + BEAT
 
@@ -188,7 +188,7 @@ def test_no_heartbeat_before_it_is_due(agent: Agent) -> None:
     assert agent.sink.beats == [1, 2]
 
 
-def test_a_notice_of_a_new_kind_is_told_at_once(agent: Agent) -> None:
+def test_a_notice_of_a_new_kind_is_reported_at_once(agent: Agent) -> None:
     agent.log("13, x")
     agent.step(MOMENT)
 
@@ -217,7 +217,7 @@ def test_repetitions_are_counted(agent: Agent) -> None:
     assert agent.sink.reports[-1].faults[0].count == 100
 
 
-def test_an_error_that_hits_the_next_application_is_told_at_once(agent: Agent) -> None:
+def test_an_error_that_hits_the_next_application_is_reported_at_once(agent: Agent) -> None:
     agent.log("94, x")
     agent.steps()
     agent.log("94, x")
@@ -227,7 +227,9 @@ def test_an_error_that_hits_the_next_application_is_told_at_once(agent: Agent) -
 
 
 @pytest.mark.parametrize("changed", ["0x2 (Node Reboot Required)", "0x4 (Drain and Reset)"])
-def test_another_remedy_or_urgency_of_a_fault_is_told_at_once(agent: Agent, changed: str) -> None:
+def test_another_remedy_or_urgency_of_a_fault_is_reported_at_once(
+    agent: Agent, changed: str
+) -> None:
     words = "154, GPU recovery action changed from 0x0 (None) to "
     agent.log(f"{words}0x1 (GPU Reset Required)")
     agent.steps()
@@ -241,7 +243,7 @@ def test_another_remedy_or_urgency_of_a_fault_is_told_at_once(agent: Agent, chan
     assert after.since == before.since
 
 
-def test_a_fault_that_was_taken_back_is_told_at_once(agent: Agent) -> None:
+def test_a_fault_that_was_taken_back_is_reported_at_once(agent: Agent) -> None:
     agent.log("154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)")
     agent.steps()
     assert len(agent.sink.reports[-1].faults) == 1
@@ -281,7 +283,7 @@ def test_between_heartbeats_nothing_is_committed_without_news(agent: Agent) -> N
     assert agent.host.commits == commits
 
 
-def test_a_new_agent_of_the_same_boot_knows_what_the_last_one_told(agent: Agent) -> None:
+def test_a_new_agent_of_the_same_boot_knows_what_the_last_one_reported(agent: Agent) -> None:
     agent.log("74, x", "13, x")
     agent.steps()
     known = agent.sink.reports[-1]
@@ -372,7 +374,7 @@ def broken(*, reads: str = "kernel_log") -> Detector:
     return Detector(name="broken", reads=frozenset({reads}), detect=detect)
 
 
-def test_a_detector_that_fails_stops_no_other_and_is_told() -> None:
+def test_a_detector_that_fails_stops_no_other_and_is_reported() -> None:
     agent = Agent(broken())
     agent.log("74, x")
 

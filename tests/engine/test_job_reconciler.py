@@ -211,7 +211,7 @@ def test_a_stop_is_sent_again_by_a_controller_that_cannot_know() -> None:
     assert world.step(rounds=3) == ["stop job-1"]
 
 
-def test_after_its_grace_an_attempt_is_killed_and_that_is_told_once() -> None:
+def test_after_its_grace_an_attempt_is_killed_and_that_is_reported_once() -> None:
     world = World(a_job(JobPhase.STOPPING, record={"phase_since": LONG_AGO, "failure": HARDWARE}))
 
     assert world.step() == ["kill job-1", "put job-1 stopping"]
@@ -221,7 +221,7 @@ def test_after_its_grace_an_attempt_is_killed_and_that_is_told_once() -> None:
     assert world.record.kills == 2
 
 
-def test_what_does_not_die_is_told() -> None:
+def test_what_does_not_die_is_reported() -> None:
     record = {"phase_since": NOW, "failure": HARDWARE, "kills": 1}
     world = World(a_job(JobPhase.STOPPING, record=record))
 
@@ -252,7 +252,7 @@ def test_a_retry_says_whose_budget_it_spent() -> None:
     ]
 
 
-def test_the_end_of_a_job_is_told() -> None:
+def test_the_end_of_a_job_is_reported() -> None:
     world = World(stopped(failure=None))
 
     world.step()
@@ -379,7 +379,7 @@ def test_a_job_that_starts_for_the_first_time_resumes_nothing() -> None:
 # rounds
 
 
-def test_why_a_job_waits_is_told_once_and_again_if_it_changes() -> None:
+def test_why_a_job_waits_is_reported_once_and_again_if_it_changes() -> None:
     world = World(a_job(JobPhase.WAITING, nodes=3))
     world.step(rounds=3)
     world.cluster.change("node-2", faults=(a_fault(Remedy.REPLACE),))
@@ -391,7 +391,7 @@ def test_why_a_job_waits_is_told_once_and_again_if_it_changes() -> None:
     ]
 
 
-def test_why_a_job_waits_is_told_of_the_next_one_of_its_name_too() -> None:
+def test_why_a_job_waits_is_reported_of_the_next_one_of_its_name_too() -> None:
     world = World(a_job(JobPhase.WAITING), nodes=healthy_nodes(1))
     world.step(rounds=2)
     gone = world.jobs.views.pop("job-1")
@@ -557,7 +557,7 @@ def restarting(failure: Failure | None = HARDWARE, **record):
     return scheduled(JobPhase.STARTING, ranks=ranks, record=fields)
 
 
-def test_a_restart_tells_how_long_each_part_of_it_took() -> None:
+def test_a_restart_reports_how_long_each_part_of_it_took() -> None:
     world = World(restarting())
 
     world.step()
@@ -570,7 +570,7 @@ def test_a_restart_tells_how_long_each_part_of_it_took() -> None:
 
 
 @pytest.mark.parametrize("job", [restarting(failure=None), restarting(attempts=())])
-def test_a_start_after_no_failure_tells_no_times(job) -> None:
+def test_a_start_after_no_failure_reports_no_times(job) -> None:
     world = World(job)
 
     world.step()

@@ -117,7 +117,7 @@ def test_a_healthy_cluster_is_left_alone_until_the_next_resync_or_deadline() -> 
     assert world.wake_at == world.clock.time + RESYNC
 
 
-def test_a_course_from_fault_to_order() -> None:
+def test_a_remediation_from_fault_to_order() -> None:
     world = World(a_node(faults=(a_fault(),)))
 
     made = world.step(rounds=3)
@@ -145,7 +145,7 @@ def test_after_an_act_the_next_round_is_due_at_once() -> None:
     assert world.wake_at == NOW
 
 
-def test_a_course_from_reboot_to_release() -> None:
+def test_a_remediation_from_reboot_to_release() -> None:
     world = World(draining())
     world.step()
     name = world.incident.id
@@ -163,7 +163,7 @@ def test_a_course_from_reboot_to_release() -> None:
     assert (world.incident.repaired_at, world.incident.released_at) == (NOW, NOW)
 
 
-def test_a_replacement_hands_its_course_on_before_the_old_node_is_forgotten() -> None:
+def test_a_replacement_hands_its_remediation_on_before_the_old_node_is_forgotten() -> None:
     world = World(draining(Remedy.REPLACE))
     world.step()
     name = world.incident.id
@@ -185,7 +185,7 @@ def test_a_replacement_hands_its_course_on_before_the_old_node_is_forgotten() ->
     assert world.events.names()[-2:] == ["node.replaced", "node.released"]
 
 
-def test_a_course_is_handed_on_once() -> None:
+def test_a_remediation_is_handed_on_once() -> None:
     remediation = a_remediation(Remedy.REPLACE, machine="i-1#boot-1", ordered_at=NOW)
     old = a_node(Phase.REPLACING, record={"remediation": remediation})
     heir = a_node(
@@ -286,7 +286,7 @@ def test_while_a_provider_refuses_the_pauses_double_up_to_ten_minutes() -> None:
     assert pauses == [1, 1, 2, 4, 8, 16, 20, 20]
 
 
-def test_a_replacement_that_never_comes_is_told_and_ordered_again_ever_later() -> None:
+def test_a_replacement_that_never_comes_is_reported_and_ordered_again_ever_later() -> None:
     world = World(draining(Remedy.REPLACE))
     world.step()
     waits = []
@@ -305,7 +305,7 @@ def test_a_replacement_that_never_comes_is_told_and_ordered_again_ever_later() -
     assert {(event.node, event.remedy) for event in reported} == {("node-1", "replace")}
 
 
-def test_an_overdue_order_is_told_once_however_often_the_next_is_refused() -> None:
+def test_an_overdue_order_is_reported_once_however_often_the_next_is_refused() -> None:
     world = World(draining(Remedy.REPLACE))
     world.step()
     world.clock.time = due_at(world.node.record, POLICY)
@@ -318,7 +318,7 @@ def test_an_overdue_order_is_told_once_however_often_the_next_is_refused() -> No
     assert world.events.names().count("repair.overdue") == 1
 
 
-def test_a_reboot_that_is_overdue_is_told_before_the_machine_is_replaced() -> None:
+def test_a_reboot_that_is_overdue_is_reported_before_the_machine_is_replaced() -> None:
     world = World(draining())
     world.step()
     world.clock.time += POLICY.reboot_timeout
@@ -505,7 +505,7 @@ def test_an_incident_is_looked_for_once() -> None:
     assert world.step(rounds=3) == ["incident incident-1"]
 
 
-def test_another_remedy_is_told_in_the_incident() -> None:
+def test_another_remedy_is_reported_in_the_incident() -> None:
     world = World(a_node(Phase.QUARANTINED, faults=(a_fault(), a_fault(Remedy.REPLACE))))
 
     world.step()
@@ -514,7 +514,7 @@ def test_another_remedy_is_told_in_the_incident() -> None:
     assert world.events.names() == ["node.reassigned"]
 
 
-def test_a_release_is_told_in_the_incident_before_the_course_is_forgotten() -> None:
+def test_a_release_is_reported_in_the_incident_before_the_remediation_is_forgotten() -> None:
     world = World(a_node(Phase.QUARANTINED))
     world.calls.failing["put node-1"] = BackendError("down")
 
@@ -579,7 +579,7 @@ def test_an_order_that_could_not_be_recorded_is_not_given() -> None:
 # the breaker and the budget
 
 
-def test_the_breaker_is_opened_before_anything_else_and_told_once() -> None:
+def test_the_breaker_is_opened_before_anything_else_and_reported_once() -> None:
     nodes = [replace(node, faults=(a_fault(),)) for node in healthy_nodes(5)]
     world = World(*nodes)
 
@@ -615,7 +615,7 @@ def test_a_breaker_that_cannot_be_opened_still_holds() -> None:
     assert world.wake_at == NOW + AFTER_ERROR
 
 
-def test_why_a_repair_is_held_back_is_told_once_and_again_if_it_changes() -> None:
+def test_why_a_repair_is_held_back_is_reported_once_and_again_if_it_changes() -> None:
     faulty = a_node(Phase.QUARANTINED, faults=(a_fault(),))
     world = World(faulty, policy=replace(POLICY, max_unavailable=Quota(count=0)))
 
@@ -639,7 +639,7 @@ def test_a_new_reconciler_goes_on_where_the_old_one_died() -> None:
     assert len(world.incidents.stored) == 1
 
 
-def test_a_deep_check_course_ends_with_a_check() -> None:
+def test_a_deep_check_remediation_ends_with_a_check() -> None:
     remediation = a_remediation(Remedy.NONE, condition=Condition.REQUESTED)
     world = World(a_node(Phase.DRAINING, record={"remediation": remediation}))
 

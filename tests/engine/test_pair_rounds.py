@@ -83,13 +83,13 @@ def test_a_check_is_begun_with_the_kinds_that_were_asked_for() -> None:
 @pytest.mark.parametrize(
     ("passed", "word"), [(True, "passed"), (False, "failed"), (None, "inconclusive")]
 )
-def test_how_a_test_ended_is_told_in_words(passed, word) -> None:
+def test_how_a_test_ended_is_reported_in_words(passed, word) -> None:
     event = NodePairTested(node="a", partner="b", passed=passed, detail="", measured={})
 
     assert sentence(event) == f"a: network test with b {word}"
 
 
-def test_what_is_to_be_said_of_a_node_that_passed_is_told() -> None:
+def test_what_is_to_be_reported_of_a_node_that_passed_is_reported() -> None:
     event = NodeCheckPassed(node="a", detail="", measured={}, took=timedelta(seconds=90))
 
     assert sentence(event) == "a: deep health check passed in 1m30s"

@@ -115,7 +115,7 @@ def test_the_job_that_dies_there_starts_elsewhere_while_the_node_is_checked_and_
     )
 
 
-def test_where_there_are_no_checks_a_person_is_told_once_and_jobs_go_on() -> None:
+def test_where_there_are_no_checks_a_person_is_notified_once_and_jobs_go_on() -> None:
     world = World(dying())
     world.cluster.can_check = False
 

@@ -15,6 +15,7 @@ from holdfast.adapters.kubernetes.nodes.incidents import incident_object, incide
 from holdfast.decisions.lifecycle import incident_id
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import AffectedJob, Incident
+from holdfast.model.set_aside import SetAside
 from holdfast.testing.builders import NOW
 
 __all__ = ["installed"]
@@ -29,8 +30,21 @@ touches = st.builds(
     resumed_at=maybe,
     step=st.none() | st.integers(),
 )
+moves = st.builds(
+    SetAside,
+    name=st.text(),
+    path=st.text(),
+    why=st.text(),
+    at=times,
+    problems=st.lists(st.text(), max_size=2).map(tuple),
+    step=st.none() | st.integers(),
+    saved_at=maybe,
+    attempts=st.lists(st.integers(), max_size=2).map(tuple),
+)
 incidents = st.builds(
     Incident,
+    job=st.text(),
+    checkpoint=st.none() | moves,
     id=st.text(),
     node=st.text(),
     provider_id=st.text(),
@@ -59,6 +73,27 @@ OPEN = Incident(
     quarantined_at=NOW,
 )
 
+CHECKPOINT = Incident(
+    id="checkpoint-0123456789ab-20260101T120000.000",
+    job="pytorchjob/team/llama",
+    checkpoint=SetAside(
+        name="step_3",
+        path="/ckpt.set-aside/step_3",
+        why="damaged: too short",
+        at=NOW,
+        state="damaged",
+        problems=("a is too short",),
+        step=3,
+        size=2**40,
+        saved_at=NOW,
+        attempts=(1, 2),
+    ),
+    reason="CheckpointQuarantined",
+    remedy="none",
+    detected_at=NOW,
+    quarantined_at=NOW,
+)
+
 
 @given(incidents)
 def test_an_incident_is_read_as_it_was_written(incident) -> None:
@@ -70,6 +105,23 @@ def test_a_patch_leaves_nothing_of_what_was_there(before, after) -> None:
     stored = merged(incident_object(before), incident_object(after))
 
     assert incident_of(stored) == after
+
+
+def test_an_incident_of_an_earlier_release_is_read() -> None:
+    stored = incident_object(OPEN)
+    old = {key: value for key, value in stored["spec"].items() if key not in ("job", "checkpoint")}
+
+    assert incident_of({**stored, "spec": old}) == OPEN
+
+
+def test_an_incident_of_a_checkpoint_is_over_also_where_an_old_definition_drops_the_evidence() -> (
+    None
+):
+    whole = incident_object(CHECKPOINT)
+    kept = {key: value for key, value in whole["spec"].items() if key not in ("job", "checkpoint")}
+
+    assert whole["status"] == {"phase": "Quarantined", "took": None}
+    assert incident_of({**whole, "spec": kept}).ended_at == CHECKPOINT.quarantined_at
 
 
 @given(st.text(max_size=300), st.text(max_size=300))
@@ -126,11 +178,22 @@ def test_people_list_them_with_kubectl(one) -> None:
     head, row = one.real.kubectl("get", "inc", "-o", "wide").splitlines()
 
     titles = ["NAME", "NODE", "REASON", "REMEDY", "PHASE", "TOOK", "AGE", "MESSAGE", "SUCCESSOR"]
-    assert head.split() == titles
+    assert head.split() == [*titles, "CHECKPOINT", "JOB"]
     assert row.split()[:6] == [
         "node-1-20260101t120000.000", "node-1", "SomeReason", "reboot", "Released", "2m",
     ]  # fmt: skip
-    assert row.split()[-1] == "node-2"
+    assert "node-2" in row.split()
+
+
+def test_an_incident_of_a_checkpoint_is_stored_with_its_evidence(one) -> None:
+    one.incidents.put(CHECKPOINT)
+    with controlled(one.real) as other:
+        other.incidents.put(CHECKPOINT)
+
+    assert one.incidents.list_incidents() == (CHECKPOINT,)
+    shown = one.real.kubectl("get", "inc", "-o", "wide")
+    assert "step_3" in shown
+    assert "pytorchjob/team/llama" in shown
 
 
 def test_a_time_that_did_not_hold_is_taken_back(one) -> None:

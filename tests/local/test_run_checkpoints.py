@@ -1,6 +1,8 @@
 """``holdfast run`` verifies checkpoints before each attempt."""
 
+import json
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -43,6 +45,23 @@ def test_an_attempt_resumes_from_an_older_checkpoint_and_a_line_each_says_why(
     assert broken.endswith("; moved to " + str(tmp_path / "recording/sync.set-aside/step_3"))
     assert "step_2 is complete (sizes only; checksums not compared, set jobs.check" in chosen
     assert (tmp_path / "recording/sync.set-aside/step_3").is_dir()
+    [incident] = incidents(run)
+    evidence = incident["checkpoint"]
+    assert (incident["node"], incident["job"], incident["state"]) == ("", "job", "quarantined")
+    assert (evidence["name"], evidence["step"], evidence["state"]) == ("step_3", 3, "damaged")
+    assert (evidence["resumed"], evidence["attempt"], evidence["attempts"]) == ("step_2", 2, [1])
+    assert evidence["problems"][0].startswith("__1_0.distcp has 1000 bytes instead of")
+    shown = run.holdfast("incidents", "show", incident["id"]).stdout
+    assert "__1_0.distcp has 1000 bytes" in shown
+    [release] = [line for line in shown.splitlines() if " put it back if it is good: " in line]
+    done = run.holdfast(*shlex.split(release.rpartition(": holdfast ")[2]))
+    assert done.returncode == 0, done.stderr
+    assert (folder / "step_3").is_dir()
+
+
+def incidents(run) -> list[dict]:
+    """The incidents of the run, as the command prints them."""
+    return json.loads(run.holdfast("incidents", "list", "--output", "json").stdout)
 
 
 def test_checksums_are_compared_before_an_attempt_where_the_configuration_says_so(
@@ -98,6 +117,14 @@ def test_a_checkpoint_after_which_two_attempts_fail_is_set_aside(run, tmp_path, 
     assert texts == [["step_1", "step_2", "step_3"]] * 2 + [["step_1", "step_2"]]
     aside = tmp_path / "recording/sync.set-aside/step_3"
     assert aside.is_dir()
+    [incident] = incidents(run)
+    evidence = incident["checkpoint"]
+    assert (evidence["state"], evidence["attempts"], evidence["attempt"]) == (
+        "suspected",
+        [1, 2],
+        3,
+    )
+    assert evidence["problems"][0].startswith("2 attempts failed on healthy nodes")
     suspected, chosen = [line for line in ended.stdout.splitlines() if "before attempt 3" in line]
     assert "step_3 is complete, but suspected: 2 attempts failed on healthy nodes" in suspected
     assert "before they saved another one: 1, 2 (RankExited); moved to" in suspected
@@ -178,4 +205,7 @@ def test_a_copy_is_restored_if_no_good_checkpoint_is_left(run, tmp_path, unpack)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert run.dir.log(2, 0).read_text().split() == ["step_3"]
     assert f"no good checkpoint was left; step_3 was restored from {copies}" in ended.stdout
+    evidence = [one["checkpoint"] for one in incidents(run)]
+    assert [one["name"] for one in evidence] == ["step_3", "step_2", "step_1"]
+    assert {one["resumed"] for one in evidence} == {"step_3"}
     assert (tmp_path / "recording/sync.set-aside/step_3").is_dir()

@@ -12,6 +12,7 @@ from holdfast.adapters.sim.scenario import (
     Scenario,
     Training,
 )
+from holdfast.adapters.sim.world import World
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from tests.simulation.laws import LawBroken
 from tests.simulation.schedules import random_scenario, with_bad_checkpoints
@@ -32,8 +33,8 @@ def test_every_law_holds_in_every_schedule_with_bad_checkpoints(first: int) -> N
             raise
 
 
-def ended(*bad: BadCheckpoint, crash: int = 55) -> JobRecord:
-    """The record of a job that crashes at a step, and saves a checkpoint every 20 steps."""
+def world_of(*bad: BadCheckpoint, crash: int = 55) -> World:
+    """The world after a job that crashes at a step, and saves a checkpoint every 20 steps."""
     training = Training(
         spec=JobSpec(name="job", nodes=1, same_step_limit=4),
         steps=200,
@@ -42,7 +43,21 @@ def ended(*bad: BadCheckpoint, crash: int = 55) -> JobRecord:
         crashes=(Crash(step=crash, times=1),),
         bad_checkpoints=bad,
     )
-    return judge(Scenario(nodes=1, trainings=(training,))).world.jobs["job"].record
+    return judge(Scenario(nodes=1, trainings=(training,))).world
+
+
+def ended(*bad: BadCheckpoint, crash: int = 55) -> JobRecord:
+    return world_of(*bad, crash=crash).jobs["job"].record
+
+
+def test_a_moved_checkpoint_has_one_incident_which_is_over() -> None:
+    world = world_of(BadCheckpoint(step=40, fault=CheckpointFault.POISONED))
+
+    [incident] = [one for one in world.incidents.values() if one.checkpoint is not None]
+    assert incident.job == "job"
+    assert incident.checkpoint is not None
+    assert (incident.checkpoint.state, incident.checkpoint.resumed) == ("suspected", "step-20")
+    assert incident.ended_at == incident.quarantined_at
 
 
 def first_steps(record: JobRecord) -> list[int | None]:

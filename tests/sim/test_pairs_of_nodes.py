@@ -96,7 +96,7 @@ def test_where_nothing_is_bad_nobody_is_accused_and_all_are_tested(seed: int) ->
     assert simulation.world.now - simulation.world.start < timedelta(minutes=30)
 
 
-def test_a_bad_link_is_told_and_costs_no_node() -> None:
+def test_a_bad_link_is_reported_and_costs_no_node() -> None:
     simulation = judged(8, flawed_links=((0, 1),), flaws_show=1.0)
 
     assert accused(simulation) == []
@@ -120,7 +120,7 @@ def test_two_nodes_that_cannot_talk_are_both_given_back_with_a_word() -> None:
     assert all("it failed 12 of 12 tests" in note for note in notes(simulation))
 
 
-def test_a_node_that_is_alone_passes_and_that_is_said() -> None:
+def test_a_node_that_is_alone_passes_and_that_is_reported() -> None:
     simulation = judged(1)
 
     (note,) = notes(simulation)

@@ -286,7 +286,7 @@ def test_ranks_work_on_under_an_agent_that_is_silent() -> None:
     assert job.step(simulation.world.now) == 300
 
 
-def test_a_defect_comes_back_as_often_as_it_was_said() -> None:
+def test_a_defect_comes_back_as_often_as_it_was_reported() -> None:
     defect = Defect(remedy=Remedy.REBOOT, relapses=1)
     simulation = a_simulation(DefectAppears(at=5 * MINUTE, node=2, defect=defect))
 

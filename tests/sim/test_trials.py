@@ -81,7 +81,7 @@ def test_without_spares_the_job_waits_for_every_repair() -> None:
     assert without.ettr < with_spares.ettr
 
 
-def test_repairs_take_as_long_as_was_said() -> None:
+def test_repairs_take_as_long_as_was_reported() -> None:
     result = result_of(days=60.0)
 
     times = {one.remedy: one for one in result.repairs}

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.sim.cluster import cluster_view
+from holdfast.adapters.sim.cluster import cluster_view, node_view
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import ProviderReply
 from holdfast.adapters.sim.training import SimJob, SimRank
@@ -19,6 +19,7 @@ from holdfast.model.nodes import NodeRecord, NodeView, Phase, Remediation
 from holdfast.model.requests import Verb
 from holdfast.testing.event_laws import EventLaw
 from tests.simulation.breaker_laws import BreakerLaws
+from tests.simulation.checkpoint_laws import judge_moved_checkpoints
 from tests.simulation.pair_laws import judge_company, judge_pair
 from tests.simulation.truth import (
     AWAY,
@@ -92,7 +93,7 @@ class Laws(BreakerLaws):
     def node_put(self, node: SimNode, before: NodeRecord) -> None:
         """See ``Observer.node_put``."""
         record = node.record
-        view = self._view(node.name)
+        view = node_view(self.world, node.name)
         self._judge_phase(view, before)
         self._judge_request(node, before)
         judge_company(self.world, node, before, self._check)
@@ -254,7 +255,7 @@ class Laws(BreakerLaws):
 
     def launched(self, job: SimJob, rank: SimRank) -> None:
         """See ``Observer.launched``."""
-        node = self._view(rank.node)
+        node = node_view(self.world, rank.node)
         name = job.training.spec.name
         what = f"rank {rank.rank} of {name} was launched"
         phases = [JobPhase.STARTING]
@@ -362,6 +363,7 @@ class Laws(BreakerLaws):
                 or (job.record.phase is JobPhase.STARTING and not free_nodes(self.world)),
                 f"{name} stays {job.record.phase}: {job.record.reason}",
             )
+        judge_moved_checkpoints(self.world, self._check)
         self._judge_incidents(
             {
                 node.record.remediation.incident_id
@@ -382,9 +384,6 @@ class Laws(BreakerLaws):
                     touch.resumed_at is not None or (touch.job, touch.attempt + 1) not in self._ran,
                     f"{incident.id} does not know that {touch.job} runs again",
                 )
-
-    def _view(self, name: str) -> NodeView:
-        return next(node for node in cluster_view(self.world).nodes if node.name == name)
 
     def _check(self, holds: bool, what: str) -> None:
         if not holds:

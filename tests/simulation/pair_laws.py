@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from holdfast.adapters.sim.cluster import cluster_view
+from holdfast.adapters.sim.cluster import node_view
 from holdfast.adapters.sim.world import SimNode, World
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeRecord, Phase
@@ -47,4 +47,4 @@ def judge_company(world: World, node: SimNode, before: NodeRecord, check: Check)
 
 
 def _jobs_on(world: World, node: SimNode) -> tuple[str, ...]:
-    return next(one.running_jobs for one in cluster_view(world).nodes if one.name == node.name)
+    return node_view(world, node.name).running_jobs

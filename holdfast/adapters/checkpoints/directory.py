@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -22,6 +22,7 @@ from holdfast.model.checkpoints import (
     Depth,
     PointerKind,
     Problem,
+    SaveReport,
     Survey,
 )
 from holdfast.model.errors import BackendError
@@ -70,19 +71,22 @@ class CheckpointDirectory:
         """See ``CheckpointStore.survey``."""
         row, found, names = self._read()
         self._row = row
+        reports = read_reports(self._folder)
+        lost = self._lost(reports.values())
         if found is not None:
-            found = replace(found, checkpoints=_reported(found.checkpoints, self._folder))
+            found = replace(found, checkpoints=_reported(found.checkpoints, reports.values()))
         self._found = {one.name: one for one in found.checkpoints} if found is not None else {}
         if row is None or found is None:
             others = tuple(sorted(entry.name for entry in names.values() if not _is_side(entry)))
             folder, exists = str(self._folder.absolute()), os.path.lexists(self._folder)
-            return Survey(folder=folder, format="", exists=exists, others=others)
+            return Survey(folder=folder, format="", exists=exists, others=others, lost=lost)
         return Survey(
             folder=str(self._folder.absolute()),
             format=row.name,
             checkpoints=found.checkpoints,
             pointer=found.pointer,
             script_chooses=row.script_chooses,
+            lost=lost,
         )
 
     def verify(self, name: str, depth: Depth, older: str | None) -> Checkpoint:
@@ -210,6 +214,14 @@ class CheckpointDirectory:
             raise BackendError(f"{self._folder} cannot be read: {error}") from error
         return None, None, names
 
+    def _lost(self, reports: Iterable[SaveReport]) -> SaveReport | None:
+        """Return the newest report if nothing exists under its name, here or where it was moved."""
+        last = max(reports, key=lambda report: report.at, default=None)
+        if last is None or not is_inside(last.name) or os.path.lexists(self._folder / last.name):
+            return None
+        names = (last.name, *map(str, Path(last.name).parents[:-1]))
+        return None if any(self.moved_to(name) is not None for name in names) else last
+
     def _moved(self, name: str, row: CheckpointFormat) -> Path:
         """Move a checkpoint out of the directory, on the same file system."""
         homes = self._homes()[: 1 if row.is_strict else 2]
@@ -255,10 +267,10 @@ def latest_step(folder: Path) -> int | None:
     return next((one.step for one in survey.checkpoints if one.is_ended), None)
 
 
-def _reported(those: Sequence[Checkpoint], folder: Path) -> tuple[Checkpoint, ...]:
+def _reported(those: Sequence[Checkpoint], reports: Iterable[SaveReport]) -> tuple[Checkpoint, ...]:
     """Return the checkpoints with the times at which the script reported them as saved."""
     times: dict[str, datetime] = {}
-    for report in read_reports(folder).values():
+    for report in reports:
         for name in (report.name, *map(str, Path(report.name).parents[:-1])):
             times[name] = max(times.get(name, report.at), report.at)
     return tuple(replace(one, reported_at=times.get(one.name)) for one in those)

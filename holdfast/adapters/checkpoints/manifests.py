@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from holdfast.adapters.checkpoints.beside import places, write_beside
 from holdfast.kit.bounded_files import read_bounded
-from holdfast.kit.files import storage_error
+from holdfast.kit.files import open_to_append, storage_error
 from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.checkpoint_manifests import CheckpointManifest, SaveSummary
 from holdfast.model.errors import BackendError
@@ -38,7 +38,7 @@ def only_writer(folder: Path) -> Iterator[None]:
     path = next(iter(places(folder, _LOCK)))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as file:
+        with open(open_to_append(path), "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
     except OSError as error:

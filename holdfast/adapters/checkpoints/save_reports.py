@@ -12,6 +12,7 @@ from typing import Final
 
 from holdfast.adapters.checkpoints.beside import places
 from holdfast.kit.bounded_files import read_end
+from holdfast.kit.files import open_to_append
 from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.checkpoints import SaveReport
 
@@ -19,8 +20,6 @@ _SUFFIX: Final = ".holdfast-reported"
 
 _LIMIT: Final = 64 << 10
 """Bytes at the end of the file that are read: the newest 500 reports."""
-
-_FLAGS: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def append_report(folder: Path, report: SaveReport, *, may_be_inside: bool) -> None:
@@ -40,7 +39,7 @@ def append_report(folder: Path, report: SaveReport, *, may_be_inside: bool) -> N
     if path is None or (path.parent == folder.resolve() and not may_be_inside):
         raise ValueError(f"{folder} is a mount point; use a directory in it")
     line = json.dumps(to_plain(report)) + "\n"
-    handle = os.open(path, _FLAGS, 0o644)
+    handle = open_to_append(path)
     try:
         os.write(handle, line.encode("ascii"))
     finally:

@@ -18,11 +18,15 @@ from holdfast.model.checkpoints import (
     Survey,
 )
 from holdfast.model.jobs import JobRecord
+from holdfast.model.set_aside import SUSPECTED, SetAside
 
 
 @dataclass(slots=True)
 class SimCheckpoints:
     """The saved checkpoints of a job, newest first, as ``holdfast run`` would find them."""
+
+    job: str
+    """Name of the job."""
 
     bad: list[BadCheckpoint]
     """Faults of checkpoints that are not saved yet."""
@@ -69,8 +73,10 @@ class SimCheckpoints:
         one = choice.resume if choice.outcome is ResumeOutcome.RESUME else None
         if one is not None:
             self.saved = tuple(each for each in self.saved if each not in choice.aside)
+            moved = tuple(self._moved(each, one, record.attempt, now) for each in choice.aside)
+            self.history = replace(self.history, aside=(*self.history.aside, *moved))
         new = ResumedAttempt(
-            job="job",
+            job=self.job,
             attempt=record.attempt,
             at=now,
             checkpoint=one.name if one is not None else "",
@@ -94,5 +100,19 @@ class SimCheckpoints:
             last_step=before.last_step,
             has_saved=has_saved(self.saved, self.history.attempts[-1].newest_at),
         )
-        attempts = with_end(self.history.attempts, end, "job", record.attempt)
+        attempts = with_end(self.history.attempts, end, self.job, record.attempt)
         self.history = replace(self.history, attempts=attempts)
+
+    def _moved(self, one: Checkpoint, resumed: Checkpoint, attempt: int, now: datetime) -> SetAside:
+        return SetAside(
+            name=one.name,
+            path=f"{self.job}.set-aside/{one.name}",
+            why=one.state.value,
+            at=now,
+            state=one.state.value if one.is_broken else SUSPECTED,
+            step=one.step,
+            saved_at=one.changed_at,
+            job=self.job,
+            attempt=attempt,
+            resumed=resumed.name,
+        )

@@ -92,30 +92,42 @@ class SimCluster:
 def cluster_view(world: World) -> ClusterView:
     """Snapshot of the world for a working backend."""
     running = _running_jobs(world)
-    has_scheduler = world.scenario.has_scheduler
     return ClusterView(
         nodes=tuple(
-            _view(world, node, running.get(node.name, ()), has_scheduler=has_scheduler)
-            for node in world.nodes.values()
+            _view(world, node, running.get(node.name, ())) for node in world.nodes.values()
         ),
         breaker=world.breaker,
         offenders=frozenset(world.offenders),
     )
 
 
-def _view(
-    world: World, node: SimNode, running_jobs: tuple[str, ...], *, has_scheduler: bool
-) -> NodeView:
+def node_view(world: World, name: str) -> NodeView:
+    """Snapshot of one node, as in ``cluster_view``."""
+    return _view(world, world.nodes[name], _running_jobs(world).get(name, ()))
+
+
+def _view(world: World, node: SimNode, running_jobs: tuple[str, ...]) -> NodeView:
+    """Snapshot of a node: the last one if nothing in it has changed, which is often."""
     machine, record = node.machine, node.record
+    has_scheduler = world.has_scheduler
     heartbeat_at = machine.heartbeat_at(world.now)
     answered_at = machine.answered_at(world.now) if has_scheduler else None
     check_id = record.phase_since.isoformat() if record.phase is Phase.CHECKING else None
-    return NodeView(
+    faults = machine.report()
+    check = node.check if node.check_id == check_id else None
+    pair = pair_outcome(node)
+    state = (
+        *(record, machine, machine.boot, machine.power, faults, heartbeat_at),
+        *(answered_at, world.controller_since, node.request, running_jobs, check, pair),
+    )
+    if node.last_view is not None and node.last_view[0] == state:
+        return node.last_view[1]
+    view = NodeView(
         name=node.name,
         provider_id=machine.provider_id,
         record=record,
         boot_id=machine.boot_id,
-        faults=machine.report(),
+        faults=faults,
         heartbeat_at=None if heartbeat_at is None else max(heartbeat_at, world.controller_since),
         reported_at=heartbeat_at if has_scheduler else None,
         answered_at=None if answered_at is None else max(answered_at, world.controller_since),
@@ -124,10 +136,12 @@ def _view(
         request=node.request,
         running_jobs=running_jobs,
         is_idle=record.phase is Phase.SCHEDULABLE and not running_jobs,
-        check=node.check if node.check_id == check_id else None,
-        pair=pair_outcome(node),
+        check=check,
+        pair=pair,
         replaces=node.replaces,
     )
+    node.last_view = state, view
+    return view
 
 
 def _running_jobs(world: World) -> dict[str, tuple[str, ...]]:

@@ -1,5 +1,7 @@
 """The jobs of the simulated platform."""
 
+from collections.abc import Mapping
+
 from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.scheduler import (
     follow,
@@ -11,6 +13,7 @@ from holdfast.adapters.sim.scheduler import (
 from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT, SimJob, SimRank
 from holdfast.adapters.sim.world import World
 from holdfast.model.jobs import JobRecord, JobView
+from holdfast.model.set_aside import SetAside
 
 
 class SimJobs:
@@ -28,6 +31,18 @@ class SimJobs:
                 for job in self._world.jobs.values()
                 if not job.record.phase.is_final
             )
+
+    def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
+        """See ``JobBackend.moved_checkpoints``; a call only where something was moved."""
+        moved = {
+            name: job.checkpoints.history.aside
+            for name, job in self._world.jobs.items()
+            if job.checkpoints is not None and job.checkpoints.history.aside
+        }
+        if moved:
+            with self._gate.reading():
+                return moved
+        return {}
 
     def put(self, job: str, record: JobRecord) -> None:
         """See ``JobBackend.put``."""

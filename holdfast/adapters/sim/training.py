@@ -225,7 +225,7 @@ def new_job(training: Training, record: JobRecord) -> SimJob:
     return SimJob(
         training=training,
         record=replace(record),
-        checkpoints=SimCheckpoints(bad=list(training.bad_checkpoints))
+        checkpoints=SimCheckpoints(job=training.spec.name, bad=list(training.bad_checkpoints))
         if training.bad_checkpoints
         else None,
         crashes_left=crashes_left,

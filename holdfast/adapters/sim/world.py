@@ -22,7 +22,7 @@ from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import NODE_NAME_PREFIX
-from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, PairOutcome, Phase
+from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, NodeView, PairOutcome, Phase
 from holdfast.model.requests import Request
 
 T = TypeVar("T")
@@ -41,6 +41,10 @@ class SimNode:
     check: CheckResult | None = None
     pair_id: str = ""
     pair: PairOutcome | None = None
+    last_view: tuple[tuple[object, ...], NodeView] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Last snapshot of the node, behind what it was made from."""
 
 
 class Observer:
@@ -107,6 +111,7 @@ class World:
         wear_out: Callable[["World", SimMachine], None],
     ) -> None:
         self.scenario = scenario
+        self.has_scheduler = scenario.has_scheduler
         self.hardware: Hardware = scenario.hardware
         self.start = start
         self.now = start

@@ -7,6 +7,7 @@ import { connect, connectLater, connection, disconnect, forget, listen, table } 
 import { LOOKS } from "./appearance.js";
 import { showLogin } from "./login.js";
 import * as audit from "./audit.js";
+import * as checkpoints from "./checkpoints.js";
 import * as fleet from "./fleet.js";
 import * as goodput from "./goodput.js";
 import * as incident from "./incident.js";
@@ -22,6 +23,7 @@ const PAGES = {
   jobs,
   job: jobs.one,
   log,
+  checkpoints,
   incidents,
   incident,
   goodput,
@@ -41,7 +43,7 @@ const UNKNOWN = {
 };
 const TABS = [
   ["fleet", "Fleet", ["node"]],
-  ["jobs", "Jobs", ["job", "log"]],
+  ["jobs", "Jobs", ["job", "log", "checkpoints"]],
   ["incidents", "Incidents", ["incident"]],
   ["goodput", "Goodput", []],
   ["trends", "Trends", []],

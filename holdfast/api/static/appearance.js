@@ -80,13 +80,23 @@ export function jobBadge(phase) {
   return h(`span.badge.tint-${look}`, {}, mark(look, 10), phase[0].toUpperCase() + phase.slice(1));
 }
 
-/** Whether the incident is open: its repair has not ended. */
+/** Whether the incident is open: its repair has not ended. One of a checkpoint ends with its move. */
 export function isOpen(incident) {
-  return !incident.released_at && !incident.vanished_at && incident.state !== "unfinished";
+  return incident.node !== "" && !incident.released_at && !incident.vanished_at && incident.state !== "unfinished";
+}
+
+/** What the incident is about: a node, or a checkpoint of a job. */
+export function subject(row) {
+  return row.node || (row.checkpoint?.name ?? "a checkpoint");
+}
+
+/** Names of the jobs that the incident affected. */
+export function jobsOf(row) {
+  return row.job ? [row.job] : row.jobs.map((one) => one.job);
 }
 
 export function incidentBadge(row) {
-  const look = isOpen(row) ? (row.is_planned ? "planned" : "faulty") : row.released_at ? "healthy" : "joining";
+  const look = !row.node ? "closed" : isOpen(row) ? (row.is_planned ? "planned" : "faulty") : row.released_at ? "healthy" : "joining";
   return h(`span.badge.tint-${look}`, {}, mark(look, 10), row.state[0].toUpperCase() + row.state.slice(1) + (row.is_planned ? " (planned)" : ""));
 }
 
@@ -96,6 +106,10 @@ export function nodeLink(fleet, name) {
 
 export function jobLink(name) {
   return `#/job/${encodeURIComponent(name)}`;
+}
+
+export function checkpointsLink(job) {
+  return `#/checkpoints/${encodeURIComponent(job)}`;
 }
 
 export function logLink(job, rank) {

@@ -104,6 +104,12 @@ export function count(amount, one, many = `${one}s`) {
   return `${number(amount)} ${amount === 1 ? one : many}`;
 }
 
+/** A number of bytes in the largest unit that leaves at least 1, as the commands print it. */
+export function bytes(value) {
+  const place = Math.min(4, Math.max(0, Math.floor(Math.log2(Math.max(1, value)) / 10)));
+  return `${(value / 1024 ** place).toFixed(place ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][place]}`;
+}
+
 const MEASURES = [
   [/_tflops$/, "TFLOPS"],
   [/_gb_per_s$/, "GB/s"],

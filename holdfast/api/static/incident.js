@@ -1,9 +1,9 @@
 // Page of an incident: what happened, what it means, what was done and what is next.
 
 import { broken, h, icon, notice, refill } from "./dom.js";
-import { between, duration, moment, number, now, since, zoned } from "./format.js";
+import { between, bytes, duration, moment, number, now, since, zoned } from "./format.js";
 import { connection, listen, table } from "./live.js";
-import { incidentBadge, isOpen, jobLink, nodeLink } from "./appearance.js";
+import { incidentBadge, isOpen, jobLink, nodeLink, subject } from "./appearance.js";
 import { POINTS, phases, took } from "./incidents.js";
 import { REASONS, SXIDS, XIDS } from "./meanings.js";
 import { stackedBar } from "./plots.js";
@@ -50,7 +50,8 @@ export function open(container, { parts: [fleet, id] }) {
     painted = text;
     heading.replaceChildren(...broken(row.reason));
     refill(state, incidentBadge(row));
-    refill(body, facts(row), evidence(row), next(row), timeline(row), jobs(row));
+    if (row.node) refill(body, facts(row), evidence(row), next(row), timeline(row), jobs(row));
+    else refill(body, checkpointFacts(row), evidence(row), next(row));
   }
 
   paint();
@@ -64,6 +65,31 @@ export function open(container, { parts: [fleet, id] }) {
   };
 }
 
+function listed(fields) {
+  const known = fields.filter(([, value]) => value);
+  return h("section.card", {}, h("dl.facts", {}, known.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+}
+
+/** Facts of a checkpoint that was moved; an old definition of the resource keeps none of them. */
+function checkpointFacts(row) {
+  const one = row.checkpoint ?? { problems: [], attempts: [] };
+  const depths = { sizes: "names and sizes", hashes: "names, sizes and checksums" };
+  return listed([
+    ["Checkpoint", one.name],
+    ["Step", one.step === null || one.step === undefined ? "" : number(one.step)],
+    ["Size", one.size ? bytes(one.size) : ""],
+    ["Saved", one.saved_at && zoned(one.saved_at)],
+    ["Job", row.job && (table("jobs").has(row.job) ? h("a", { href: jobLink(row.job) }, row.job) : row.job)],
+    ["State", one.state],
+    ["Verified", depths[one.depth] ?? one.depth],
+    ["Quarantined", zoned(row.quarantined_at) + (one.attempt === null || one.attempt === undefined ? "" : `, before attempt ${one.attempt}`)],
+    ["Attempts that resumed from it", one.attempts.join(", ")],
+    ["Moved to", one.path && h("code", {}, one.path)],
+    ["Resumed from instead", one.name && (one.resumed || "nothing: the job started over")],
+    ["Fleet", row.fleet],
+  ]);
+}
+
 function facts(row) {
   const name = (node) => (table("nodes").has(`${row.fleet} ${node}`) ? h("a", { href: nodeLink(row.fleet, node) }, node) : node);
   const fields = [
@@ -74,8 +100,13 @@ function facts(row) {
     ["Detected", zoned(row.detected_at)],
     ["Duration", row.state === "unfinished" ? "unknown: its run is no longer managed" : isOpen(row) ? h("span", {}, since(row.detected_at), " so far") : duration(took(row))],
     ["Fleet", row.fleet],
-  ].filter(([, value]) => value);
-  return h("section.card", {}, h("dl.facts", {}, fields.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+  ];
+  return listed(fields);
+}
+
+/** What was found, as text: of a checkpoint, each check that failed. */
+function evidenceText(row) {
+  return row.checkpoint?.problems.length ? row.checkpoint.problems.join("\n") : row.message;
 }
 
 /** Meaning of the reason and of the XIDs in the evidence. */
@@ -90,12 +121,13 @@ function evidence(row) {
     {},
     h("h2", {}, "What happened"),
     meanings(row).map((one) => h("p", {}, one)),
-    row.message ? h("pre.evidence", { tabindex: "0", role: "region", "aria-label": "Evidence" }, row.message) : h("p.empty", {}, "No evidence was recorded."),
+    row.message ? h("pre.evidence", { tabindex: "0", role: "region", "aria-label": "Evidence" }, evidenceText(row)) : h("p.empty", {}, "No evidence was recorded."),
   );
 }
 
 /** What was done, and why. */
 function done(row) {
+  if (!row.node) return ["The checkpoint was moved out of its directory before the attempt started. Nothing was deleted."];
   const asked = row.is_planned ? "It was requested or scheduled: nothing is wrong with the node." : "";
   const why = row.remedy === "none" || row.is_planned ? "" : ", the smallest remedy that helps";
   const remedy = `Remedy: ${REMEDIES[row.remedy] ?? row.remedy}${why}.`;
@@ -107,6 +139,7 @@ function done(row) {
 /** What an operator does next. */
 function nextSteps(row) {
   const back = row.successor || row.node;
+  if (!row.node) return (row.next ?? ["read the evidence"]).map((one) => one[0].toUpperCase() + one.slice(1));
   if (row.released_at) return [`Nothing: ${back} accepts jobs again.`, row.check_remarks && `Parts of its check did not run: ${row.check_remarks}`].filter(Boolean);
   if (row.vanished_at) return ["The node disappeared before its repair ended. If nobody removed it, look for the machine at its provider."];
   if (row.state === "unfinished") return ["Its run has ended, so nothing repairs the node."];
@@ -125,25 +158,27 @@ function next(row) {
 /** The incident as a text for tickets and chats. */
 function markdown(row) {
   const points = POINTS.filter(([field]) => row[field]);
-  const fence = "`".repeat(Math.max(3, ...[...row.message.matchAll(/`+/g)].map(([one]) => one.length + 1)));
+  const fence = "`".repeat(Math.max(3, ...[...`${row.message} ${evidenceText(row)}`.matchAll(/`+/g)].map(([one]) => one.length + 1)));
   const jobs = row.jobs.map((one) => `- ${one.job}, attempt ${one.attempt}: stopped ${one.stopped_at}${one.resumed_at ? `, resumed ${one.resumed_at}` : ""}`);
   return [
-    `## ${row.reason} on ${row.node}`,
+    `## ${row.reason} ${row.node ? "on" : "of"} ${subject(row)}`,
     "",
     `- Incident: ${row.id}, ${row.state}`,
     `- Fleet: ${row.fleet}`,
-    `- Machine: ${row.provider_id}`,
+    row.provider_id && `- Machine: ${row.provider_id}`,
+    row.job && `- Job: ${row.job}`,
     row.successor && `- Replaced by: ${row.successor}`,
-    `- Remedy: ${row.remedy}`,
-    `- Duration: ${isOpen(row) ? `${duration(between(row.detected_at, new Date(now()).toISOString()))} so far` : duration(took(row))}`,
+    row.node && `- Remedy: ${row.remedy}`,
+    row.node && `- Duration: ${isOpen(row) ? `${duration(between(row.detected_at, new Date(now()).toISOString()))} so far` : duration(took(row))}`,
     "",
     ...meanings(row),
-    row.message && `\n${fence}\n${row.message}\n${fence}`,
+    evidenceText(row) && row.message !== evidenceText(row) && row.message,
+    row.message && `\n${fence}\n${evidenceText(row)}\n${fence}`,
     "",
     "| Milestone | Time |\n|---|---|",
     ...points.map(([field, name]) => `| ${name} | ${row[field]} |`),
     jobs.length > 0 && `\nAffected jobs:\n\n${jobs.join("\n")}`,
-    `\nNext: ${nextSteps(row).join(" ")}`,
+    `\nNext: ${nextSteps(row).join(row.node ? " " : "; ")}`,
     `\n${location.href}\n`,
   ]
     .filter((one) => typeof one === "string")

@@ -3,7 +3,7 @@
 import { broken, h, refill } from "./dom.js";
 import { between, count, duration, number, now, since } from "./format.js";
 import { awaited, connection, listen, note, table } from "./live.js";
-import { incidentBadge, incidentLink, isOpen, nodeLink, shortName } from "./appearance.js";
+import { incidentBadge, incidentLink, isOpen, jobsOf, nodeLink, shortName, subject } from "./appearance.js";
 import { stackedBar } from "./plots.js";
 import { keyedTable } from "./table.js";
 
@@ -37,13 +37,13 @@ export function phases(row) {
 }
 
 export function took(row) {
-  return between(row.detected_at, row.released_at ?? row.vanished_at);
+  return row.node ? between(row.detected_at, row.released_at ?? row.vanished_at) : null;
 }
 
 export function open(container, { query, setQuery }) {
   const wanted = { state: STATES[query.get("state")] ? query.get("state") : "all", text: query.get("q") ?? "", sort: query.get("sort") ?? "" };
   const choice = h("div.switch", { role: "group", "aria-label": "Filter by state" });
-  const search = h("input.search", { type: "search", placeholder: "Node, reason or job", "aria-label": "Search incidents", value: wanted.text, oninput: () => change({ text: search.value.trim() }) });
+  const search = h("input.search", { type: "search", placeholder: "Node, checkpoint, reason or job", "aria-label": "Search incidents", value: wanted.text, oninput: () => change({ text: search.value.trim() }) });
   const shown = h("p.shown", { role: "status" });
   const list = keyedTable({
     caption: "Incidents",
@@ -53,17 +53,17 @@ export function open(container, { query, setQuery }) {
     resorted: (sort) => change({ sort }),
     columns: [
       { title: "Reason", cell: (row) => h("a", { href: incidentLink(row.fleet, row.id) }, broken(row.reason)), text: (row) => row.reason, sort: (row) => row.reason },
-      { title: "Node", cell: (row) => nodeName(row.fleet, row.node), text: (row) => `${row.node} ${table("nodes").has(`${row.fleet} ${row.node}`)}`, sort: (row) => row.node },
+      { title: "Subject", cell: (row) => (row.node ? nodeName(row.fleet, row.node) : broken(subject(row))), text: (row) => `${subject(row)} ${table("nodes").has(`${row.fleet} ${row.node}`)}`, sort: subject },
       { title: "State", cell: (row) => incidentBadge(row), text: (row) => `${row.state} ${isOpen(row)}`, sort: (row) => row.state },
       { title: "Remedy", cell: (row) => (row.remedy === "none" ? "–" : row.remedy), sort: (row) => row.remedy, narrow: "roomy" },
       { title: "Detected", cell: (row) => since(row.detected_at, " ago"), text: (row) => row.detected_at, sort: (row) => row.detected_at },
-      { title: "Duration", cell: (row) => (isOpen(row) ? since(row.detected_at) : duration(took(row))), text: (row) => took(row) ?? row.state, sort: (row) => took(row) ?? between(row.detected_at, new Date(now()).toISOString()), kind: "number" },
-      { title: "Jobs", cell: (row) => row.jobs.map((one) => one.job).join(", ") || "–", narrow: "roomy" },
-      { title: "Phases", cell: (row) => bar(row), text: (row) => JSON.stringify([row.state, POINTS.map(([field]) => row[field])]), kind: "wide", narrow: "roomy" },
+      { title: "Duration", cell: (row) => (isOpen(row) ? since(row.detected_at) : row.node ? duration(took(row)) : "–"), text: (row) => took(row) ?? row.state, sort: (row) => (row.node ? (took(row) ?? between(row.detected_at, new Date(now()).toISOString())) : 0), kind: "number" },
+      { title: "Jobs", cell: (row) => jobsOf(row).join(", ") || "–", narrow: "roomy" },
+      { title: "Phases", cell: (row) => (row.node ? bar(row) : "–"), text: (row) => JSON.stringify([row.state, POINTS.map(([field]) => row[field])]), kind: "wide", narrow: "roomy" },
     ],
   });
   container.append(
-    h("header.head", {}, h("h1", { tabindex: "-1" }, "Incidents"), h("p.about", {}, "Timeline of each fault, from its detection to the release of its node.")),
+    h("header.head", {}, h("h1", { tabindex: "-1" }, "Incidents"), h("p.about", {}, "Faults of nodes, from the detection to the release, and checkpoints that were quarantined.")),
     h("section.card", {}, h("div.bar", {}, choice, h("div.tools", {}, search)), shown, list.element),
   );
 
@@ -82,7 +82,7 @@ export function open(container, { query, setQuery }) {
     const all = [...table("incidents").values()];
     const rows = all
       .filter((row) => wanted.state === "all" || isOpen(row) === (wanted.state === "open"))
-      .filter((row) => !text || [row.node, row.successor, row.reason, row.message, row.id, ...row.jobs.map((one) => one.job)].join(" ").toLowerCase().includes(text))
+      .filter((row) => !text || [subject(row), row.successor, row.reason, row.message, row.id, ...jobsOf(row)].join(" ").toLowerCase().includes(text))
       .sort((one, other) => (one.detected_at < other.detected_at ? 1 : -1));
     const known = note("incidents").all ?? all.length;
     const some = rows.length === all.length ? count(rows.length, "incident") : `${number(rows.length)} of ${count(all.length, "incident")}`;

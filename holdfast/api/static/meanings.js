@@ -149,6 +149,7 @@ export const REASONS = {
   "JobHung": "A job made no progress.",
   "LossNotFinite": "The loss of a job is NaN or infinite.",
   "LossSpiked": "The loss of a job rose far above its mean.",
+  "CheckpointQuarantined": "A checkpoint that is incomplete, damaged or suspected was moved out of its directory.",
   "LaunchFailed": "A job could not be started."
 };
 

@@ -32,7 +32,24 @@ export function stackedBar(label, parts, high = 18) {
   return s("svg.stacked", { viewBox: `0 0 1000 ${high}`, preserveAspectRatio: "none", role: "img", "aria-label": label, height: high }, boxes);
 }
 
-/** Attempts of a job, one on each line: `lines` is [{name, parts: [{from, to, kind, name}]}], times in ms. */
+const SHAPES = {
+  complete: "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0z",
+  unverified: "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0-10 0zM-2.500 0a2.500 2.500 0 1 1 5 0a2.500 2.500 0 1 1-5 0z",
+  suspected: "M0-6 6 5H-6z",
+  bad: "M-5-5H5V5H-5z",
+};
+
+/** A mark for the state of a checkpoint: shape and color differ. */
+export function checkpointMark(state, place = {}) {
+  const kind = Object.hasOwn(SHAPES, state) ? state : state === "unknown" ? "unverified" : "bad";
+  return [`path.saved-${kind}`, { d: SHAPES[kind], ...place }];
+}
+
+/**
+ * Attempts of a job, one on each line: `lines` is [{name, parts: [{from, to, kind, name}], saves}], times in ms.
+ *
+ * saves: optional checkpoints on the line, [{at, state, name}].
+ */
 export function timeline(label, lines, from, to, wide) {
   const left = 34;
   const pitch = 24;
@@ -57,6 +74,10 @@ export function timeline(label, lines, from, to, wide) {
           s("title", {}, `${one.name}: ${duration((one.to - one.from) / 1000)}`),
         ),
       ),
+      (line.saves ?? []).map((one) => {
+        const at = Math.min(to, Math.max(from, one.at));
+        return s(...checkpointMark(one.state, { transform: `translate(${x(at)} ${place * pitch + 11})` }), s("title", {}, one.name));
+      }),
     ]),
   );
 }

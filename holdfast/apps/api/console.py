@@ -119,6 +119,10 @@ class ConsoleSource:
         """See ``ConsoleBackend.job``."""
         return self._in_thread(lambda: self._job(name))
 
+    def checkpoints(self, job: str) -> Json:
+        """See ``ConsoleBackend.checkpoints``."""
+        return self._job_calls.checkpoints(job)
+
     def fleet_of_job(self, name: str) -> str:
         """See ``ConsoleBackend.fleet_of_job``."""
         seen = self._in_thread(self._fresh)

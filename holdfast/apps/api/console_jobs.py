@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final, TypeVar
 
 from holdfast.api.console_source import Json, NotAccepted, UnknownObject
 from holdfast.apps.cli.where import Where, open_jobs
+from holdfast.apps.views.checkpoints import checkpoint_rows
 from holdfast.apps.views.jobs import Jobs, JobStatus, UnsupportedOnPlatform
 from holdfast.apps.views.nodes import NotFound
 from holdfast.apps.views.rank_logs import LogRequest
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
+from holdfast.model.errors import BackendError
 
 T = TypeVar("T")
 
@@ -48,6 +51,10 @@ class ConsoleJobs:
         status = self._call(lambda jobs: jobs.cancel(job, confirm))
         return f"Cancellation of {job} requested; ranks get {format_duration(status.grace)} to exit"
 
+    def checkpoints(self, job: str) -> Json:
+        """See ``ConsoleBackend.checkpoints``."""
+        return self._call(lambda jobs: _checkpoints(jobs, job))
+
     def _call(self, work: Callable[[Jobs], T]) -> T:
         try:
             return self._thread.submit(lambda: work(self._open())).result()
@@ -60,3 +67,15 @@ class ConsoleJobs:
         if self._jobs is None:
             self._jobs = self._opened.enter_context(open_jobs(self._where))
         return self._jobs
+
+
+def _checkpoints(jobs: Jobs, job: str) -> Json:
+    folder = jobs.describe(job).status.checkpoint_dir
+    if not folder:
+        why = "Holdfast does not know the checkpoint directory of this job."
+        return {"rows": [], "directory": "", "message": why}
+    try:
+        rows, message = checkpoint_rows(Path(folder)), f"There is no checkpoint in {folder} yet."
+    except BackendError as error:
+        rows, message = [], f"The checkpoints cannot be read here: {error}"
+    return {"rows": to_plain(rows), "directory": folder, "message": "" if rows else message}

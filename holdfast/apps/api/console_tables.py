@@ -84,7 +84,9 @@ def _cases(fleet: FleetSnapshot) -> list[Json]:
     rows = []
     for one in fleet.incidents:
         state = phases.get(one.id, "open") if fleet.is_active else "unfinished"
-        if one.released_at is not None:
+        if not one.node:
+            state = "quarantined"
+        elif one.released_at is not None:
             state = "released"
         elif one.vanished_at is not None:
             state = "vanished"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,6 +14,9 @@ from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import HoldfastError
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+DEEPER: Final = f"use --depth {Depth.HASHES}"
+"""What a person does to have checksums compared."""
 
 
 def format_option(command: F) -> F:

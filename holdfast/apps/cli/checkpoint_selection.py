@@ -39,9 +39,9 @@ from holdfast.model.checkpoints import (
     Depth,
     Pin,
     ResumedAttempt,
-    SetAside,
 )
 from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.set_aside import SetAside
 
 _SET_ASIDE: Final = "set aside"
 

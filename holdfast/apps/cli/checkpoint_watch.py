@@ -12,7 +12,7 @@ import click
 
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests, only_writer
 from holdfast.adapters.checkpoints.save_reports import reports_size
-from holdfast.adapters.local.progress import read_progress
+from holdfast.adapters.host.progress_file import read_progress
 from holdfast.apps.cli.checkpoint_options import format_option
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
@@ -87,7 +87,8 @@ def watch(
 ) -> int:
     """Verify each checkpoint in DIRECTORY after its save, in the background.
 
-    A save that the script reports with ``holdfast.training.checkpoint_saved`` is verified at once.
+    A save that the script reports with ``holdfast.training.checkpoint_saved`` is verified at once,
+    and a warning is printed if it is still incomplete a minute later.
     All checksums of the newest three are compared, and their tensors are searched for NaN. The
     SHA-256 of every file is kept in a manifest beside DIRECTORY, in which nothing is changed.
     Before an attempt, ``verify`` and ``guard`` then compare sizes and a sample with the manifest,
@@ -158,6 +159,11 @@ def _print_round(done: WatchRound, output: str) -> bool:
             print_document({"name": one.name, "state": one.state, "problems": one.problems}, output)
         else:
             click.echo(text, err=True)
+    for save in done.incomplete:
+        if is_document(output):
+            print_document({"name": save.name, "state": "incomplete", "problem": save.text}, output)
+        else:
+            click.echo(f"warning: {save.text}", err=True)
     return not done.damaged and (done.verified is None or done.verified.is_good)
 
 

@@ -1,4 +1,4 @@
-"""``holdfast incidents``: lists faults of nodes, their repairs and how long each repair took."""
+"""``holdfast incidents``: lists faults of nodes and checkpoints, and how they were handled."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from holdfast.apps.cli.checkpoint_incidents import describe_checkpoint
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.known_names import incident_ids
 from holdfast.apps.cli.output import (
@@ -28,6 +29,7 @@ from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import PLANNED, Fleet, NotFound, no_such
 from holdfast.apps.views.selection import RowFields, Selection, selected
+from holdfast.decisions.checkpoint_incidents import next_steps
 from holdfast.decisions.planned_work import is_planned
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
@@ -38,6 +40,9 @@ from holdfast.model.nodes import Phase
 RELEASED: Final = "released"
 VANISHED: Final = "vanished"
 """State: the node disappeared before its repair ended."""
+
+QUARANTINED: Final = Phase.QUARANTINED.value
+"""State: the checkpoint was moved out of its directory; or the node awaits its repair."""
 
 OPEN: Final = "open"
 """State: not released, and the run that could release the node has ended."""
@@ -53,9 +58,11 @@ class _Case:
 
     @property
     def took(self) -> timedelta | None:
-        """Time from detection to the end; None while the incident is open."""
+        """Time from detection to the end of a repair; None while the incident is open."""
         ended_at = self.incident.ended_at
-        return ended_at - self.incident.detected_at if ended_at is not None else None
+        if ended_at is None or not self.incident.node:
+            return None
+        return ended_at - self.incident.detected_at
 
     @property
     def state_text(self) -> str:
@@ -74,9 +81,9 @@ class _Case:
         return self.incident.id.rpartition("T")[2]
 
     @property
-    def short_node(self) -> str:
-        """Node name without its common prefix: the instance ID, which commands accept, too."""
-        return self.incident.node.removeprefix(NODE_NAME_PREFIX)
+    def short_subject(self) -> str:
+        """Subject; of a node, without its common prefix: the instance ID, which commands accept."""
+        return self.incident.subject.removeprefix(NODE_NAME_PREFIX)
 
     def plain(self) -> dict[str, Any]:
         """Return plain values for JSON and YAML output."""
@@ -87,7 +94,8 @@ class _Case:
             "is_planned": is_planned(self.incident.reason),
             "took_s": took_s,
         }
-        return {**to_plain(self.incident), **state}
+        steps = next_steps(self.incident.checkpoint) if self.incident.checkpoint else ()
+        return {**to_plain(self.incident), **state, "next": list(steps)}
 
 
 _STATES: Final = (OPEN, RELEASED, VANISHED, *(phase.value for phase in Phase), "planned")
@@ -95,7 +103,7 @@ _FIELDS: Final = RowFields[_Case](
     states=lambda case: case.states,
     since=lambda case: case.incident.ended_at or case.incident.detected_at,
     reason=lambda case: f"{case.incident.reason} {case.incident.message}",
-    jobs=lambda case: [one.job for one in case.incident.jobs],
+    jobs=lambda case: case.incident.job_names,
     labels={
         "node": lambda case: case.incident.node,
         "remedy": lambda case: case.incident.remedy,
@@ -106,7 +114,7 @@ _FIELDS: Final = RowFields[_Case](
 
 @click.group(cls=FullHelpGroup)
 def incidents() -> None:
-    """List incidents: faults, repairs and their durations."""
+    """List incidents: faults of nodes and their repairs, and checkpoints that were quarantined."""
 
 
 @examples(
@@ -161,6 +169,8 @@ def _cases_of(fleet: Fleet) -> Iterator[_Case]:
     }
     for incident in fleet.incidents():
         over = RELEASED if incident.released_at is not None else VANISHED
+        if not incident.node:
+            over = QUARANTINED
         state = phases.get(incident.id, OPEN) if incident.ended_at is None else over
         yield _Case(run=fleet.name, state=state, incident=incident)
 
@@ -184,7 +194,10 @@ def _print(cases: Sequence[_Case], output: str, selection: Selection, *, headers
     is_wide = output in (OutputFormat.WIDE, OutputFormat.NAME)
     columns: list[Column[_Case]] = [
         Column(title="id", cell=lambda case: case.incident.id if is_wide else case.short_id),
-        Column(title="node", cell=lambda case: case.incident.node if is_wide else case.short_node),
+        Column(
+            title="subject",
+            cell=lambda case: case.incident.subject if is_wide else case.short_subject,
+        ),
         Column(title="reason", cell=lambda case: case.incident.reason, whole=True),
         Column(title="remedy", cell=lambda case: case.incident.remedy, drop=1),
         Column(title="state", cell=lambda case: case.state_text),
@@ -195,7 +208,7 @@ def _print(cases: Sequence[_Case], output: str, selection: Selection, *, headers
         ),
         Column(
             title="jobs",
-            cell=lambda case: ", ".join(one.job for one in case.incident.jobs),
+            cell=lambda case: ", ".join(case.incident.job_names),
             drop=4,
         ),
         Column(title="took", cell=lambda case: _seconds(case.took), drop=3),
@@ -212,6 +225,9 @@ def _describe(case: _Case, output: str) -> None:
         print_document(case.plain(), output)
         return
     incident = case.incident
+    if incident.checkpoint is not None:
+        describe_checkpoint(incident, incident.checkpoint, case.run)
+        return
     print_details(
         [
             ("Incident", incident.id),

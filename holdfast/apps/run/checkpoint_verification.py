@@ -15,17 +15,19 @@ from holdfast.apps.run.resume_history import (
     AwaitsDecision,
     NextAttempt,
     Verification,
+    Verified,
     verify_and_record,
 )
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.decisions.checkpoint_trust import CheckpointPolicy
-from holdfast.engine.checkpoint_guard import GuardResult
+from holdfast.decisions.loss_settings import parse_bad_loss
 from holdfast.engine.checkpoint_wording import report
 from holdfast.kit.units import format_duration
 from holdfast.model.checkpoints import AttemptEnd, Depth
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.jobs import FailureKind
 from holdfast.model.names import Reason
+from holdfast.model.set_aside import SetAside
 
 RANK_VARIABLES: Final = ("RANK", "NODE_RANK", "JOB_COMPLETION_INDEX")
 """Environment variables with the rank of a pod, in order of preference. Kubeflow's operators set
@@ -59,8 +61,13 @@ class AttemptVerification:
     restart_reason: str = ""
     """Reason for which the controller ended the attempt before."""
 
+    bad_loss: str = ""
+    """Value of ``HOLDFAST_BAD_LOSS``."""
 
-_OF_THE_PROGRAM: Final = frozenset((Reason.RANK_EXITED, Reason.JOB_HUNG))
+
+_OF_THE_PROGRAM: Final = frozenset(
+    (Reason.RANK_EXITED, Reason.JOB_HUNG, Reason.LOSS_NOT_FINITE, Reason.LOSS_SPIKED)
+)
 """Restart reasons for which no node is to blame."""
 
 
@@ -81,7 +88,7 @@ def rank_in(environment: Mapping[str, str]) -> int | None:
 
 def verify_for_all(
     verification: AttemptVerification, deeper: str, wait: Callable[[float], None] = time.sleep
-) -> list[str]:
+) -> tuple[list[str], tuple[SetAside, ...]]:
     """Make the framework load a complete checkpoint, and let the other ranks start.
 
     Where verification fails, nothing is changed and the attempt starts. When an attempt begins
@@ -95,7 +102,8 @@ def verify_for_all(
         wait: waits for a number of seconds.
 
     Returns:
-        Lines to report if another checkpoint is loaded than the newest, or something is wrong.
+        Lines to report if another checkpoint is loaded than the newest, or something is wrong; and
+        the checkpoints that were moved.
 
     Raises:
         ZombieAttempt: a later attempt of the job has begun.
@@ -110,9 +118,11 @@ def verify_for_all(
         and verification.key.attempt > 1
         and verification.key not in recorded
     )
+    moved: tuple[SetAside, ...] = ()
     try:
-        found, more = _verified(verification, wait, is_new=is_new)
-        lines = [*report(found, deeper), *more]
+        done = _verified(verification, wait, is_new=is_new)
+        found, moved = done.found, done.moved
+        lines = [*report(found, deeper), *done.lines]
         if found.choice.outcome is ResumeOutcome.ASK:
             raise AwaitsDecision("; ".join(lines))
     except AwaitsDecision:
@@ -121,7 +131,7 @@ def verify_for_all(
         lines = [str(error)]
     if verification.key is not None:
         write_result(verification.folder, verification.key)
-    return lines
+    return lines, moved
 
 
 def wait_for_result(
@@ -152,7 +162,7 @@ def wait_for_result(
 
 def _verified(
     verification: AttemptVerification, wait: Callable[[float], None], *, is_new: bool
-) -> tuple[GuardResult, list[str]]:
+) -> Verified:
     """Verify and change the directory; wait while a process may be writing to it."""
     deadline = time.monotonic() + verification.timeout.total_seconds() / 2
     while True:
@@ -167,9 +177,10 @@ def _verified(
             if verification.key is None
             else NextAttempt(key=verification.key, previous=_end(verification)),
         )
-        found, lines = verify_and_record(store, verification.folder, how)
-        if found.choice.outcome is not ResumeOutcome.BUSY or time.monotonic() > deadline:
-            return found, lines
+        done = verify_and_record(store, verification.folder, how)
+        is_busy = done.found.choice.outcome is ResumeOutcome.BUSY
+        if not is_busy or time.monotonic() > deadline:
+            return done
         wait(_POLL_S)
 
 
@@ -179,7 +190,8 @@ def _end(verification: AttemptVerification) -> AttemptEnd:
         return AttemptEnd()
     is_program = verification.restart_reason in _OF_THE_PROGRAM
     kind = FailureKind.APPLICATION if is_program else FailureKind.HARDWARE
-    return AttemptEnd(kind=kind, reason=verification.restart_reason)
+    step, at = parse_bad_loss(verification.bad_loss) or (None, None)
+    return AttemptEnd(kind=kind, reason=verification.restart_reason, bad_step=step, bad_at=at)
 
 
 def _reject_earlier(verification: AttemptVerification, recorded: list[AttemptKey]) -> None:

@@ -1,7 +1,7 @@
 """Verifies the checkpoints of a job before an attempt starts, on every platform."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,13 +21,28 @@ from holdfast.engine.checkpoint_wording import report
 from holdfast.kit.units import format_duration, parse_duration
 from holdfast.model.checkpoints import AttemptEnd, Depth
 from holdfast.model.errors import BackendError
-from holdfast.model.jobs import FailureKind, JobRecord
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobRecord
+from holdfast.model.set_aside import SetAside
 
 DEPTH_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DEPTH"
 """Environment variable for the depth of the verification in a step of Slurm."""
 
 ROLLBACK_VARIABLE: Final = "HOLDFAST_CHECKPOINT_MAX_ROLLBACK"
 """Environment variable for ``CheckpointPolicy.max_rollback`` outside of ``holdfast run``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What an attempt resumes from."""
+
+    lines: list[str]
+    """Lines to report if another checkpoint is loaded than the newest, or something is wrong."""
+
+    step: int | None
+    """Step from which the framework resumes; None if none is known."""
+
+    moved: tuple[SetAside, ...] = ()
+    """Checkpoints that were moved for this attempt and earlier ones of the job."""
 
 
 def prepare(
@@ -39,7 +54,7 @@ def prepare(
     copies: str = "",
     is_named: bool = True,
     deeper: str = "set jobs.checkpoint_depth to hashes",
-) -> tuple[list[str], int | None]:
+) -> Prepared:
     """Make the framework load a complete checkpoint; no process of the job may be left.
 
     Where verification fails, nothing is changed and the attempt starts.
@@ -53,10 +68,6 @@ def prepare(
         is_named: whether somebody named the directory; then an unknown format is reported.
         deeper: what a person does to have checksums compared.
 
-    Returns:
-        Lines to report if another checkpoint is loaded than the newest, or something is wrong; and
-        the step from which the framework resumes, None if none is known.
-
     Raises:
         AwaitsDecision: a person has to decide; the attempt must not start.
 
@@ -69,37 +80,57 @@ def prepare(
         copies=copies,
     )
     try:
-        found, more = verify_and_record(CheckpointDirectory(folder, sample=SAMPLE), folder, how)
+        done = verify_and_record(CheckpointDirectory(folder, sample=SAMPLE), folder, how)
     except BackendError as error:
-        return [str(error)], latest_step(folder)
+        return Prepared(lines=[str(error)], step=latest_step(folder))
+    found = done.found
     lines = report(found, deeper) if found.before.format or is_named else []
     if found.choice.outcome is ResumeOutcome.ASK:
         raise AwaitsDecision("; ".join(lines))
-    return [*lines, *more], latest_step(folder)
+    job = attempt.key.job if attempt is not None else ""
+    return Prepared(
+        lines=[*lines, *done.lines],
+        step=latest_step(folder),
+        moved=tuple(one for one in done.history.aside if job and one.job == job),
+    )
 
 
 def attempt_of(job: str, record: JobRecord) -> NextAttempt:
     """Return the attempt that a job starts, with how the one before ended."""
     end = AttemptEnd()
     if record.attempts and (failure := record.attempts[-1].failure) is not None:
-        last = record.attempts[-1]
-        end = AttemptEnd(
-            kind=failure.kind,
-            reason=failure.reason,
-            first_step=last.first_step,
-            last_step=last.last_step,
-            bad_step=failure.step if failure.loss_action is not None else None,
-            bad_at=failure.began_at if failure.loss_action is not None else None,
-        )
+        end = _end_of(record.attempts[-1], failure)
     return NextAttempt(key=AttemptKey(job=job, attempt=record.attempt), previous=end)
 
 
+def _end_of(last: AttemptRecord, failure: Failure) -> AttemptEnd:
+    return AttemptEnd(
+        kind=failure.kind,
+        reason=failure.reason,
+        first_step=last.first_step,
+        last_step=last.last_step,
+        bad_step=failure.step if failure.loss_action is not None else None,
+        bad_at=failure.began_at if failure.loss_action is not None else None,
+    )
+
+
 def prepare_step(
-    folder: Path, environment: Mapping[str, str], job: str = "", attempt: int | None = None
-) -> tuple[list[str], int | None]:
+    folder: Path,
+    environment: Mapping[str, str],
+    job: str = "",
+    attempt: int | None = None,
+    ended: AttemptRecord | None = None,
+) -> Prepared:
     """See ``prepare``; the environment of a step of Slurm sets depth and limits.
 
-    A step is launched again only after a fault of its nodes.
+    Args:
+        folder: where the job saves.
+        environment: of the step.
+        job: number of the job.
+        attempt: number of the attempt that starts; None if it is not known.
+        ended: the attempt before, if it ended for its loss. A step is launched again only for that,
+            or after a fault of its nodes.
+
     """
     value = environment.get(DEPTH_VARIABLE, Depth.SIZES.value)
     known = [depth.value for depth in Depth]
@@ -108,19 +139,21 @@ def prepare_step(
     if value not in known:
         expected = " or ".join(known)
         wrong.append(f"{DEPTH_VARIABLE} is {value!r}, expected {expected}; {depth} is used")
-    lines, step = prepare(
+    prepared = prepare(
         folder,
         depth,
         policy=policy,
-        attempt=None if attempt is None else _step(job, attempt),
+        attempt=None if attempt is None else _step(job, attempt, ended),
         copies=environment.get(COPIES_VARIABLE, ""),
         deeper=f"set {DEPTH_VARIABLE}={Depth.HASHES}",
     )
-    return [*wrong, *lines], step
+    return replace(prepared, lines=[*wrong, *prepared.lines])
 
 
-def _step(job: str, attempt: int) -> NextAttempt:
+def _step(job: str, attempt: int, ended: AttemptRecord | None) -> NextAttempt:
     end = AttemptEnd(kind=FailureKind.HARDWARE)
+    if ended is not None and ended.failure is not None:
+        end = _end_of(ended, ended.failure)
     return NextAttempt(key=AttemptKey(job=job, attempt=attempt), previous=end)
 
 

@@ -43,6 +43,7 @@ from holdfast.model.errors import BackendError
 from holdfast.model.events import CheckpointChosen, Event, StateRestored
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
+from holdfast.model.set_aside import SetAside
 
 _SCRIPTS: Final = timedelta(seconds=SCRIPT_TIMEOUT_S)
 
@@ -120,9 +121,9 @@ class ClusterSupervisor:
         with contextlib.suppress(BackendError):
             self._store.add_event(self._clock.now(), event)
 
-    def _prepare(self, job: str, attempt: int, folder: Path) -> None:
-        """Verify the checkpoint from which the attempt resumes."""
-        lines, _ = attempt_checkpoints.prepare(
+    def _prepare(self, job: str, attempt: int, folder: Path) -> tuple[SetAside, ...]:
+        """Verify the checkpoint from which the attempt resumes; returns what was moved for it."""
+        prepared = attempt_checkpoints.prepare(
             folder,
             self._config.jobs.checkpoint_depth,
             policy=self._config.checkpoints,
@@ -130,8 +131,9 @@ class ClusterSupervisor:
             attempt=attempt_checkpoints.attempt_of(job, self._store.job(job)[1]),
             is_named=False,
         )
-        for why in lines:
+        for why in prepared.lines:
             self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
+        return prepared.moved
 
     def _follow(self) -> bool:
         """Scale to the requested machines. Returns whether there is anything to manage."""

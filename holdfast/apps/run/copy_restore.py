@@ -1,6 +1,6 @@
 """Restores a copy before an attempt if the directory of a job has no good checkpoint left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
@@ -38,7 +38,7 @@ def mirror_of(
 
 def restore_newest(
     store: CheckpointDirectory, found: GuardResult, location: str
-) -> tuple[bool, list[str]]:
+) -> tuple[bool, list[str], Mapping[str, str]]:
     """Move the broken checkpoints away and restore the newest copy that is not damaged.
 
     Args:
@@ -47,19 +47,22 @@ def restore_newest(
         location: where the copies are.
 
     Returns:
-        Whether a copy was restored, and lines for people.
+        Whether a copy was restored, lines for people, and the new locations of the broken
+        checkpoints, by name.
 
     """
     folder = found.before.folder
     broken = [one.name for one in found.before.checkpoints if one.is_broken]
+    moved: Mapping[str, str] = {}
     try:
         mirror = mirror_of(Path(folder), location)
         if not mirror.copies():
-            return False, [f"{folder}: nothing was restored: {location} has no complete copy"]
-        moved = store.apply(None, broken) if broken else {}
+            why = f"{folder}: nothing was restored: {location} has no complete copy"
+            return False, [why], moved
+        moved = store.apply(None, broken) if broken else moved
         copy, damaged = mirror.restore()
     except HoldfastError as error:
-        return False, [f"{folder}: nothing was restored: {error}"]
+        return False, [f"{folder}: nothing was restored: {error}"], moved
     lines = [f"{folder}: {name} is broken; moved to {place}" for name, place in moved.items()]
     text = f"{folder}: no good checkpoint was left; {copy.name} was restored from {location}"
-    return True, [*lines, *damaged, text]
+    return True, [*lines, *damaged, text], moved

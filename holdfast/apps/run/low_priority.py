@@ -1,5 +1,6 @@
 """Limits this process to processor time that nobody else needs, and to a share of it."""
 
+import atexit
 import os
 import signal
 import time
@@ -30,3 +31,5 @@ def lower_priority(share: float) -> None:
 
     signal.signal(signal.SIGPROF, pause)
     signal.setitimer(signal.ITIMER_PROF, _SLICE_S, _SLICE_S)
+    # At exit, Python restores the default action of the signal, which would end the process.
+    atexit.register(signal.setitimer, signal.ITIMER_PROF, 0)

@@ -27,10 +27,10 @@ from holdfast.model.checkpoints import (
     CheckpointHistory,
     Depth,
     ResumedAttempt,
-    SetAside,
     Survey,
 )
 from holdfast.model.errors import BackendError
+from holdfast.model.set_aside import SUSPECTED, SetAside
 
 
 class AwaitsDecision(BackendError):
@@ -64,6 +64,24 @@ class Verification:
     copies: str = ""
     """Location of the copies to restore from if no good checkpoint is left; empty for none."""
 
+    job: str = ""
+    """Identifier of the job if ``attempt`` is None; empty outside of jobs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """Result of a verification."""
+
+    found: GuardResult
+    lines: tuple[str, ...]
+    """Which copy was restored, and why the history was not written, if so."""
+
+    history: CheckpointHistory
+    """History that is written, or was to be."""
+
+    moved: tuple[SetAside, ...] = ()
+    """Checkpoints that were moved now, oldest first."""
+
 
 def preview(store: CheckpointDirectory, folder: Path, how: Verification) -> GuardResult:
     """Verify and decide; change nothing.
@@ -76,13 +94,8 @@ def preview(store: CheckpointDirectory, folder: Path, how: Verification) -> Guar
     return inspect(store, how.depth, how.quiet_since, trust)
 
 
-def verify_and_record(
-    store: CheckpointDirectory, folder: Path, how: Verification
-) -> tuple[GuardResult, list[str]]:
+def verify_and_record(store: CheckpointDirectory, folder: Path, how: Verification) -> Verified:
     """Verify, make the framework load the chosen checkpoint, and record what the attempt loads.
-
-    Returns:
-        The result; and which copy was restored, and why the history was not written, if so.
 
     Raises:
         BackendError: the directory cannot be read or written.
@@ -93,18 +106,26 @@ def verify_and_record(
     trust = Trust(policy=how.policy, history=history)
     found = guard(store, how.depth, how.quiet_since, trust)
     lines: list[str] = []
+    moved: tuple[SetAside, ...] = ()
     if how.copies and needs_restore(found.choice.outcome, history):
-        is_restored, lines = restore_newest(store, found, how.copies)
+        is_restored, lines, places = restore_newest(store, found, how.copies)
+        broken = (one for one in found.before.checkpoints if one.name in places)
+        before = found
         if is_restored:
             found = guard(store, how.depth, how.quiet_since, trust)
-    history = _continued(history, found, how.attempt)
-    if history == known:
-        return found, lines
-    try:
-        write_history(folder, history, may_be_inside=store.accepts_files)
-    except BackendError as error:
-        lines.append(f"history of {folder} not recorded: {error}")
-    return found, lines
+        moved = tuple(_moved(one, places[one.name], before, found, how) for one in broken)
+    moved += tuple(
+        _moved(one, found.moved[one.name], found, found, how)
+        for one in found.choice.aside
+        if one.name in found.moved
+    )
+    history = _continued(history, found, how.attempt, moved)
+    if history != known:
+        try:
+            write_history(folder, history, may_be_inside=store.accepts_files)
+        except BackendError as error:
+            lines.append(f"history of {folder} not recorded: {error}")
+    return Verified(found=found, lines=tuple(lines), history=history, moved=moved)
 
 
 def _closed(
@@ -120,23 +141,18 @@ def _closed(
 
 
 def _continued(
-    history: CheckpointHistory, found: GuardResult, attempt: NextAttempt | None
+    history: CheckpointHistory,
+    found: GuardResult,
+    attempt: NextAttempt | None,
+    moved: tuple[SetAside, ...],
 ) -> CheckpointHistory:
     """Return the history with the attempt that starts now, and what was moved for it."""
     now = datetime.now(UTC)
     choice = found.choice
+    history = replace(history, aside=(*history.aside, *moved)[-HISTORY_LIMIT:])
     if choice.outcome not in _STARTS:
         return history
-    aside = tuple(
-        SetAside(name=one.name, path=found.moved[one.name], why=_why(one, found), at=now)
-        for one in choice.aside
-        if one.name in found.moved
-    )
-    history = replace(
-        history,
-        aside=(*history.aside, *aside)[-HISTORY_LIMIT:],
-        pin=None if choice.is_pinned else history.pin,
-    )
+    history = replace(history, pin=None if choice.is_pinned else history.pin)
     if attempt is None:
         return history
     one = choice.resume
@@ -149,6 +165,46 @@ def _continued(
         newest_at=max((each.changed_at for each in found.before.checkpoints), default=None),
     )
     return replace(history, attempts=with_attempt(history.attempts, resumed))
+
+
+def _moved(
+    one: Checkpoint, path: str, before: GuardResult, after: GuardResult, how: Verification
+) -> SetAside:
+    """Return the record of a checkpoint that was moved.
+
+    Args:
+        one: the checkpoint.
+        path: its location now.
+        before: decision by which it was moved.
+        after: decision from what the attempt resumes.
+        how: settings of the verification.
+
+    """
+    is_suspected = one in before.choice.suspected
+    is_selected = before.choice.is_pinned and not one.is_broken
+    resumed, key = after.choice.resume, how.attempt.key if how.attempt is not None else None
+    job = key.job if key is not None else how.job
+    return SetAside(
+        name=one.name,
+        path=path,
+        why=_why(one, before),
+        at=datetime.now(UTC),
+        folder=before.before.folder,
+        state=SUSPECTED if is_suspected else "" if is_selected else one.state.value,
+        depth=one.depth.value if one.depth is not None else "",
+        problems=(why_suspected(one, before.trust),) if is_suspected else one.problems,
+        step=one.step,
+        size=one.size,
+        saved_at=one.changed_at,
+        job=job,
+        attempt=key.attempt if key is not None else None,
+        resumed=resumed.name if resumed is not None else "",
+        attempts=tuple(
+            each.attempt
+            for each in before.trust.history.attempts
+            if each.job == job and each.checkpoint == one.name
+        ),
+    )
 
 
 def _why(one: Checkpoint, found: GuardResult) -> str:

@@ -59,6 +59,10 @@ def save_metrics_text(folder: str, summary: SaveSummary | None, step: int | None
             "Steps since the newest checkpoint that a job can resume from.",
             steps_at_risk(summary, step),
         ),
+        "holdfast_checkpoint_reported_incomplete": (
+            "Checkpoints that the script reported as saved and that are incomplete now.",
+            summary.incomplete,
+        ),
         "holdfast_checkpoint_verification_seconds": (
             "Duration of the last verification.",
             summary.seconds,

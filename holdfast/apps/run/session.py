@@ -29,6 +29,7 @@ from holdfast.kit.processes import become_subreaper
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CheckpointChosen, Event
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
+from holdfast.model.set_aside import SetAside
 
 
 class RunSession:
@@ -36,6 +37,7 @@ class RunSession:
 
     def __init__(self, settings: RunSettings, run: RunDir, screen: Screen, logs: RankLogs) -> None:
         self._settings = settings
+        self._job_id = new_job_id(settings.name)
         self._run = run
         self._screen = screen
         self._logs = logs
@@ -107,19 +109,20 @@ class RunSession:
             self._store.add_event(at, event)
         self._screen.event(at, event)
 
-    def _prepare(self, job: str, attempt: int, folder: Path) -> None:
-        """Verify the checkpoint from which the attempt resumes."""
+    def _prepare(self, job: str, attempt: int, folder: Path) -> tuple[SetAside, ...]:
+        """Verify the checkpoint from which the attempt resumes; returns what was moved for it."""
         settings = self._settings
-        lines, _ = attempt_checkpoints.prepare(
+        prepared = attempt_checkpoints.prepare(
             folder,
             settings.config.jobs.checkpoint_depth,
             policy=settings.config.checkpoints,
             copies=settings.config.checkpoints.restore_from,
-            attempt=attempt_checkpoints.attempt_of(job, self._record()),
+            attempt=attempt_checkpoints.attempt_of(self._job_id, self._record()),
             is_named=settings.checkpoint_dir is not None,
         )
-        for why in lines:
+        for why in prepared.lines:
             self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
+        return prepared.moved
 
     def _submit(self) -> None:
         settings = self._settings
@@ -133,7 +136,7 @@ class RunSession:
             fault_grace=settings.grace,
         )
         submission = Submission(
-            id=new_job_id(settings.name),
+            id=self._job_id,
             name=settings.name,
             command=tuple(settings.command),
             pid=os.getpid(),

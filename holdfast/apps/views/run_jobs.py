@@ -8,9 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.local.attempt_reports import attempt_progress, read_step_rate
 from holdfast.adapters.local.layout import cluster_dir, run_dir
-from holdfast.adapters.local.progress import Progress
 from holdfast.adapters.local.straggler_watch import read_stragglers
 from holdfast.apps.run.summary import lost_steps
 from holdfast.apps.views.jobs import (

@@ -84,7 +84,8 @@ def trends(
     """Return the totals of a range and of its intervals; durations in seconds.
 
     MTBF is the time of all nodes by the number of unplanned incidents. A node counts from its
-    creation, or from the first time known of any node, job or incident.
+    creation, or from the first time known of any node, job or incident. Incidents of checkpoints
+    do not count.
 
     Args:
         within: the range.
@@ -94,7 +95,7 @@ def trends(
 
     """
     rows = [Interval(at=within.begin + number * within.step) for number in range(within.intervals)]
-    cases = list(incidents)
+    cases = [(one, is_active) for one, is_active in incidents if one.node]
     for one, is_active in cases:
         _add_incident(rows, within, one, within.end if is_active else None)
     for job in jobs:

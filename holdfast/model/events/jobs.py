@@ -130,7 +130,10 @@ class JobStragglerFound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLossFault(Event):
-    """The loss of a running job is not finite, or has spiked; it runs on, and a person decides."""
+    """The loss of a running job is not finite, or has spiked; it runs on, and a person decides.
+
+    On Slurm, ``why`` states what the supervisor of its step does.
+    """
 
     name: ClassVar[str] = "job.loss_fault"
     job: str

@@ -45,6 +45,25 @@ STARTUP_TIMEOUT: Final = f"{OWN_PREFIX}/startup-timeout"
 """Annotation of a job: maximum time from the start of an attempt to the first touch of that file,
 such as ``1h``; without it, a job that has touched no file yet is not restarted."""
 
+LOSS_ACTION: Final = f"{OWN_PREFIX}/loss-action"
+"""Annotation of a job: what follows if its log shows a loss that is not finite or that spikes:
+``ask``, ``stop``, ``rollback`` or ``skip``."""
+
+LOSS_WINDOW: Final = f"{OWN_PREFIX}/loss-window"
+"""Annotation of a job: number of losses whose mean a loss is compared with; 10 if omitted."""
+
+LOSS_TOLERANCE: Final = f"{OWN_PREFIX}/loss-tolerance"
+"""Annotation of a job: multiple of that mean by which a spike differs from it, 2 if omitted; with
+0, spikes are ignored."""
+
+SKIP_STEPS: Final = f"{OWN_PREFIX}/skip-steps"
+"""Annotation of the pods of a restarted job: the steps to skip, if its ``LOSS_ACTION`` is
+``skip``."""
+
+BAD_LOSS: Final = f"{OWN_PREFIX}/bad-loss"
+"""Annotation of the pods of a job that was restarted for its loss: the step, and the time at which
+its loss was found; ``holdfast checkpoint guard`` passes over what was saved since."""
+
 HEARTBEAT_STOPPED: Final = "HeartbeatStopped"
 """Reason of the restart of a job that stopped touching its heartbeat file."""
 
@@ -58,3 +77,9 @@ before Holdfast writes to it. A job that reads it takes an empty value for 1."""
 
 RESTART_REASON: Final = f"{OWN_PREFIX}/restart-reason"
 """Annotation of the pods of a restarted job: why the previous attempt was stopped."""
+
+HYPERPOD_JOB: Final = "HPJob"
+"""Label of the pods of a ``HyperPodPyTorchJob``: its name. AWS's command ``hyp`` selects by it."""
+
+NODE_RANK: Final = f"{OWN_PREFIX}/node-rank"
+"""Label of the pods of a ``HyperPodPyTorchJob``: the node rank."""

@@ -302,5 +302,7 @@ class Reason(StrEnum):
     """The loss of a job is NaN or infinite."""
     LOSS_SPIKED = "LossSpiked"
     """The loss of a job rose far above its mean."""
+    CHECKPOINT_QUARANTINED = "CheckpointQuarantined"
+    """A checkpoint that is incomplete, damaged or suspected was moved out of its directory."""
     LAUNCH_FAILED = "LaunchFailed"
     """A job could not be started."""
