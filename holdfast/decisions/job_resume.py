@@ -292,7 +292,7 @@ def _after_failure(
     if job.cancel_requested:
         return _finish(job, JobPhase.CANCELLED, "cancelled by request")
     why = (
-        loss_stop(job, failure)
+        loss_stop(failure, job.record.attempts, job.record.placement)
         or is_exhausted(job, failure)
         or futile_restart(job, failure, policy.job)
     )
@@ -314,7 +314,9 @@ def is_exhausted(job: JobView, failure: Failure) -> str:
         return _spent(spec.max_retries, "hardware")
     if failure.kind is FailureKind.APPLICATION and record.app_retries >= spec.max_app_retries:
         return _spent(spec.max_app_retries, "application")
-    return ""
+    used = record.hardware_retries + record.app_retries
+    limit = None if failure.kind is FailureKind.REQUESTED else spec.max_all_retries
+    return _spent(limit, "hardware and application") if limit is not None and used >= limit else ""
 
 
 def _spent(allowed: int, kind: str) -> str:

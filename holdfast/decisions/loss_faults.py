@@ -1,12 +1,10 @@
 """Numerical faults of jobs: losses that are not finite or that spike, and what follows. Pure."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from holdfast.decisions.job_failures import application
-from holdfast.model.jobs import Failure, JobRecord, JobView, LossAction, LossFault, StepReport
+from holdfast.model.jobs import AttemptRecord, Failure, LossAction, LossFault, StepReport
 from holdfast.model.names import Reason
 
 
@@ -37,8 +35,13 @@ class LossHistory:
     """First loss that is not finite, or else the first spike."""
 
 
-def after_report(history: LossHistory, report: StepReport, limits: LossLimits) -> LossHistory:
-    """Return the history after one more report; a fault never enters the mean."""
+def after_report(
+    history: LossHistory, report: StepReport, limits: LossLimits, *, where: str = ""
+) -> LossHistory:
+    """Return the history after one more report; a fault never enters the mean.
+
+    ``where`` names the source of the report in the evidence of a fault; it may be empty.
+    """
     loss = report.loss
     if loss is None:
         return history
@@ -46,27 +49,26 @@ def after_report(history: LossHistory, report: StepReport, limits: LossLimits) -
         known = history.fault
         if known is not None and known.reason == Reason.LOSS_NOT_FINITE:
             return history
-        what = f"the loss is {loss} at step {report.step}"
+        what = f"the loss is {loss} at step {report.step}{where and f' on {where}'}"
         return replace(history, fault=_fault(Reason.LOSS_NOT_FINITE, report, what, limits))
     if _is_spike(history.recent, loss, limits):
         if history.fault is not None:
             return history
         mean = _mean(history.recent)
         what = (
-            f"the loss rose to {loss:.6g} at step {report.step}, the mean of the last "
-            f"{len(history.recent)} is {mean:.6g}"
+            f"the loss rose to {loss:.6g} at step {report.step}{where and f' on {where}'}, the "
+            f"mean of the last {len(history.recent)} is {mean:.6g}"
         )
         return replace(history, fault=_fault(Reason.LOSS_SPIKED, report, what, limits))
     return replace(history, recent=(*history.recent, loss)[-limits.window :])
 
 
-def loss_failure(job: JobView, now: datetime) -> Failure | None:
-    """Return why an attempt is stopped for its loss; None if it runs on."""
-    fault = job.loss_fault
-    if fault is None or fault.action is LossAction.ASK:
-        return None
-    failure = application(job, now, fault.reason, "", fault.evidence)
-    return replace(failure, step=fault.step, loss_action=fault.action)
+def worse_fault(known: LossFault | None, other: LossFault | None) -> LossFault | None:
+    """Return the fault that counts: the known one, unless it is a spike and the other is not."""
+    if known is None or other is None:
+        return known or other
+    is_worse = Reason.LOSS_NOT_FINITE == other.reason != known.reason
+    return other if is_worse else known
 
 
 def loss_notice(fault: LossFault | None) -> str:
@@ -74,35 +76,41 @@ def loss_notice(fault: LossFault | None) -> str:
     if fault is None or fault.action is not LossAction.ASK:
         return ""
     return (
-        f"{fault.evidence}; the job runs on. Check the learning rate and the data of that step; to "
-        "stop the job, run: holdfast jobs cancel; to have it stopped or rolled back next time, "
-        "set jobs.loss_action"
+        f"{fault.evidence}; the job runs on. Check the learning rate and the data of that step, "
+        "and cancel the job if the loss stays bad; to have it stopped or rolled back next time, "
+        "set loss_action"
     )
 
 
-def loss_stop(job: JobView, failure: Failure) -> str:
+def loss_stop(failure: Failure, attempts: Sequence[AttemptRecord], placement: Sequence[str]) -> str:
     """Return why no attempt follows a failure by the loss; empty if one may.
 
     The same step on other nodes shows that no node is the cause.
+
+    Args:
+        failure: the failure.
+        attempts: ended attempts, without the present one.
+        placement: nodes of the present attempt.
+
     """
     if failure.loss_action is LossAction.STOP:
-        return "jobs.loss_action is stop: check the learning rate and the data, then resubmit"
+        return "loss_action is stop: check the learning rate and the data, then resubmit"
     if failure.loss_action is None:
         return ""
     before = [
         one
-        for one in job.record.attempts
+        for one in attempts
         if one.failure is not None
         and (one.failure.reason, one.failure.step) == (failure.reason, failure.step)
     ]
-    skipped = _skipped(job.record)
+    skipped = _skipped(attempts)
     if failure.loss_action is LossAction.SKIP and before and failure.step in skipped:
         return (
             f"step {failure.step} is named in HOLDFAST_SKIP_STEPS, and the job did not skip it: "
             "call holdfast.training.is_skipped before each step"
         )
     for one in before:
-        if not {*one.placement} & {*job.record.placement}:
+        if not {*one.placement} & {*placement}:
             return (
                 f"the same step failed on other nodes, too (attempt {one.attempt} on "
                 f"{', '.join(one.placement)}): the data or the code is the cause, not a node; "
@@ -111,20 +119,20 @@ def loss_stop(job: JobView, failure: Failure) -> str:
     return ""
 
 
-def skipped_steps(record: JobRecord) -> str:
-    """Return the value of ``HOLDFAST_SKIP_STEPS`` for the next attempt; may be empty.
+def skipped_steps(attempts: Sequence[AttemptRecord]) -> str:
+    """Return the value of ``HOLDFAST_SKIP_STEPS`` after some attempts; may be empty.
 
     As Lightning does, the step before is skipped, too: its update may be the cause.
     """
-    return ",".join(map(str, sorted(_skipped(record))))
+    return ",".join(map(str, sorted(_skipped(attempts))))
 
 
-def _skipped(record: JobRecord) -> frozenset[int]:
-    return frozenset(number for step in _bad_steps(record) for number in (step - 1, step))
+def _skipped(attempts: Sequence[AttemptRecord]) -> frozenset[int]:
+    return frozenset(number for step in _bad_steps(attempts) for number in (step - 1, step))
 
 
-def _bad_steps(record: JobRecord) -> Iterator[int]:
-    for one in record.attempts:
+def _bad_steps(attempts: Sequence[AttemptRecord]) -> Iterator[int]:
+    for one in attempts:
         failure = one.failure
         if failure is not None and failure.loss_action is LossAction.SKIP and failure.step:
             yield failure.step

@@ -55,6 +55,13 @@ def _row(
 
 
 ROWS: Final = (
+    _row(
+        "holdfast.training",
+        r"(?:^|[ \]:])holdfast: step (?P<step>\d{1,18})(?: loss |$)",
+        "holdfast: step 12 loss 2.5",
+        "holdfast.training, with HOLDFAST_PROGRESS_FILE=-",
+        loss=r" loss (NUMBER)$",
+    ),
     # Before Megatron-LM, whose form NeMo's line has, too, with batches of an epoch. Its bar rounds
     # steps from 100000 on to "1.23e+5"; then the row of Lightning counts them.
     _row(

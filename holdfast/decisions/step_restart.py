@@ -2,7 +2,7 @@
 
 The rungs are those of ``restart_rungs``: the same nodes once they are back, other nodes of the
 allocation, an exchange of the faulty nodes, a requeue of the whole job. A step that ends while none
-of its nodes has a fault is not restarted.
+of its nodes has a fault is restarted for its loss only.
 """
 
 from collections.abc import Mapping, Set
@@ -18,6 +18,7 @@ from holdfast.decisions.restart_rungs import (
     Rung,
     choose_rung,
 )
+from holdfast.model.jobs import JobSpec
 
 
 class RestartMode(StrEnum):
@@ -70,6 +71,20 @@ class RestartTimeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LossEnd:
+    """End of a step whose loss was not finite, or spiked."""
+
+    why: str
+    obstacle: str = ""
+    """Why the step is not restarted; empty if it may be. See ``loss_faults.loss_stop``."""
+
+    restarts: int = 0
+    """Restarts of the step for its loss so far."""
+
+    max_restarts: int = JobSpec(name="", nodes=1).max_app_retries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndedStep:
     """A step that ended with an error, and the state of its nodes."""
 
@@ -89,7 +104,11 @@ class EndedStep:
     """Time since the step ended."""
 
     relaunches: int
+    """Restarts of the step after faults of nodes so far."""
+
     max_retries: int
+    """Maximum number of them."""
+
     stalled: int = 0
     """Consecutive attempts in which no checkpoint was saved."""
 
@@ -102,6 +121,14 @@ class EndedStep:
 
     cannot_exchange: str = ""
     """Why an exchange of nodes failed or is refused; empty if none was tried."""
+
+    loss: LossEnd | None = None
+    """That the step ended because of its loss; None if it did not."""
+
+    @property
+    def own_loss(self) -> LossEnd | None:
+        """The same, unless a node of the step has a fault, which is then the cause."""
+        return None if self.faults else self.loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +149,15 @@ def decide_restart(step: EndedStep, timeouts: RestartTimeouts) -> RestartDecisio
     if not step.faults:
         if step.since < timeouts.grace:
             return RestartDecision(action=StepAction.WAIT)
-        return RestartDecision(action=StepAction.END, why="no node of the step has a fault")
+        if step.own_loss is None:
+            return RestartDecision(action=StepAction.END, why="no node of the step has a fault")
     others = () if step.is_bound or step.mode is RestartMode.SWAP else step.allocation
     candidates = dict.fromkeys((*step.step_nodes, *others))
     allocated = [name for name in candidates if name in step.allocation]
     good = tuple(name for name in allocated if name in step.usable)
     means = _means(step, len(allocated), good, timeouts)
-    history = RestartHistory(total=step.relaunches)
+    used = step.relaunches if step.own_loss is None else step.own_loss.restarts
+    history = RestartHistory(total=used)
     choice = choose_rung(_cause(step), means, history, _budget(step))
     silent = sorted(step.faults.keys() & step.unreachable)
     needed = len(step.step_nodes)
@@ -154,6 +183,9 @@ def _cause(step: EndedStep) -> Cause:
     if step.stalled >= step.stall_limit:
         why = f"no checkpoint was saved in {step.stalled} attempts"
         return Cause(node="", text=why, is_final=True)
+    if (loss := step.own_loss) is not None:
+        why = "; ".join(filter(None, (loss.obstacle, loss.why)))
+        return Cause(node="", text=why, is_final=bool(loss.obstacle))
     return Cause(node=min(step.faults), text=format_faults(step.faults))
 
 
@@ -183,6 +215,8 @@ def _means(
 
 def _budget(step: EndedStep) -> RestartBudget:
     """Return the budget of retries; the controller has that of the whole job."""
+    if (loss := step.own_loss) is not None:
+        return RestartBudget(in_place=1, exchanges=0, job_restarts=0, total=loss.max_restarts)
     return RestartBudget(
         in_place=1, exchanges=len(step.step_nodes), job_restarts=1, total=step.max_retries
     )

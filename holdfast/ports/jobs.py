@@ -1,8 +1,10 @@
 """Port of the jobs of a cluster."""
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from holdfast.model.jobs import JobRecord, JobView
+from holdfast.model.set_aside import SetAside
 
 
 class JobBackend(Protocol):
@@ -14,6 +16,15 @@ class JobBackend(Protocol):
 
     def jobs(self) -> tuple[JobView, ...]:
         """Return the current state of all jobs that are not final."""
+        ...
+
+    def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
+        """Return, by ``JobSpec.name``, the checkpoints that were moved out of the way of a job.
+
+        As of the last call of ``jobs``, and as far as the platform knows; also those of jobs that
+        ``jobs`` omits because another program restarts them. A move may be returned again in later
+        calls, also by another process. Users may have written what it says.
+        """
         ...
 
     def put(self, job: str, record: JobRecord) -> None:

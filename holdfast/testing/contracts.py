@@ -239,6 +239,13 @@ class JobContract:
         harness.jobs.launch(harness.job)
         assert _codes(harness) == [None, None]
 
+    def test_a_job_without_checkpoints_has_none_that_was_moved(self, harness: JobHarness) -> None:
+        self._started(harness, launch=True)
+
+        harness.jobs.jobs()
+
+        assert not any(harness.jobs.moved_checkpoints().values())
+
     def test_a_job_that_has_ended_is_listed_no_more(self, harness: JobHarness) -> None:
         record = self._started(harness, launch=False)
 

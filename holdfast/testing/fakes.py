@@ -1,6 +1,6 @@
 """Ports in memory that record every call and can fail on demand, for tests of the engine."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -11,6 +11,7 @@ from holdfast.model.jobs import JobRecord, JobView
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Pool
 from holdfast.model.requests import Request
+from holdfast.model.set_aside import SetAside
 from holdfast.testing.builders import NOW
 
 
@@ -145,6 +146,7 @@ class FakeJobs:
 
     def __init__(self, jobs: Iterable[JobView], calls: Calls) -> None:
         self.views = {job.spec.name: job for job in jobs}
+        self.moved: dict[str, tuple[SetAside, ...]] = {}
         self._calls = calls
 
     def change(self, job: str, **changes: object) -> None:
@@ -156,6 +158,12 @@ class FakeJobs:
         if "jobs" in self._calls.failing:
             raise self._calls.failing["jobs"]
         return tuple(job for job in self.views.values() if not job.record.phase.is_final)
+
+    def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
+        """See ``JobBackend.moved_checkpoints``."""
+        if "moved_checkpoints" in self._calls.failing:
+            raise self._calls.failing["moved_checkpoints"]
+        return self.moved
 
     def put(self, job: str, record: JobRecord) -> None:
         """See ``JobBackend.put``."""

@@ -1,7 +1,8 @@
 """Reports of a training script to Holdfast; without Holdfast, all of them do nothing.
 
 Standard library only. Steps are appended to ``$HOLDFAST_PROGRESS_FILE``, one line for each: the
-number of the step and, after a space, its loss. Saves are appended to a file beside
+number of the step and, after a space, its loss. If that is ``-``, steps are printed, so that they
+are in the log of the job. Saves are appended to a file beside
 ``$HOLDFAST_CHECKPOINT_DIR``. The modules of this package have a callback for each framework.
 """
 
@@ -9,6 +10,7 @@ import logging
 import math
 import operator
 import os
+import sys
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -43,6 +45,12 @@ def step(number: int, *, loss: SupportsFloat | None = None) -> None:
     value = None if loss is None else float(loss)
     is_first = os.environ.get("RANK", "0") == "0"
     if not is_first and (value is None or math.isfinite(value)):
+        return
+    if path == "-":
+        sys.stdout.write(
+            f"holdfast: step {number}{'' if value is None else f' loss {value:.9g}'}\n"
+        )
+        sys.stdout.flush()
         return
     line = f"{number}\n" if value is None else f"{number} {value:.9g}\n"
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)

@@ -95,7 +95,7 @@ def test_a_node_is_out_from_its_drain_on(phase, is_out) -> None:
 
 @pytest.mark.parametrize("phase", [Phase.JOINING, Phase.CHECKING])
 @pytest.mark.parametrize(("remediation", "is_out"), [(None, False), (a_remediation(), True)])
-def test_a_node_is_out_until_its_course_is_over(phase, remediation, is_out) -> None:
+def test_a_node_is_out_until_its_remediation_is_over(phase, remediation, is_out) -> None:
     assert is_out_of_service(a_node(phase, record={"remediation": remediation}).record) is is_out
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from policy_strategies import DEFAULT, node_policies
 
 from holdfast.decisions.faults import agent_fault, has_joined
+from holdfast.decisions.pair_schedule import has_pairs
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.decisions.remediation import decide, decide_node
 from holdfast.decisions.replacement_limit import replacement_rate
@@ -313,9 +314,11 @@ def test_a_node_that_waits_has_a_deadline_unless_only_an_event_can_change_it(nod
 
     if isinstance(choice, Wait) and choice.until is None and not choice.why:
         is_absent = node.heartbeat_at is None and node.record.phase is not Phase.CHECKING
-        awaits_check = node.record.phase is Phase.CHECKING and node.check is None
+        is_checking = node.record.phase is Phase.CHECKING
+        awaits_check = is_checking and node.check is None
+        awaits_partner = is_checking and has_pairs(node, policy)  # which decide_pairs looks for
         assert node.record.phase is Phase.SCHEDULABLE or (
-            (is_absent or not has_joined(node)) and not awaits_check
+            (is_absent or awaits_partner or not has_joined(node)) and not awaits_check
         )
         assert node.record.phase not in (Phase.REBOOTING, Phase.REPLACING)
 

@@ -160,7 +160,7 @@ def test_who_only_notices_the_end_of_a_peer_says_so_if_there_is_nothing_else() -
         ("", False),
     ],
 )
-def test_errors_of_collectives_are_told_from_others(text, is_peer) -> None:
+def test_errors_of_collectives_are_distinguished_from_others(text, is_peer) -> None:
     assert is_peer_failure(text) == is_peer
 
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -143,7 +144,7 @@ def disturbed(world: World, remediation) -> None:
 
 
 @given(targets=targets, remediation=deaths, is_continuous=st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_as_many_nodes_run_as_were_wanted_wherever_the_loop_was_killed(
     targets, remediation, is_continuous
 ) -> None:
@@ -158,7 +159,7 @@ def test_as_many_nodes_run_as_were_wanted_wherever_the_loop_was_killed(
 
 
 @given(targets=targets, remediation=deaths, broken=st.sets(st.sampled_from(["a", "b", "c"])))
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_a_creation_comes_about_as_a_whole_or_leaves_no_machine(
     targets, remediation, broken
 ) -> None:
@@ -176,7 +177,7 @@ def test_a_creation_comes_about_as_a_whole_or_leaves_no_machine(
 
 
 @given(targets=targets, before=deaths, after=deaths)
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_a_deletion_leaves_nothing_whenever_it_comes(targets, before, after) -> None:
     world = World(targets, is_continuous=False)
     disturbed(world, before)
@@ -188,7 +189,7 @@ def test_a_deletion_leaves_nothing_whenever_it_comes(targets, before, after) -> 
 
 
 @given(first=targets, second=st.integers(0, 5), remediation=deaths, fails=st.booleans())
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 def test_a_change_comes_about_or_all_is_as_before(first, second, remediation, fails) -> None:
     world = World(first, is_continuous=False)
     world.settle()
@@ -214,7 +215,7 @@ def test_a_change_comes_about_or_all_is_as_before(first, second, remediation, fa
     bake=st.integers(0, 3),
     remediation=deaths,
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_new_software_reaches_all_or_none_and_a_batch_is_never_exceeded(
     count, batch, fails, bake, remediation
 ) -> None:

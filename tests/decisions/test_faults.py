@@ -69,7 +69,7 @@ def test_a_machine_without_power_is_lost_at_once(phase) -> None:
 @pytest.mark.parametrize(
     ("remediation", "since"), [(None, NOW), (a_remediation(), a_remediation().opened_at)]
 )
-def test_a_machine_without_power_and_heartbeat_was_lost_just_now_or_with_its_course(
+def test_a_machine_without_power_and_heartbeat_was_lost_just_now_or_with_its_remediation(
     remediation, since
 ) -> None:
     node = a_node(

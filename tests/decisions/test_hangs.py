@@ -62,7 +62,9 @@ def test_a_job_is_never_both_unwatched_and_hung(limits, now, last_at):
 
 
 @given(SPANS)
-def test_a_job_without_progress_is_said_to_be_unwatched_when_a_hang_would_have_been_found(pause):
+def test_a_job_without_progress_is_reported_to_be_unwatched_when_a_hang_would_have_been_found(
+    pause,
+):
     def heard(until: datetime | None, last_at: datetime | None = None) -> AttemptProgress:
         return AttemptProgress(started_at=START, last_at=last_at, known_until=until)
 

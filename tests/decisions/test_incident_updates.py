@@ -62,13 +62,13 @@ def test_nothing_is_detected_after_it_was_acted_on() -> None:
     assert ahead.detected_at == NOW
 
 
-def test_an_incident_whose_cause_was_forgotten_begins_with_its_course() -> None:
+def test_an_incident_whose_cause_was_forgotten_begins_with_its_remediation() -> None:
     incident = opened(a_node(), a_remediation(opened_at=NOW), None)
 
     assert (incident.detected_at, incident.quarantined_at, incident.message) == (NOW, NOW, "")
 
 
-def test_the_whole_course_of_a_reboot() -> None:
+def test_the_whole_remediation_of_a_reboot() -> None:
     incident = grown(
         Drain(node="n"), Reboot(node="n"), Rejoin(node="n"), Release(node="n", checked=True)
     )
@@ -78,7 +78,7 @@ def test_the_whole_course_of_a_reboot() -> None:
     assert incident.remedy == "reboot"
 
 
-def test_the_whole_course_of_a_replacement_by_a_new_node() -> None:
+def test_the_whole_remediation_of_a_replacement_by_a_new_node() -> None:
     incident = grown(
         Drain(node="n"),
         Replace(node="n", reason="R"),

@@ -312,7 +312,7 @@ def test_the_rank_that_ended_first_gives_the_reason() -> None:
     assert failure.evidence == "node rank 1 was killed by signal 11"
 
 
-def test_an_exit_code_is_told() -> None:
+def test_an_exit_code_is_reported() -> None:
     failure = stopped_for(TWO, a_job(ranks=ended(None, 3)))
 
     assert failure.evidence == "node rank 1 exited with code 3"
@@ -521,6 +521,22 @@ def test_the_application_spends_its_own_budget(spent, choice) -> None:
     record = {"app_retries": spent, "hardware_retries": 99}
 
     assert type(decided(stopping(1, 1, kind=APPLICATION, record=record))) is choice
+
+
+@pytest.mark.parametrize("kind", [HARDWARE, APPLICATION])
+@pytest.mark.parametrize(("hardware", "app", "choice"), [(2, 1, Retry), (2, 2, Finish)])
+def test_a_budget_of_both_kinds_counts_their_sum(kind, hardware, app, choice) -> None:
+    spent = {"hardware_retries": hardware, "app_retries": app}
+    job = stopping(-15, -15, kind=kind, record=spent)
+    job = replace(job, spec=replace(job.spec, max_all_retries=4))
+
+    found = decided(job)
+
+    assert type(found) is choice
+    if choice is Finish:
+        assert found.reason.startswith("hardware and application retries exhausted (4 of 4)")
+    requested = stopping(-15, -15, kind=REQUESTED, record=spent)
+    assert isinstance(decided(replace(requested, spec=job.spec)), Retry)
 
 
 def test_requests_spend_no_budget() -> None:

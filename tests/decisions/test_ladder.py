@@ -66,7 +66,7 @@ def test_a_fault_that_went_away_by_itself_makes_no_reboot_vain() -> None:
     ],
 )
 @pytest.mark.parametrize("phase", [Phase.JOINING, Phase.QUARANTINED, Phase.DRAINING])
-def test_a_reboot_in_the_same_course_on_the_same_machine_was_in_vain(
+def test_a_reboot_in_the_same_remediation_on_the_same_machine_was_in_vain(
     phase, machine, remedy
 ) -> None:
     remediation = a_remediation(Remedy.REBOOT, machine=machine, repairs=int(bool(machine)))

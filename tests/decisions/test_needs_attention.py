@@ -80,7 +80,7 @@ FREE = [node(f"n{number}") for number in range(5)]
 REBOOTING = node("i-3aa", Phase.REBOOTING, remediation=repair())
 
 
-def test_a_stalled_job_is_told_with_its_numbers_and_what_it_waits_for() -> None:
+def test_a_stalled_job_is_reported_with_its_numbers_and_what_it_waits_for() -> None:
     past = [incident("a", 500, 440), incident("b", 900, 840), incident("c", 2000, 1000)]
     now = incident("i1", 30)
 
@@ -100,14 +100,14 @@ def test_without_earlier_repairs_nothing_is_estimated() -> None:
     assert item.what.endswith("i-3aa is rebooting for 1m")
 
 
-def test_a_repair_that_takes_longer_than_usual_is_told() -> None:
+def test_a_repair_that_takes_longer_than_usual_is_reported() -> None:
     known = [incident("a", 500, 490), incident("i1", 30)]
     [item] = items(fleet(*FREE, REBOOTING, jobs=[job()], incidents=known))
 
     assert item.what.endswith("i-3aa is rebooting, 20s longer than usual")
 
 
-def test_it_is_told_if_no_repair_brings_enough_nodes_back() -> None:
+def test_the_message_says_if_no_repair_brings_enough_nodes_back() -> None:
     [item] = items(fleet(*FREE, jobs=[job()]))
 
     assert item.next.startswith("add nodes")
@@ -149,7 +149,7 @@ def test_a_requested_check_and_the_own_ranks_do_not_block_a_node() -> None:
     assert items(fleet(*nodes, jobs=[job()])) == []
 
 
-def test_an_open_breaker_is_told_first_and_explains_the_waiting_repairs() -> None:
+def test_an_open_breaker_is_reported_first_and_explains_the_waiting_repairs() -> None:
     breaker = Breaker(tripped_at=ago(10), reason="5 of 6 nodes turned faulty")
     waiting = node("n1", Phase.QUARANTINED, remediation=repair())
 
@@ -212,7 +212,7 @@ def test_an_open_breaker_is_told_first_and_explains_the_waiting_repairs() -> Non
         ),
     ],
 )
-def test_a_node_in_trouble_is_told(phase, more, topic, words) -> None:
+def test_a_node_in_trouble_is_reported(phase, more, topic, words) -> None:
     [item] = items(fleet(node("n1", phase, **more)))
 
     assert (item.topic, item.node, item.fleet) == (topic, "n1", "prod")
@@ -239,7 +239,7 @@ def test_a_repair_that_proceeds_needs_nobody(phase, more) -> None:
     assert items(fleet(node("n1", phase, **more))) == []
 
 
-def test_a_failed_job_is_told_for_a_day() -> None:
+def test_a_failed_job_is_reported_for_a_day() -> None:
     day = 86400
     failed = job("failed", phase_since=ago(day - 1), reason="retries exhausted")
     interrupted = job("interrupted", is_interrupted=True)

@@ -199,7 +199,7 @@ def test_an_immediate_repair_does_not_wait_for_jobs() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
-def test_a_worse_fault_takes_the_course_over(phase) -> None:
+def test_a_worse_fault_takes_the_remediation_over(phase) -> None:
     worse = a_fault(Remedy.REPLACE)
     node = a_node(phase, faults=(a_fault(), worse))
 
@@ -382,7 +382,7 @@ def test_a_reboot_that_was_never_answered_is_ordered_again() -> None:
     assert decided(rebooting(ordered_at=None)) == Reboot(node="node-1")
 
 
-def test_a_refused_reboot_is_ordered_again_when_the_provider_said() -> None:
+def test_a_refused_reboot_is_ordered_again_at_the_time_the_provider_gave() -> None:
     node = rebooting(ordered_at=None, retry_at=NOW)
 
     assert decided(node, now=NOW - TICK) == Wait(until=NOW)
@@ -473,7 +473,7 @@ def test_a_replacement_that_does_not_appear_is_ordered_again() -> None:
     assert decided(node) == Replace(node="node-1", reason=Reason.XID_REPLACE)
 
 
-def test_a_refused_replacement_is_ordered_again_when_the_provider_said() -> None:
+def test_a_refused_replacement_is_ordered_again_at_the_time_the_provider_gave() -> None:
     node = replacing(ordered_at=None, retry_at=NOW)
 
     assert decided(node, now=NOW - TICK) == Wait(until=NOW)
@@ -500,7 +500,7 @@ def test_a_node_has_one_successor_however_many_were_sent(names) -> None:
     assert plan.actions == (Retire(node="node-1", successor="node-2"),)
 
 
-def test_a_successor_that_has_the_course_already_still_lets_the_old_node_go_first() -> None:
+def test_a_successor_that_has_the_remediation_already_still_lets_the_old_node_go_first() -> None:
     old = replacing()
     plan = decide(a_cluster(old, successor(remediation=old.record.remediation)), POLICY, NOW)
 
@@ -531,7 +531,7 @@ def test_an_offender_that_is_handed_back_is_sent_away_again() -> None:
 
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING, *(Phase.REBOOTING,)])
-def test_a_damaged_record_is_told_and_not_guessed_at(phase) -> None:
+def test_a_damaged_record_is_reported_and_not_guessed_at(phase) -> None:
     node = a_node(phase, record={"remediation": None})
 
     with pytest.raises(ValueError, match=r"node-1 is .* without a remediation"):

@@ -42,7 +42,7 @@ REJOIN = Rejoin(node="node-1")
 ORDERED = {"machine": "i-1#boot-1", "repairs": 1, "ordered_at": LONG_AGO, "retry_at": LONG_AGO}
 
 
-def test_a_quarantine_opens_a_course() -> None:
+def test_a_quarantine_opens_a_remediation() -> None:
     fault = a_fault(urgency=Urgency.DEFERRED)
     action = Quarantine(node="node-1", fault=fault, remedy=Remedy.REPLACE, request_id="r")
 
@@ -60,7 +60,7 @@ def test_a_quarantine_opens_a_course() -> None:
     )
 
 
-def test_a_fault_after_a_repair_continues_the_course() -> None:
+def test_a_fault_after_a_repair_continues_the_remediation() -> None:
     node = a_node(Phase.JOINING, record={"remediation": a_remediation(**ORDERED)})
     action = Quarantine(node="node-1", fault=a_fault(Remedy.REPLACE), remedy=Remedy.REPLACE)
 
@@ -92,7 +92,7 @@ def test_another_remedy_does_not_restart_the_phase(phase) -> None:
     ("action", "phase"),
     [(Drain(node="node-1"), Phase.DRAINING), (StartCheck(node="node-1"), Phase.CHECKING)],
 )
-def test_a_step_keeps_the_course(action, phase) -> None:
+def test_a_step_keeps_the_remediation(action, phase) -> None:
     node = a_node(Phase.QUARANTINED)
 
     record = after(node, action, NOW)
@@ -226,7 +226,7 @@ def test_a_machine_keeps_its_history_and_another_has_none(provider_id, keeps) ->
     assert record.history == ((past,) if keeps else ())
 
 
-def test_a_successor_inherits_the_course_and_nothing_else() -> None:
+def test_a_successor_inherits_the_remediation_and_nothing_else() -> None:
     old = a_record(Phase.REPLACING, history=(a_past_fault(ago=timedelta(days=1)),))
     new = a_record(Phase.JOINING)
 
@@ -242,7 +242,7 @@ def test_a_retired_node_keeps_its_record() -> None:
 # release
 
 
-def test_a_release_ends_the_course() -> None:
+def test_a_release_ends_the_remediation() -> None:
     record = after(a_node(Phase.DRAINING), Release(node="node-1"), NOW)
 
     assert (record.phase, record.phase_since, record.remediation) == (Phase.SCHEDULABLE, NOW, None)
@@ -313,7 +313,7 @@ def test_the_oldest_faults_are_forgotten() -> None:
     assert history[-1].closed_at == NOW
 
 
-def test_two_courses_of_one_node_have_different_names() -> None:
+def test_two_remediations_of_one_node_have_different_names() -> None:
     assert incident_id("a", NOW) != incident_id("a", NOW + timedelta(milliseconds=1))
     assert incident_id("a", NOW + timedelta(microseconds=123_456)) == "a-20260101T120000.123"
 

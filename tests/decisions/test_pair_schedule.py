@@ -5,6 +5,7 @@ from datetime import timedelta
 from itertools import combinations
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -188,7 +189,7 @@ def test_the_rest_of_a_round_that_was_cut_begins_while_the_others_run() -> None:
 
 
 @pytest.mark.parametrize("passed", [True, False, None])
-def test_what_a_test_said_is_kept_with_the_node_that_it_was_begun_for(passed) -> None:
+def test_what_a_test_reported_is_kept_with_the_node_that_it_was_begun_for(passed) -> None:
     said = outcome("n2", passed, measured={"pair_tcp_us": 5.0})
     one = under_test("n1", partner="n2", began_at=NOW - MINUTE, view={"pair": said})
 
@@ -355,7 +356,7 @@ def test_nobody_is_accused_if_most_nodes_fail_whatever_is_believed_of_some() -> 
     assert all("like most nodes: inspect what they share" in reported[node] for node in names)
 
 
-def test_of_a_bad_link_both_ends_are_told_and_none_is_accused() -> None:
+def test_of_a_bad_link_both_ends_are_reported_and_none_is_accused() -> None:
     def outcomes(*pair: str) -> list[PairOutcome]:
         if pair == ("n1", "n2"):
             silent = outcome("n2", passed=None, detail="no tool")
@@ -370,7 +371,7 @@ def test_of_a_bad_link_both_ends_are_told_and_none_is_accused() -> None:
 
 
 @pytest.mark.parametrize("failures", [1, 2])
-def test_what_failed_twice_with_the_same_node_is_told_also_of_good_ones(failures: int) -> None:
+def test_what_failed_twice_with_the_same_node_is_reported_also_of_good_ones(failures: int) -> None:
     def outcomes(*pair: str) -> list[PairOutcome]:
         if pair == ("n1", "n2"):
             passed = [outcome("n2", passed=True)] * 9
@@ -668,7 +669,7 @@ def test_a_plan_names_the_pools_that_are_short_of_peers() -> None:
     assert planned(one).peer_pools == {("a", one.instance_type)}
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(
     st.lists(st.sampled_from(["under", "lent", "idle", "coming", "busy"]), max_size=9),
     st.booleans(),

@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import combinations, product
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -192,7 +193,7 @@ def test_a_pair_that_fails_again_and_again_is_reckoned_exactly(count, failures, 
 
 
 @given(histories(most=5, tests=16))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_nobody_is_accused_or_cleared_against_the_model(history) -> None:
     """Where the pairs that failed make circles the reckoning is not exact, but not far off."""
     nodes, tests = history
@@ -280,7 +281,7 @@ def test_what_all_share_is_blamed_on_nobody() -> None:
     assert found.bad_nodes == found.bad_links == ()
 
 
-def test_one_of_three_nodes_may_be_bad_one_of_two_cannot_be_told() -> None:
+def test_one_of_three_nodes_may_be_bad_one_of_two_cannot_be_named() -> None:
     three, _ = play(["a", "b", "c"], lambda pair: "a" not in pair, 9)
     two, _ = play(["a", "b"], lambda pair: "a" not in pair, 9)
 

@@ -28,7 +28,7 @@ def decided(node, policy=POLICY):
 @pytest.mark.parametrize("policy", [POLICY, MARK_ONLY])
 @pytest.mark.parametrize(("verb", "remedy"), ASKS_FOR_REPAIR)
 @pytest.mark.parametrize("phase", [Phase.JOINING, Phase.CHECKING, Phase.SCHEDULABLE])
-def test_a_request_opens_a_course_in_every_mode(phase, verb, remedy, policy) -> None:
+def test_a_request_opens_a_remediation_in_every_mode(phase, verb, remedy, policy) -> None:
     action = decided(a_node(phase, request=a_request(verb)), policy)
 
     assert isinstance(action, Quarantine)
@@ -38,7 +38,7 @@ def test_a_request_opens_a_course_in_every_mode(phase, verb, remedy, policy) -> 
 
 @pytest.mark.parametrize(("verb", "remedy"), ASKS_FOR_REPAIR)
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
-def test_a_request_goes_before_the_fault_that_opened_the_course(phase, verb, remedy) -> None:
+def test_a_request_goes_before_the_fault_that_opened_the_remediation(phase, verb, remedy) -> None:
     node = a_node(phase, faults=(a_fault(Remedy.REPLACE),), request=a_request(verb))
 
     action = decided(node)

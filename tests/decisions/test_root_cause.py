@@ -75,7 +75,7 @@ def test_the_example_of_a_signature_matches_it_before_all_others(row) -> None:
         ("torch.OutOfMemoryError: Allocation on device", 1, Cause.CUDA_OUT_OF_MEMORY),
     ],
 )
-def test_without_a_signature_the_exit_code_tells_what_it_can(text, code, cause) -> None:
+def test_without_a_signature_the_exit_code_reports_what_it_can(text, code, cause) -> None:
     assert cause_of(text, code) is cause
 
 

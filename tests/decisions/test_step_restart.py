@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from holdfast.decisions.step_restart import (
     EndedStep,
+    LossEnd,
     RestartDecision,
     RestartMode,
     RestartTimeouts,
@@ -32,6 +33,15 @@ some_names = st.lists(st.sampled_from(NAMES), min_size=1, unique=True).map(tuple
 node_sets = st.frozensets(st.sampled_from(NAMES))
 
 
+losses = st.builds(
+    LossEnd,
+    why=st.just("LossNotFinite: the loss is nan at step 3"),
+    obstacle=st.sampled_from(["", "loss_action is stop"]),
+    restarts=st.integers(0, 4),
+    max_restarts=st.integers(0, 4),
+)
+
+
 @st.composite
 def ended_steps(draw: st.DrawFn) -> EndedStep:
     step_nodes = draw(some_names)
@@ -51,12 +61,13 @@ def ended_steps(draw: st.DrawFn) -> EndedStep:
         batch_host=draw(st.sampled_from(["", *NAMES])),
         is_bound=draw(st.booleans()),
         cannot_exchange=draw(st.sampled_from(["", "it has GRES"])),
+        loss=draw(st.none() | losses),
     )
 
 
 @given(ended_steps())
-def test_a_step_without_a_fault_is_never_restarted(step: EndedStep) -> None:
-    if not step.faults:
+def test_a_step_without_a_fault_is_restarted_for_its_loss_only(step: EndedStep) -> None:
+    if not step.faults and step.loss is None:
         expected = StepAction.WAIT if step.since < TIMEOUTS.grace else StepAction.END
         assert decide_restart(step, TIMEOUTS).action is expected
 
@@ -66,8 +77,51 @@ def test_every_restart_states_its_cause(step: EndedStep) -> None:
     decision = decide_restart(step, TIMEOUTS)
 
     if decision.action not in (StepAction.WAIT, StepAction.END):
-        assert step.faults
+        assert step.faults or step.loss is not None
         assert decision.why
+
+
+@given(ended_steps())
+def test_a_loss_restarts_a_step_within_its_own_budget_and_never_the_job(step: EndedStep) -> None:
+    step = replace(step, faults={}, since=TIMEOUTS.grace)
+    decision = decide_restart(step, TIMEOUTS)
+
+    assert decision.action in (StepAction.WAIT, StepAction.END, StepAction.RELAUNCH)
+    loss = step.loss
+    if loss is None or loss.obstacle or loss.restarts >= loss.max_restarts:
+        assert decision.action is StepAction.END
+    if loss is not None and decision.action is StepAction.END:
+        assert decision.why
+
+
+@given(ended_steps())
+def test_a_fault_of_a_node_is_the_cause_whatever_the_loss(step: EndedStep) -> None:
+    if step.faults:
+        alone = replace(step, loss=None)
+        assert decide_restart(step, TIMEOUTS) == decide_restart(alone, TIMEOUTS)
+
+
+def test_a_loss_restarts_the_step_on_its_own_nodes_in_every_mode() -> None:
+    for mode in RestartMode:
+        step = EndedStep(
+            mode=mode,
+            step_nodes=NAMES[:2],
+            allocation=NAMES,
+            usable=frozenset(NAMES),
+            unreachable=frozenset(),
+            faults={},
+            since=TIMEOUTS.grace,
+            relaunches=9,
+            max_retries=0,
+            loss=LossEnd(why="LossNotFinite: the loss is nan at step 3"),
+        )
+        assert decide_restart(step, TIMEOUTS) == RestartDecision(
+            action=StepAction.RELAUNCH,
+            nodes=NAMES[:2],
+            why="LossNotFinite: the loss is nan at step 3",
+        )
+        early = replace(step, since=TIMEOUTS.grace - timedelta(microseconds=1))
+        assert decide_restart(early, TIMEOUTS).action is StepAction.WAIT
 
 
 @given(ended_steps())

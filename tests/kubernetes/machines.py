@@ -117,6 +117,7 @@ class Fleet:
     def __post_init__(self) -> None:
         self.api = api_of(self.cluster)
         self.incidents_seen: tuple[Incident, ...] = ()
+        self._granted: tuple[str, Path] | None = None
         self._over = threading.Event()
         self.owner = threading.Thread(target=self._own, name="owner", daemon=True)
 
@@ -243,10 +244,7 @@ class Fleet:
             """,
             encoding="utf-8",
         )
-        known = kubeconfig
-        if known is None:
-            plane, helm = self.cluster.plane, self.cluster.binaries["helm"]
-            known = kubeconfig_of_controller(plane, helm, config.read_text(encoding="utf-8"))
+        known = kubeconfig or self._kubeconfig(config.read_text(encoding="utf-8"))
         argv = [sys.executable, "-m", "holdfast", "controller", "--config", config,
                 "--kubeconfig", known, "--listen", "0"]  # fmt: skip
         with (folder / "log").open("wb") as log, (folder / "errors").open("wb") as errors:
@@ -254,6 +252,13 @@ class Fleet:
             process = subprocess.Popen(argv, stdout=log, stderr=errors, env=known_as)
         self.controllers.append(Controller(process, folder))
         return self.controllers[-1]
+
+    def _kubeconfig(self, config: str) -> Path:
+        """With the permissions of a configuration, which those of the last controller may be."""
+        if self._granted is None or self._granted[0] != config:
+            plane, helm = self.cluster.plane, self.cluster.binaries["helm"]
+            self._granted = config, kubeconfig_of_controller(plane, helm, config)
+        return self._granted[1]
 
     def _command(self) -> str:
         files = [str(self.folder / name) for name in ("orders", "refuses")]

@@ -178,7 +178,7 @@ def test_a_token_that_is_replaced_is_used(agent: Agent) -> None:
     until(lambda: "report to node n1: succeeded again" in agent.stderr)
 
 
-def test_a_revoked_token_is_told_of(cluster: Cluster, agent: Agent) -> None:
+def test_a_revoked_token_is_reported(cluster: Cluster, agent: Agent) -> None:
     agent.start()
     until(lambda: agent.report)
     path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}"

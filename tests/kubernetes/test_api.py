@@ -257,7 +257,7 @@ def test_every_refusal_has_its_error(
         ),
     ],
 )
-def test_a_missing_permission_is_told_as_the_rule_to_add(
+def test_a_missing_permission_is_reported_as_the_rule_to_add(
     server: ScriptedServer, api: Api, where: str, expected: str
 ) -> None:
     message = (
@@ -272,7 +272,9 @@ def test_a_missing_permission_is_told_as_the_rule_to_add(
     assert str(reported.value) == f"PATCH /api/v1/nodes/a/status: {expected}"
 
 
-def test_a_policy_that_forbids_is_told_in_its_own_words(server: ScriptedServer, api: Api) -> None:
+def test_a_policy_that_forbids_is_reported_in_its_own_words(
+    server: ScriptedServer, api: Api
+) -> None:
     server.answers.append(refuse(403, "Forbidden", "ValidatingAdmissionPolicy 'own' denied"))
 
     with pytest.raises(Forbidden, match="ValidatingAdmissionPolicy 'own' denied"):
@@ -292,7 +294,7 @@ def test_a_policy_that_forbids_is_told_in_its_own_words(server: ScriptedServer, 
         b'{"details": {"causes": [3]}}',
     ],
 )
-def test_an_error_that_is_not_the_api_servers_is_told_all_the_same(
+def test_an_error_that_is_not_the_api_servers_is_reported_all_the_same(
     server: ScriptedServer, api: Api, body: bytes
 ) -> None:
     server.answers.append(reply(body, 400))
@@ -324,7 +326,7 @@ def test_a_call_comes_again_when_the_server_says_so(
     assert len(server.requested) == 2
 
 
-def test_a_server_that_asks_for_more_time_than_there_is_is_told_to_the_caller(
+def test_a_server_that_asks_for_more_time_than_there_is_is_reported_to_the_caller(
     server: ScriptedServer,
 ) -> None:
     server.answers.append(refuse(429, "TooManyRequests", "slow down", Retry_After="60"))
@@ -426,7 +428,7 @@ def test_an_error_of_the_server_is_repeated_where_that_is_harmless(
         " support.",
     ],
 )
-def test_an_internal_error_that_lasts_is_told_at_once(
+def test_an_internal_error_that_lasts_is_reported_at_once(
     server: ScriptedServer, api: Api, message: str
 ) -> None:
     server.answers.append(refuse(500, "InternalError", message))
@@ -451,7 +453,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_a_server_that_is_down_is_told_with_its_address() -> None:
+def test_a_server_that_is_down_is_reported_with_its_address() -> None:
     url = f"http://127.0.0.1:{free_port()}"
 
     with pytest.raises(Unreachable, match=f"cannot reach {url}.*refused") as reported:
@@ -656,14 +658,14 @@ def test_a_token_that_takes_longer_than_there_is_time_breaks_nothing() -> None:
     server.end()
 
 
-def test_a_certificate_that_cannot_be_used_is_told() -> None:
+def test_a_certificate_that_cannot_be_used_is_reported() -> None:
     server = Server(url="https://127.0.0.1:1", insecure=True, certificate=lambda: "nonsense")
 
     with pytest.raises(Unreachable, match=r"cannot use the certificates for https://127"):
         client(server).get(NODE)
 
 
-def test_an_authority_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_authority_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     server = Server(url="https://127.0.0.1:1", ca_file=tmp_path / "none")
 
     with pytest.raises(Unreachable, match="cannot use the certificates"):
@@ -765,7 +767,7 @@ def test_a_token_file_that_is_gone_for_a_moment_leaves_the_last_token(tmp_path: 
         assert token() == "one"
 
 
-def test_a_token_file_that_never_was_is_told(tmp_path: Path) -> None:
+def test_a_token_file_that_never_was_is_reported(tmp_path: Path) -> None:
     server = Server(url="http://127.0.0.1:1", token=TokenFile(tmp_path / "token"))
 
     with pytest.raises(Unreachable, match=f"cannot read the token in {tmp_path}.*No such file"):
@@ -787,7 +789,7 @@ def test_a_pod_finds_its_api_server(tmp_path: Path) -> None:
     )
 
 
-def test_outside_of_a_pod_that_is_said(tmp_path: Path) -> None:
+def test_outside_of_a_pod_that_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_HOST is not set"):
         in_cluster({}, tmp_path)
     with pytest.raises(ConfigError, match=r"has no token and no ca\.crt"):
@@ -813,7 +815,7 @@ def test_events_come_whole_however_they_are_cut(server: ScriptedServer, api: Api
     assert server.requested[0].path == f"{NODES}?resourceVersion=4&watch=true"
 
 
-def test_an_event_is_told_at_once(server: ScriptedServer, api: Api) -> None:
+def test_an_event_is_reported_at_once(server: ScriptedServer, api: Api) -> None:
     server.answers.append(hang(events(ADDED, end=False)))
 
     with api.watch(NODES) as watch:
@@ -1062,7 +1064,7 @@ def test_the_real_api_server_says_who_we_are_and_what_we_may_not(
     stranger.close()
 
 
-def test_an_eviction_that_a_budget_forbids_is_told_at_once(real: Api) -> None:
+def test_an_eviction_that_a_budget_forbids_is_reported_at_once(real: Api) -> None:
     pods, budgets = (
         "/api/v1/namespaces/default/pods",
         ("/apis/policy/v1/namespaces/default/poddisruptionbudgets"),

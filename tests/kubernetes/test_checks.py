@@ -163,7 +163,7 @@ def running_of(one, labels: dict[str, str]) -> list[str]:
     ]
 
 
-def test_a_check_tells_what_it_measured_whether_it_was_passed_or_not(one) -> None:
+def test_a_check_reports_what_it_measured_whether_it_was_passed_or_not(one) -> None:
     pod = begin(one)
     said = CheckSummary(summary="failed: disk: it is slow", measured={"disk_mb_per_s": 8.5})
     one.real.nodes.finish(pod, namespace=NAMESPACE, exit_code=1, message=summary_text(said))

@@ -177,7 +177,7 @@ def test_who_may_not_act_puts_nothing_right(one) -> None:
     assert one.marks("node-1")[1] == []
 
 
-def test_an_unknown_label_is_told_once_and_put_right(one) -> None:
+def test_an_unknown_label_is_reported_once_and_put_right(one) -> None:
     one.join("node-1")
     one.seen("node-1")
     one.cluster.put("node-1", a_record())
@@ -192,7 +192,7 @@ def test_an_unknown_label_is_told_once_and_put_right(one) -> None:
 # requests
 
 
-def test_a_label_asks_and_is_told_from_our_status(one) -> None:
+def test_a_label_asks_and_is_distinguished_from_our_status(one) -> None:
     one.join("node-1")
     one.seen("node-1")
     one.cluster.put("node-1", a_record())
@@ -333,7 +333,7 @@ def test_retiring_spares_another_machine_of_the_same_name(one) -> None:
 # bad input
 
 
-def test_a_node_with_a_damaged_record_is_left_alone_and_told(one) -> None:
+def test_a_node_with_a_damaged_record_is_left_alone_and_reported(one) -> None:
     one.join("node-1")
     one.annotate("node-1", **{RECORD: '{"phase": "limbo"}'})
 
@@ -345,7 +345,7 @@ def test_a_node_with_a_damaged_record_is_left_alone_and_told(one) -> None:
     one.seen("node-1")
 
 
-def test_entries_of_the_state_that_cannot_be_read_are_told(one) -> None:
+def test_entries_of_the_state_that_cannot_be_read_are_reported(one) -> None:
     one.cluster.remember_offender("i-1")
     one.api.patch(STATE, {"data": {"breaker": "{", "leaving.x": "[]"}})
 

@@ -34,7 +34,7 @@ def pods(cluster: Cluster) -> list[str]:
     return [pod.metadata.name for pod in cluster.client.list(Pod)]
 
 
-def test_the_server_tells_its_version(cluster: Cluster) -> None:
+def test_the_server_reports_its_version(cluster: Cluster) -> None:
     server = cluster.plane.request("GET", "/version")["gitVersion"]
 
     assert server.startswith("v1.")
@@ -52,7 +52,7 @@ def test_a_service_account_may_do_nothing_by_itself(cluster: Cluster) -> None:
     nobody.close()
 
 
-def test_a_bound_token_tells_the_node_of_its_pod(cluster: Cluster) -> None:
+def test_a_bound_token_reports_the_node_of_its_pod(cluster: Cluster) -> None:
     cluster.nodes.join("n1")
     cluster.client.create(a_pod("p"))
     until(lambda: phase(cluster, "p") == "Running")

@@ -195,7 +195,7 @@ def test_pods_of_a_node_that_was_released_are_left_alone(one) -> None:
     assert "deletionTimestamp" not in _metadata(one)
 
 
-def test_what_cannot_be_drained_is_told_once(one) -> None:
+def test_what_cannot_be_drained_is_reported_once(one) -> None:
     one.pod("a", "node-1", metadata={"labels": {"app": "x"}}, **SLOW)
     for name in ("x", "y"):  # the API server evicts nobody for whom two budgets count
         one.real.kubectl("create", "pdb", name, "--selector=app=x", "--min-available=0")

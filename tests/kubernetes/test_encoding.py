@@ -312,7 +312,7 @@ def test_a_new_node_may_bear_a_label_that_asks_for_nothing(value) -> None:
 
 
 @given(records(), st.text(max_size=63).filter(lambda text: text not in frozenset(HealthStatus)))
-def test_an_unknown_label_is_told_and_put_right_and_asks_for_nothing(record, value) -> None:
+def test_an_unknown_label_is_reported_and_put_right_and_asks_for_nothing(record, value) -> None:
     node = put(a_node_object(), record)
     labels(node)[HEALTH] = value
 
@@ -335,7 +335,7 @@ def test_unschedulable_by_hand_asks_for_nothing_and_is_put_right() -> None:
     assert differs_from_record(state_of(node), parsed(node), CONVENTIONS)
 
 
-def test_the_same_wish_in_another_phase_is_another_request() -> None:
+def test_the_same_request_in_another_phase_is_another_request() -> None:
     def requested(record):
         node = put(a_node_object(), record)
         labels(node)[HEALTH] = "UnschedulablePendingReboot"
@@ -530,7 +530,7 @@ GOOD = json.loads(compact_json(a_record(Phase.DRAINING)))
         {"history": 3},
     ],
 )
-def test_a_damaged_record_is_told_and_the_node_is_left_alone(changes) -> None:
+def test_a_damaged_record_is_reported_and_the_node_is_left_alone(changes) -> None:
     text = json.dumps({**GOOD, **changes})
 
     said = parsed(a_node_object(annotations={RECORD: text}))
@@ -552,7 +552,7 @@ def test_every_record_of_the_core_is_whole(phase) -> None:
     assert not parsed(a_node_object(annotations={RECORD: text})).is_damaged
 
 
-def test_a_long_value_is_told_by_its_beginning() -> None:
+def test_a_long_value_is_reported_by_its_beginning() -> None:
     (rejection,) = parsed(a_node_object(annotations={REQUEST: "x" * 5000})).rejected
 
     assert rejection.value == "x" * 100 + "..."

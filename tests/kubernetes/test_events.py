@@ -76,7 +76,7 @@ def reported(api, count, namespace="default"):
     return found
 
 
-def test_every_event_about_a_node_is_told() -> None:
+def test_every_event_about_a_node_is_reported() -> None:
     assert set(KINDS) == set(ABOUT_NODES) - {NodeDrillActive}, "agents write that one themselves"
     assert len(KINDS) >= 12
     assert all(kind.reason[0].isupper() and kind.reason.isalpha() for kind in KINDS.values())
@@ -92,7 +92,7 @@ def test_a_message_says_what_happened_and_what_happens_next() -> None:
     )
 
 
-def test_events_about_no_node_are_not_told() -> None:
+def test_events_about_no_node_are_not_reported() -> None:
     assert node_notice(CallFailed(what="x", error="y"), NOW) is None
     assert node_notice(JobFinished(job="j", outcome="o", reason="r"), NOW) is None
     assert node_notice(InputRejected(node="", key="k", value="v", expected="e"), NOW) is None
@@ -122,7 +122,7 @@ def test_people_see_them_in_the_description_of_a_node(sink, api, cluster) -> Non
     assert any(line.split()[:2] == ["Normal", "NodeReleased"] for line in lines)
 
 
-def test_what_is_told_again_is_counted(sink, api, clock) -> None:
+def test_what_is_reported_again_is_counted(sink, api, clock) -> None:
     for _ in range(3):
         sink.emit(QUARANTINED)
         clock.time += timedelta(seconds=1)
@@ -147,7 +147,7 @@ def test_after_ten_minutes_it_is_another_event(sink, api, clock, pause, count) -
     assert [e["reason"] for e in reported(api, count + 1)].count("NodeQuarantined") == count
 
 
-def test_an_event_that_the_server_forgot_is_told_anew(sink, api) -> None:
+def test_an_event_that_the_server_forgot_is_reported_anew(sink, api) -> None:
     sink.emit(QUARANTINED)
     (first,) = reported(api, 1)
     api.delete(f"/api/v1/namespaces/default/events/{first['metadata']['name']}")
@@ -158,7 +158,7 @@ def test_an_event_that_the_server_forgot_is_told_anew(sink, api) -> None:
     assert again["count"] == 1
 
 
-def test_the_breaker_is_told_of_beside_the_state(sink, api) -> None:
+def test_the_breaker_is_reported_beside_the_state(sink, api) -> None:
     sink.emit(BreakerTripped(reason="a storm"))
 
     (event,) = reported(api, 1, "holdfast")
@@ -167,7 +167,7 @@ def test_the_breaker_is_told_of_beside_the_state(sink, api) -> None:
     assert "a storm" in event["message"]
 
 
-def test_a_job_that_loses_a_pod_is_told(sink, api) -> None:
+def test_a_job_that_loses_a_pod_is_reported(sink, api) -> None:
     job = PodOwner(api_version="batch/v1", kind="Job", namespace="default", name="train", uid="u")
     sink.evicted("node-1", job)
 
@@ -208,7 +208,9 @@ def test_a_right_that_is_missing_is_named_until_it_is_given(installed, cluster, 
     api.close()
 
 
-def test_what_is_told_while_the_server_is_away_is_sent_when_it_is_back(sink, api, cluster) -> None:
+def test_what_is_reported_while_the_server_is_away_is_sent_when_it_is_back(
+    sink, api, cluster
+) -> None:
     cluster.plane.stop_api_server()
     sink.emit(QUARANTINED)
     cluster.plane.start_api_server()

@@ -75,7 +75,7 @@ def test_an_indexed_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: 
     assert job.record["attempts"][0]["failure"]["evidence"].endswith("exited with code 3")
 
 
-def test_a_job_without_indexes_is_left_alone_and_told_so(fleet: Fleet) -> None:
+def test_a_job_without_indexes_is_left_alone_and_reported(fleet: Fleet) -> None:
     job = Indexed(fleet.cluster, fleet.api)
     fleet.start("a")
     fleet.control(settings=SETTINGS)

@@ -108,7 +108,7 @@ def test_a_field_that_is_empty_is_not_there():
         ("logpattern", "x"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_told_and_its_rule_left_out(field: str, value: Any):
+def test_a_value_that_cannot_be_used_is_reported_and_its_rule_left_out(field: str, value: Any):
     rules, rejected = read({**GOOD, field: value}, {**GOOD, "name": "other"})
 
     assert [rule.name for rule in rules] == ["other"]
@@ -161,11 +161,11 @@ def test_limits_are_inclusive():
         ({**GOOD, "faultOnMatch": True}, "rules[0].expectedStartCutOffInSeconds"),
     ],
 )
-def test_fields_that_make_no_sense_together_are_told(rule: dict[str, Any], key: str):
+def test_fields_that_make_no_sense_together_are_reported(rule: dict[str, Any], key: str):
     assert [where for where, _ in reported(rule)] == [key]
 
 
-def test_names_are_told_apart():
+def test_names_are_kept_apart():
     rules, rejected = read(GOOD, {**GOOD, "logPattern": "y"})
 
     assert [rule.pattern for rule in rules] == ["x"]
@@ -190,7 +190,7 @@ def test_names_are_told_apart():
         "!!python/object:os.system x",
     ],
 )
-def test_what_is_no_list_of_rules_is_told_once(text: str):
+def test_what_is_no_list_of_rules_is_reported_once(text: str):
     rules, rejected = rules_of(text, "rules")
 
     assert rules == ()
@@ -206,7 +206,7 @@ def test_aliases_cannot_make_a_message_endless():
     assert {one.value for one in rejected} == {"a list"}
 
 
-def test_not_more_mistakes_are_told_than_anybody_reads():
+def test_not_more_mistakes_are_reported_than_anybody_reads():
     _, rejected = read({**GOOD, **{f"x{n}": 1 for n in range(1000)}})
 
     assert len(rejected) == 20

@@ -64,7 +64,7 @@ def test_rules_can_be_in_a_config_map():
 
 
 @pytest.mark.parametrize("name", ["../secrets/x", "A", "a" * 254, "-a"])
-def test_a_name_that_no_config_map_can_have_is_told(name: str):
+def test_a_name_that_no_config_map_can_have_is_reported(name: str):
     state = a_state(annotations={LOG_MONITORING_CONFIG_MAP: name})
 
     (rejected,) = requests(state).rejected
@@ -72,7 +72,7 @@ def test_a_name_that_no_config_map_can_have_is_told(name: str):
     assert requests(state).log_rules_from == ""
 
 
-def test_rules_of_the_job_itself_win_over_a_config_map_and_that_is_told():
+def test_rules_of_the_job_itself_win_over_a_config_map_and_that_is_reported():
     both = {LOG_MONITORING: RULES, LOG_MONITORING_CONFIG_MAP: "my-rules"}
     found = seen(**both)
 
@@ -228,7 +228,7 @@ def test_each_attempt_is_judged_by_itself(watch: HangWatch, pods: list[PodState]
         ({"log-monitoring": RULES.replace('"x"', '"("')}, "a regular expression of Python"),
     ],
 )
-def test_a_config_map_that_cannot_be_used_is_told(
+def test_a_config_map_that_cannot_be_used_is_reported(
     cluster: Cluster, watch: HangWatch, woken: threading.Event, data, reported: str
 ):
     if data is not None:

@@ -171,7 +171,7 @@ def test_nobody_hangs_while_a_rank_does_not_answer(
     assert found.error.startswith("the heartbeat of p1 cannot be read: ")
 
 
-def test_a_hang_is_told_by_the_watch_and_is_over_when_the_file_is_touched(
+def test_a_hang_is_reported_by_the_watch_and_is_over_when_the_file_is_touched(
     api: Api, pods: tuple[PodState, ...], ranks: Ranks
 ) -> None:
     reported: list[object] = []
@@ -267,7 +267,7 @@ def test_the_startup_can_be_limited(given: dict[str, str], rejected: list[str]) 
         (None, "5m", HEARTBEAT_TIMEOUT),
     ],
 )
-def test_a_wish_with_a_mistake_is_told_and_left_out(
+def test_a_request_with_a_mistake_is_reported_and_left_out(
     file: str | None, timeout: str | None, key: str
 ) -> None:
     found = requests(a_state(annotations={HEARTBEAT_FILE: file, HEARTBEAT_TIMEOUT: timeout}))

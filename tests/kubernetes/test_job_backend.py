@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -24,12 +24,14 @@ from holdfast.adapters.kubernetes.jobs.train_job import TrainJobs
 from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.decisions.termination_message import termination_message
 from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, CheckpointChosen
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF, REPORT
 from holdfast.model.report import NodeReport
+from holdfast.model.set_aside import SetAside
 from holdfast.testing.fakes import FakeClock, FakeEvents
 
 JOB = "pytorchjob/default/llama"
@@ -387,7 +389,7 @@ def test_a_pod_that_has_the_name_of_another_is_left_alone(backend: Backend) -> N
     assert path in backend.server.objects
 
 
-def test_a_job_is_told_of_nodes_that_are_looked_after_or_gone(backend: Backend) -> None:
+def test_a_job_is_informed_of_nodes_that_are_looked_after_or_gone(backend: Backend) -> None:
     backend.node("a", created=at(-60))  # of no snapshot: somebody else's
     backend.pod(0, node="a")
     backend.pod(1, node="gone")
@@ -613,7 +615,25 @@ def test_what_an_init_container_found_about_checkpoints_is_reported_once(backend
     for _ in range(3):
         backend.jobs.jobs()
 
+    assert not any(backend.jobs.moved_checkpoints().values())
     record = backend.seen(lambda: True)
     assert [(one.job, one.attempt, one.why) for one in found()] == [
         (JOB, record.attempt, line) for line in message.splitlines()
     ]
+
+
+def test_the_checkpoints_that_an_init_container_has_moved_are_known(backend: Backend) -> None:
+    now = datetime.now(UTC)
+    moved = SetAside(name="step_3", path="/ckpt.set-aside/step_3", why="damaged: x", at=now)
+    message = termination_message(["/ckpt: step_3 is damaged"], [moved]).decode()
+    guard = {"name": "checkpoint-guard", "state": {"terminated": {"message": message}}}
+    other = {"name": "other", "state": {"terminated": {"message": message}}}
+    backend.job()
+    backend.pod(0, status={"initContainerStatuses": [guard]})
+    backend.pod(1, status={"initContainerStatuses": [other]})
+
+    backend.seen(lambda: [job for job in backend.jobs.jobs() if len(job.ranks) == 2])
+
+    assert backend.jobs.moved_checkpoints() == {JOB: (moved,)}
+    chosen = [one.why for one in backend.events.reported if isinstance(one, CheckpointChosen)]
+    assert chosen == ["/ckpt: step_3 is damaged"]

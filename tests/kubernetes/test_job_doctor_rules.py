@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,12 +65,16 @@ def ray() -> dict[str, Any]:
     }
 
 
+HYPERPOD = "HyperPodPyTorchJob"
 HEALTHY = {
     "PyTorchJob": kubeflow("PyTorchJob", "pytorchReplicaSpecs", "Master", "Worker"),
     "MPIJob": kubeflow("MPIJob", "mpiReplicaSpecs", "Launcher", "Worker", backoffLimit=100),
     "Job": a_job("Job", batch()),
     "JobSet": a_job("JobSet", {"replicatedJobs": [{"template": {"spec": batch()}} for _ in "ab"]}),
     "RayCluster": a_job("RayCluster", ray()),
+    HYPERPOD: a_job(
+        HYPERPOD, {"replicaSpecs": [{"name": "pod", "replicas": 2, "template": {"spec": pods()}}]}
+    ),
     "RayJob": a_job(
         "RayJob", {"rayClusterSpec": ray(), "shutdownAfterJobFinishes": True, "backoffLimit": 3}
     ),
@@ -80,6 +85,7 @@ PODS = {
     "Job": "spec.template.spec",
     "JobSet": "spec.replicatedJobs[1].template.spec.template.spec",
     "RayCluster": "spec.workerGroupSpecs[0].template.spec",
+    HYPERPOD: "spec.replicaSpecs[0].template.spec",
     "RayJob": "spec.rayClusterSpec.headGroupSpec.template.spec",
 }
 POLICY = {
@@ -127,12 +133,15 @@ SELECTOR = f'nodeSelector["{NAMES.node_health_status}"]'
 TORCHRUN = [{"name": "main", "command": ["sh", "-c", "torchrun --nnodes 2 train.py"]}]
 FAILS_JOB = {"rules": [{"action": "FailJob"}]}
 ALL_KINDS = tuple(HEALTHY)
+SWITCHED = tuple(kind for kind in HEALTHY if kind != HYPERPOD)
 E, W, N = RuleSeverity.ERROR, RuleSeverity.WARNING, RuleSeverity.NOTE
 
 CASES = [
-    *((kind, SWITCH, None, "auto-resume-off", E) for kind in ALL_KINDS),
-    *((kind, SWITCH, "False", "auto-resume-off", E) for kind in ALL_KINDS),
-    *((kind, SWITCH, "yes", "invalid-annotation", E) for kind in ALL_KINDS),
+    *((kind, SWITCH, None, "auto-resume-off", E) for kind in SWITCHED),
+    *((kind, SWITCH, "False", "auto-resume-off", E) for kind in SWITCHED),
+    *((kind, SWITCH, "yes", "invalid-annotation", E) for kind in SWITCHED),
+    (HYPERPOD, "spec.elasticPolicy", {"minReplicas": 1}, "cannot-restart", E),
+    (HYPERPOD, "spec.runPolicy.jobMaxRetryCount", 0, "no-retries", W),
     *((kind, RETRIES, "-1", "invalid-annotation", W) for kind in ALL_KINDS),
     *((kind, RETRIES, None, "no-retries", N) for kind in ALL_KINDS),
     *((kind, RETRIES, "0", "no-retries", W) for kind in ALL_KINDS),
@@ -406,7 +415,7 @@ junk = st.recursive(
 
 
 @given(kind=st.sampled_from(ALL_KINDS), spec=junk)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_no_manifest_crashes_the_doctor(kind: str, spec: Any) -> None:
     with suppress(ConfigError):
         diagnose_manifest(json.dumps({**HEALTHY[kind], "spec": spec}), "jobs.yaml")

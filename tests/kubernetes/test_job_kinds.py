@@ -75,7 +75,7 @@ def test_a_suspension_is_read_as_it_is_written(kind: JobKind) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=NAMES)
-def test_a_failure_is_read_as_it_is_written_and_keeps_what_else_is_said(kind: JobKind) -> None:
+def test_a_failure_is_read_as_it_is_written_and_keeps_what_else_is_reported(kind: JobKind) -> None:
     before = {"conditions": true("Suspended")}
     job = {"metadata": metadata(), "status": before, **kind.suspension(is_suspended=True)}
 

@@ -67,7 +67,7 @@ def test_a_proper_restart_keeps_every_law() -> None:
         ([*RESTART, ("job", 2, "failed", {"app_retries": 4})], "too often for itself"),
     ],
 )
-def test_a_law_that_is_broken_is_told(steps: list[tuple[Any, ...]], law: str) -> None:
+def test_a_law_that_is_broken_is_reported(steps: list[tuple[Any, ...]], law: str) -> None:
     with pytest.raises(AssertionError, match=law):
         monitor(changes(*steps), [CELL])
 

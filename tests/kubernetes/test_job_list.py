@@ -96,7 +96,7 @@ def second(number: float):
     return a_record(since=number).phase_since
 
 
-def test_a_restart_is_told_by_its_parts() -> None:
+def test_a_restart_is_reported_by_its_parts() -> None:
     record = a_record(
         attempt=2,
         attempts=(over(1, 0, 101, 100, running_at=second(5)),),
@@ -141,7 +141,9 @@ def an_event(**fields: Any) -> dict[str, Any]:
         ({"message": None}, 1, "", 1),
     ],
 )  # fmt: skip
-def test_an_event_is_told_with_the_time_of_its_last_word(fields, seconds, message, count) -> None:
+def test_an_event_is_reported_with_the_time_of_its_last_word(
+    fields, seconds, message, count
+) -> None:
     one = reported(an_event(type="Warning", source={"component": "c"}, **fields))
 
     assert one.at == second(seconds)
@@ -179,7 +181,7 @@ def test_a_job_goes_by_as_much_of_its_name_as_only_it_has(text: str, name: str) 
         ("x/pytorchjob/a/llama", "there is no job"),
     ],
 )
-def test_what_means_no_job_or_several_is_said(text: str, said: str) -> None:
+def test_what_means_no_job_or_several_is_reported(text: str, said: str) -> None:
     with pytest.raises(NotFound, match=said):
         find_name(text, NAMES)
 
@@ -251,7 +253,7 @@ def a_pod_object(job: str, index: int, owner: str = "job-uid") -> dict[str, Any]
     return {"metadata": metadata, "spec": {"nodeName": "a"}, "status": {"phase": "Running"}}
 
 
-def test_a_job_is_described_with_its_own_pods_and_what_was_told_in_turn(
+def test_a_job_is_described_with_its_own_pods_and_what_was_reported_in_turn(
     server: ScriptedServer,
 ) -> None:
     job = a_job_object(record=a_record(JobPhase.WAITING, reason="XidReplace"), suspend=True)
@@ -334,7 +336,7 @@ def test_what_was_made_of_a_train_job_is_read_with_it(
     assert requested[1].endswith("/namespaces/team/trainjobs/llama")
 
 
-def test_who_may_read_nothing_is_told_so(server: ScriptedServer) -> None:
+def test_who_may_read_nothing_is_informed(server: ScriptedServer) -> None:
     server.answers += [refuse(403) for _ in KINDS]
 
     with pytest.raises(Forbidden):

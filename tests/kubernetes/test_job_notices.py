@@ -167,7 +167,7 @@ TOLD = [
 
 
 @pytest.mark.parametrize(("event", "reported"), TOLD, ids=lambda one: type(one).__name__)
-def test_a_job_tells_why_it_was_restarted_where_and_how_long_it_took(event, reported) -> None:
+def test_a_job_reports_why_it_was_restarted_where_and_how_long_it_took(event, reported) -> None:
     notice = job_notice(event, OWNER, NOW)
 
     assert notice is not None
@@ -182,5 +182,5 @@ def test_a_job_tells_why_it_was_restarted_where_and_how_long_it_took(event, repo
         NodeSuspected(node="gpu-7", failures=3, evidence="", is_checked=True),
     ],
 )
-def test_what_is_not_about_a_job_or_was_asked_for_is_not_told_on_it(event) -> None:
+def test_what_is_not_about_a_job_or_was_asked_for_is_not_reported_on_it(event) -> None:
     assert job_notice(event, OWNER, NOW) is None

@@ -15,8 +15,23 @@ from holdfast.adapters.kubernetes.jobs.records import (
     summary,
 )
 from holdfast.kit.serial import parse_value
-from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
-from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, RESTART_REASON
+from holdfast.model.jobs import (
+    AttemptRecord,
+    Failure,
+    FailureKind,
+    JobPhase,
+    JobRecord,
+    LossAction,
+)
+from holdfast.model.names import (
+    ATTEMPT,
+    BAD_LOSS,
+    JOB_RECORD,
+    JOB_STATUS,
+    RECORD_OF,
+    RESTART_REASON,
+    SKIP_STEPS,
+)
 
 FAILURE = Failure(kind=FailureKind.HARDWARE, reason="Cause", at=BEGAN, node="a")
 QUEUED = {"kueue.x-k8s.io/queue-name": "team"}
@@ -59,7 +74,7 @@ def test_a_record_and_the_suspension_that_it_means_are_one_write(phase, suspend)
     assert requested is suspend
 
 
-def test_a_restart_tells_its_ranks_the_attempt_and_the_reason() -> None:
+def test_a_restart_informs_its_ranks_of_the_attempt_and_the_reason() -> None:
     env = [{"name": "A", "value": "1"}, {"name": "HOLDFAST_ATTEMPT", "value": "9"}]
     pods = {"containers": [{"name": "pytorch", "image": "i", "env": env}, {"name": "side"}]}
     found = patch(a_record(JobPhase.STARTING, attempt=2, failure=FAILURE), pods=pods)
@@ -77,6 +92,32 @@ def test_a_restart_tells_its_ranks_the_attempt_and_the_reason() -> None:
             {"name": "pytorch", "image": "i", "env": [env[0], *ours]},
             {"name": "side", "env": ours},
         ]
+
+
+def test_a_restart_for_a_loss_names_the_steps_to_skip_and_the_bad_one() -> None:
+    loss = Failure(
+        kind=FailureKind.APPLICATION,
+        reason="LossNotFinite",
+        at=BEGAN,
+        step=30,
+        loss_action=LossAction.SKIP,
+    )
+    attempts = (an_attempt(1, failure=loss),)
+    found = patch(a_record(JobPhase.STARTING, attempt=2, failure=loss, attempts=attempts))
+    queued = patch(
+        a_record(JobPhase.STARTING, attempt=2, failure=loss, attempts=attempts), labels=QUEUED
+    )
+    later = patch(a_record(JobPhase.STARTING, attempt=3, failure=FAILURE, attempts=attempts))
+
+    def told(patch, replica="Master") -> dict[str, str]:
+        return patch["spec"]["pytorchReplicaSpecs"][replica]["template"]["metadata"]["annotations"]
+
+    (container,) = found["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    variables = {one["name"]: one["value"] for one in container["env"]}
+    assert variables["HOLDFAST_SKIP_STEPS"] == told(found)[SKIP_STEPS] == "29,30"
+    assert variables["HOLDFAST_BAD_LOSS"] == told(found)[BAD_LOSS] == "30@2026-01-01T12:00:00+00:00"
+    assert told(queued) == told(found)
+    assert (told(later)[SKIP_STEPS], told(later)[BAD_LOSS]) == ("29,30", "")
 
 
 def test_the_containers_of_a_job_in_a_queue_stay_as_they_are() -> None:

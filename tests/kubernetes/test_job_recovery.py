@@ -264,7 +264,7 @@ def test_a_job_that_a_person_suspends_is_left_alone(fleet: Fleet, job: Training)
     assert job.record["attempts"] == []
 
 
-def test_what_cannot_be_used_is_told_and_other_jobs_are_restarted(
+def test_what_cannot_be_used_is_reported_and_other_jobs_are_restarted(
     fleet: Fleet, job: Training
 ) -> None:
     names = Labels()

@@ -12,11 +12,16 @@ from test_rights import Right, control, fleet, plane, without  # noqa: F401 - fi
 
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
+from holdfast.adapters.kubernetes.settings import DEFAULT_JOB_KINDS
 from tests.engines.control_plane import ControlPlane
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ACCOUNT = "system:serviceaccount:holdfast:holdfast-controller"
-GROUPS = [(kind.api_version.rpartition("/")[0], kind.plural) for kind in KINDS]
+GROUPS = [
+    (kind.api_version.rpartition("/")[0], kind.plural)
+    for kind in KINDS
+    if kind.kind in DEFAULT_JOB_KINDS
+]
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 

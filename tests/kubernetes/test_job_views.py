@@ -139,7 +139,7 @@ def test_a_job_that_we_keep_down_and_whose_record_is_taken_away_is_started_anew(
 
 
 @pytest.mark.parametrize("phase", [*SUSPENDED_PHASES, *GOING])
-def test_a_job_that_is_over_is_told_to_the_core_once_it_has_a_record(phase) -> None:
+def test_a_job_that_is_over_is_reported_to_the_core_once_it_has_a_record(phase) -> None:
     state = a_state(record=a_record(phase), conditions=("Failed",))
 
     found = view(state, [])

@@ -53,7 +53,7 @@ def shown(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> Shown:
     return Shown(fleet, capsys)
 
 
-def test_a_job_is_shown_with_its_attempts_what_they_cost_and_what_was_told(
+def test_a_job_is_shown_with_its_attempts_what_they_cost_and_what_was_reported(
     fleet: Fleet, shown: Shown
 ) -> None:
     fleet.start("a", "b", "c")
@@ -126,7 +126,7 @@ image = "holdfast"
 """
 
 
-def test_a_node_on_which_a_job_keeps_dying_is_checked_and_the_job_told_why_it_waits(
+def test_a_node_on_which_a_job_keeps_dying_is_checked_and_the_job_shows_why_it_waits(
     fleet: Fleet, shown: Shown
 ) -> None:
     fleet.start("a", "b")

@@ -181,7 +181,7 @@ def test_without_a_file_the_pods_cluster_is_taken(tmp_path: Path) -> None:
         ("{current-context: x, contexts: [{name: x, context: {}}]}", "cluster '' not found"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_file_that_cannot_be_used_is_reported(tmp_path: Path, text: str, expected: str) -> None:
     file = tmp_path / "config"
     file.write_text(text, encoding="utf-8")
 
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path, text: str, expected:
     assert str(file) in str(reported.value)
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"{tmp_path}: cannot be read"):
         read_kubeconfig([tmp_path])
 
@@ -226,7 +226,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_entry_that_cannot_be_used_is_told_with_its_key(
+def test_an_entry_that_cannot_be_used_is_reported_with_its_key(
     tmp_path: Path, user: dict[str, Any], cluster: dict[str, Any], expected: str
 ) -> None:
     with pytest.raises(ConfigError, match=expected) as reported:
@@ -354,7 +354,7 @@ def test_a_credential_is_kept_until_shortly_before_its_end(tmp_path: Path) -> No
         ),
     ],
 )
-def test_a_program_that_fails_is_told_in_its_own_words(
+def test_a_program_that_fails_is_reported_in_its_own_words(
     tmp_path: Path, text: str, expected: str
 ) -> None:
     script(tmp_path, text)
@@ -367,7 +367,7 @@ def test_a_program_that_fails_is_told_in_its_own_words(
     assert reported.value.permanent
 
 
-def test_a_program_that_is_missing_is_told_with_how_to_get_it(tmp_path: Path) -> None:
+def test_a_program_that_is_missing_is_reported_with_how_to_get_it(tmp_path: Path) -> None:
     command = {"apiVersion": V1, "command": "no-such-program-x", "installHint": "Get it at x.io."}
     server = server_of(tmp_path, user={"exec": command})
 

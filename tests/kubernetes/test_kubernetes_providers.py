@@ -468,7 +468,7 @@ def test_a_node_that_cluster_api_did_not_make_is_not_its_to_replace(
         capi.provider().replace(view(8), "t/1")
 
 
-def test_a_version_that_is_not_served_is_told(capi: CapiSite) -> None:
+def test_a_version_that_is_not_served_is_reported(capi: CapiSite) -> None:
     with pytest.raises(ProviderError, match=r"see provider\.cluster_api"):
         capi.provider(version="v1beta9").replace(view(1), "t/1")
 

@@ -52,7 +52,7 @@ def test_a_group_that_took_no_part_holds_no_number(matcher: PatternMatcher):
     ]
 
 
-def test_lines_that_end_a_rule_are_told_beside_those_that_match(matcher: PatternMatcher):
+def test_lines_that_end_a_rule_are_reported_beside_those_that_match(matcher: PatternMatcher):
     (found,) = matcher.match([a_rule(stop_pattern="done|loss 9")], ["done", "loss 9", "other"])
 
     assert found == [
@@ -62,7 +62,9 @@ def test_lines_that_end_a_rule_are_told_beside_those_that_match(matcher: Pattern
 
 
 @pytest.mark.parametrize("bad", ["(", "a{9999999999}", "(" * 500 + ")" * 500, "(?P<x>a)(?P<x>b)"])
-def test_what_is_no_pattern_is_said_and_other_rules_are_matched(matcher: PatternMatcher, bad: str):
+def test_what_is_no_pattern_is_reported_and_other_rules_are_matched(
+    matcher: PatternMatcher, bad: str
+):
     rules = [a_rule(bad), a_rule(), a_rule(stop_pattern=bad)]
 
     first, second, third = matcher.match(rules, ["loss"])

@@ -8,6 +8,7 @@ import pytest
 from holdfast.adapters.kubernetes.jobs.log_monitor import LogMonitor
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.log_rules import JobLogRule
+from holdfast.decisions.loss_faults import LossLimits
 from holdfast.testing.fakes import FakeClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,7 +28,7 @@ def matcher() -> Iterator[PatternMatcher]:
 
 def test_lines_count_at_the_time_at_which_they_come(matcher: PatternMatcher):
     clock = FakeClock(START)
-    monitor = LogMonitor(matcher, clock, [FAST], START)
+    monitor = LogMonitor(matcher, clock, [FAST], START, LossLimits())
     assert monitor.due == START + 9 * SECOND
 
     clock.time += 3 * SECOND
@@ -38,12 +39,15 @@ def test_lines_count_at_the_time_at_which_they_come(matcher: PatternMatcher):
 
 
 def test_the_earliest_of_all_rules_is_looked_at(matcher: PatternMatcher):
-    assert LogMonitor(matcher, FakeClock(START), [FAST, SLOW], START).due == START + 7 * SECOND
-    assert LogMonitor(matcher, FakeClock(START), [], START).due is None
+    assert (
+        LogMonitor(matcher, FakeClock(START), [FAST, SLOW], START, LossLimits()).due
+        == START + 7 * SECOND
+    )
+    assert LogMonitor(matcher, FakeClock(START), [], START, LossLimits()).due is None
 
 
-def test_a_rule_that_is_too_slow_is_told_once_and_never_matched_again(matcher: PatternMatcher):
-    monitor = LogMonitor(matcher, FakeClock(START), [ENDLESS, SLOW], START)
+def test_a_rule_that_is_too_slow_is_reported_once_and_never_matched_again(matcher: PatternMatcher):
+    monitor = LogMonitor(matcher, FakeClock(START), [ENDLESS, SLOW], START, LossLimits())
 
     for _ in range(2):
         monitor.take(0, [ENDLESS_LINE])
@@ -54,10 +58,10 @@ def test_a_rule_that_is_too_slow_is_told_once_and_never_matched_again(matcher: P
     assert monitor.hang(START + SECOND) is None
 
 
-def test_of_a_rule_that_is_no_pattern_both_patterns_are_told(matcher: PatternMatcher):
+def test_of_a_rule_that_is_no_pattern_both_patterns_are_reported(matcher: PatternMatcher):
     wrong = JobLogRule(name="w", pattern="a", stop_pattern="(", start_cutoff=SECOND)
 
-    monitor = LogMonitor(matcher, FakeClock(START), [wrong], START)
+    monitor = LogMonitor(matcher, FakeClock(START), [wrong], START, LossLimits())
 
     assert [one.value for one in monitor.rejected] == ["a ("]
     assert monitor.due is None

@@ -167,7 +167,7 @@ def test_what_others_write_at_the_same_time_is_not_lost(node: OnNode) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "null", "[" * 9000, '{"faults":[7]}', '{"node":"x"}'])
-def test_annotations_that_others_spoiled_stop_nobody(node: OnNode, text: str) -> None:
+def test_annotations_that_others_invalidated_stop_nobody(node: OnNode, text: str) -> None:
     notes = {REPORT: text, Labels().fault_details: text}
     node.change({"metadata": {"annotations": notes}})
 
@@ -239,7 +239,7 @@ def test_an_agent_that_starts_again_writes_no_second_event(
         assert transition == condition["lastTransitionTime"]
 
 
-def test_a_fault_that_went_with_a_reboot_and_all_memory_is_told_to_be_over(
+def test_a_fault_that_went_with_a_reboot_and_all_memory_is_reported_to_be_over(
     cluster: Cluster, token: str, node: OnNode
 ) -> None:
     node.tell(a_report(REBOOT))
@@ -251,7 +251,7 @@ def test_a_fault_that_went_with_a_reboot_and_all_memory_is_told_to_be_over(
         until(lambda: {event["type"] for event in rebooted.events} == {"Warning", "Normal"})
 
 
-def test_a_fault_that_nobody_was_told_of_has_its_event(
+def test_a_fault_that_nobody_was_informed_of_has_its_event(
     cluster: Cluster, token: str, node: OnNode
 ) -> None:
     node.tell(a_report(REBOOT))

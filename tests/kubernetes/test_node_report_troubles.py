@@ -127,7 +127,7 @@ def label(server: ScriptedServer) -> str | None:
 
 @pytest.mark.parametrize("trouble", TROUBLES.values(), ids=TROUBLES)
 @pytest.mark.parametrize("verb", ["GET", "PATCH"])
-def test_trouble_is_told_once_and_outlived_without_a_storm_of_calls(
+def test_trouble_is_reported_once_and_outlived_without_a_storm_of_calls(
     server: ScriptedServer, agent: Agent, trouble: Answer, verb: str
 ) -> None:
     server.answers.trouble = trouble
@@ -161,7 +161,7 @@ def test_a_server_that_is_not_there_is_waited_for(server: ScriptedServer) -> Non
     agent.reporter.close()
 
 
-def test_an_event_that_is_never_accepted_is_dropped_and_told_of_once(
+def test_an_event_that_is_never_accepted_is_dropped_and_reported_once(
     server: ScriptedServer,
 ) -> None:
     agent = Agent(server.url, ReportIntervals(check=900, evidence=900, lease=900, events=0.01))

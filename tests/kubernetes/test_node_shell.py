@@ -191,7 +191,7 @@ def test_the_image_is_that_of_the_agent_on_the_node(node: Node) -> None:
         (("--via", "ssm"), "--via ssm: a is not a known AWS machine"),
     ],
 )
-def test_what_cannot_be_is_told(node: Node, argv: tuple[str, ...], reported: str) -> None:
+def test_what_cannot_be_is_reported(node: Node, argv: tuple[str, ...], reported: str) -> None:
     done = node.call(*argv, "--", "true")
 
     assert done.returncode in (ExitCode.BAD_INPUT, ExitCode.FAILED)
@@ -199,7 +199,7 @@ def test_what_cannot_be_is_told(node: Node, argv: tuple[str, ...], reported: str
     assert node.pods == []
 
 
-def test_a_node_whose_kubelet_is_dead_is_told_and_nothing_is_left(node: Node) -> None:
+def test_a_node_whose_kubelet_is_dead_is_reported_and_nothing_is_left(node: Node) -> None:
     node.cluster.nodes.hang("a")
     pod = manifest("a", "shell", "none")
     left = []

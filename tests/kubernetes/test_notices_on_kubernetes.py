@@ -16,7 +16,7 @@ def fleet(installed, cluster: Cluster, tmp_path: Path) -> Iterator[Fleet]:  # no
         yield fleet
 
 
-def test_a_repair_is_told_from_fault_to_release(fleet: Fleet, tmp_path: Path) -> None:
+def test_a_repair_is_reported_from_fault_to_release(fleet: Fleet, tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     fleet.start("a")
     controller = fleet.control(

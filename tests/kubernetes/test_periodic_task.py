@@ -117,7 +117,7 @@ def test_a_server_that_says_when_to_come_again_is_obeyed() -> None:
     assert world.pause_s == 120
 
 
-def test_a_person_is_told_once_of_each_trouble_and_of_its_end() -> None:
+def test_a_person_is_notified_once_of_each_trouble_and_of_its_end() -> None:
     world = World()
     for error in (Unreachable("a"), Unreachable("a"), Unreachable("b"), None, None):
         world.error = error

@@ -199,7 +199,7 @@ def test_a_kubelet_that_cannot_read_the_log_does_not_say_that_it_is_silent(
     assert log.error == ""
 
 
-def test_a_kubelet_that_is_gone_is_told(kubelet: PodServer, log: PodLog, reader: Reader):
+def test_a_kubelet_that_is_gone_is_reported(kubelet: PodServer, log: PodLog, reader: Reader):
     kubelet.__exit__(None, None, None)
     log.start()
 

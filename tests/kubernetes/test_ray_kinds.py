@@ -81,7 +81,7 @@ def test_a_cluster_has_its_head_and_as_many_workers_as_its_operator_makes(
     assert len(state.groups) == (3 if expected else 2)
 
 
-def test_an_autoscaled_cluster_is_left_alone_and_told_so() -> None:
+def test_an_autoscaled_cluster_is_left_alone_and_reported() -> None:
     spec = cluster_spec(enableInTreeAutoscaling=True)
 
     for state in (a_cluster(enableInTreeAutoscaling=True), a_job(rayClusterSpec=spec)):
@@ -129,7 +129,7 @@ def test_the_head_is_rank_0_and_trains_in_its_first_container() -> None:
         ("-x7k2d", None),
     ],
 )
-def test_a_pod_of_a_ray_job_is_told_by_the_name_of_its_cluster(
+def test_a_pod_of_a_ray_job_is_reported_by_the_name_of_its_cluster(
     cluster: str, job: str | None
 ) -> None:
     member = RayJobs().member(a_pod(cluster))

@@ -132,7 +132,7 @@ def test_it_lists_all_pages_and_then_follows(scripted: Scripted) -> None:
     assert "timeoutSeconds=" in query
 
 
-def test_objects_of_namespaces_are_told_apart(scripted: Scripted) -> None:
+def test_objects_of_namespaces_are_kept_apart(scripted: Scripted) -> None:
     a, b = (
         {"metadata": {"name": "x", "namespace": name, "resourceVersion": "1"}, "value": name}
         for name in "ab"
@@ -236,7 +236,9 @@ def test_a_page_that_is_forgotten_begins_the_list_anew(scripted: Scripted) -> No
     until(lambda: reflector.objects() == {"a": 1})
 
 
-def test_an_error_event_that_is_not_410_is_told_and_the_watch_goes_on(scripted: Scripted) -> None:
+def test_an_error_event_that_is_not_410_is_reported_and_the_watch_goes_on(
+    scripted: Scripted,
+) -> None:
     error = event("ERROR", status_object(500, "InternalError", "a storm"))
     reflector = scripted.follow(
         reply(listing(7)), break_off(events(error)), *[refuse(403, "Forbidden", "no rights")] * 3
@@ -247,7 +249,9 @@ def test_an_error_event_that_is_not_410_is_told_and_the_watch_goes_on(scripted: 
     assert set(scripted.versions()[1:]) == {"7"}
 
 
-def test_a_server_that_is_away_leaves_the_copy_as_it_was_and_is_told(scripted: Scripted) -> None:
+def test_a_server_that_is_away_leaves_the_copy_as_it_was_and_is_reported(
+    scripted: Scripted,
+) -> None:
     reflector = scripted.follow(
         reply(listing(7, node("a", 3, 1))),
         hang(events(event("ADDED", node("b", 8, 2)), end=False)),
@@ -277,7 +281,7 @@ def test_a_server_that_ends_every_watch_at_once_is_not_stormed(scripted: Scripte
     assert reflector.error == ""
 
 
-def test_breaks_do_not_slow_down_a_watch_that_has_something_to_tell(scripted: Scripted) -> None:
+def test_breaks_do_not_slow_down_a_watch_that_has_something_to_report(scripted: Scripted) -> None:
     """Forty pauses that grew would take minutes."""
     happened = [event("ADDED", node(f"n{version}", version)) for version in range(8, 48)]
     reflector = scripted.follow(
@@ -602,7 +606,7 @@ def test_history_that_the_restarted_server_has_forgotten_is_listed_anew(
     until(lambda: reflected.objects() == {"default/a": "2", "default/c": "1"})
 
 
-def test_an_unknown_kind_is_told_and_found_when_it_comes(
+def test_an_unknown_kind_is_reported_and_found_when_it_comes(
     control_plane: ControlPlane, api: Api
 ) -> None:
     reflector = Reflector(

@@ -81,7 +81,7 @@ def test_a_command_that_does_not_end_is_left(api: Api, kubelet: PodServer, pods:
     over.set()
 
 
-def test_a_node_that_hangs_up_is_told(api: Api, kubelet: PodServer, pods: list[PodState]):
+def test_a_node_that_hangs_up_is_reported(api: Api, kubelet: PodServer, pods: list[PodState]):
     def dies(pod: str, command: Sequence[str]):
         raise ConnectionResetError
 
@@ -165,7 +165,7 @@ def test_stacks_of_some_ranks_are_better_than_none(
     ("answer", "why"),
     [(("", "sh: py-spy: not found", 127), "py-spy: not found"), (("", "", 0), "no Python process")],
 )
-def test_why_there_are_no_stacks_is_told(
+def test_why_there_are_no_stacks_is_reported(
     api: Api, kubelet: PodServer, pods: list[PodState], answer, why: str
 ):
     kubelet.run = lambda pod, command: answer
@@ -177,7 +177,7 @@ def test_why_there_are_no_stacks_is_told(
     assert captured(api, []) == "no stacks: no pod runs"
 
 
-def test_without_the_right_to_run_commands_the_right_that_is_missing_is_told(
+def test_without_the_right_to_run_commands_the_right_that_is_missing_is_reported(
     cluster: Cluster, kubelet: PodServer, pods: list[PodState]
 ):
     account = {"metadata": {"name": "nobody"}}
@@ -204,7 +204,7 @@ def test_every_python_process_is_looked_at(tmp_path: Path):
     )
 
 
-def test_an_image_without_py_spy_is_told_from_one_without_python(tmp_path: Path):
+def test_an_image_without_py_spy_is_distinguished_from_one_without_python(tmp_path: Path):
     alone = tmp_path / "python"
     alone.write_bytes(Path("/bin/sleep").read_bytes())
     alone.chmod(0o755)

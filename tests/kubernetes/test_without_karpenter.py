@@ -9,7 +9,7 @@ from holdfast.testing.builders import a_node
 from holdfast.testing.fakes import FakeClock
 
 
-def test_a_cluster_without_karpenter_is_told(cluster: Cluster) -> None:
+def test_a_cluster_without_karpenter_is_reported(cluster: Cluster) -> None:
     config = ProviderConfig(replace=ProviderName.KARPENTER)
 
     with clusters(cluster.plane.kubeconfig()) as open_cluster:

@@ -153,7 +153,7 @@ def test_a_job_that_is_let_go_is_let_in_only_if_it_is_out(queue: Queue) -> None:
     assert (queue.active, queue.annotations) == (True, {})
 
 
-def test_a_job_that_kueue_does_not_know_is_told(queue: Queue) -> None:
+def test_a_job_that_kueue_does_not_know_is_reported(queue: Queue) -> None:
     queue.is_there = False
 
     for ask in (queue.workloads.is_active, queue.workloads.suspend, queue.workloads.release):

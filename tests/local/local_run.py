@@ -22,6 +22,9 @@ class LocalRun:
         self.dir = RunDir(home / "runs" / name)
         self.name = name
         self.environment = {**os.environ, "HOLDFAST_HOME": str(home)}
+        self.prefix: tuple[str, ...] = ()
+        """Command that ``start`` runs ``holdfast`` with."""
+
         self.process: subprocess.Popen[str] | None = None
 
     def holdfast(
@@ -40,7 +43,7 @@ class LocalRun:
     def start(self, *arguments: str) -> None:
         self.process = subprocess.Popen(
             [
-                sys.executable, "-m", "holdfast", "run", "--name", self.name,
+                *self.prefix, sys.executable, "-m", "holdfast", "run", "--name", self.name,
                 "--boot-time", "0s", *arguments,
             ],
             env=self.environment, text=True,

@@ -137,7 +137,7 @@ def test_a_job_that_ends_well_has_succeeded_also_at_once(hyperpod) -> None:
     assert [pod["Status"] for pod in pods] == ["Succeeded", "Succeeded"]
 
 
-def test_what_cannot_be_started_is_told_as_holdfast_run_tells_it(hyperpod) -> None:
+def test_what_cannot_be_started_is_reported_as_holdfast_run_reports_it(hyperpod) -> None:
     file = config(hyperpod.folder)
 
     code, _, reported = hyperpod.call("start-job", "--config-file", file, "--command", "no-such")
@@ -148,7 +148,7 @@ def test_what_cannot_be_started_is_told_as_holdfast_run_tells_it(hyperpod) -> No
 
 
 @pytest.mark.parametrize(("command", "is_reported"), [("python", True), ("python -m", False)])
-def test_a_script_that_is_not_there_is_told_before_anything_begins(
+def test_a_script_that_is_not_there_is_reported_before_anything_begins(
     hyperpod, command: str, is_reported: bool
 ) -> None:
     file = config(hyperpod.folder)
@@ -160,7 +160,7 @@ def test_a_script_that_is_not_there_is_told_before_anything_begins(
     assert (f"there is no train.py in {hyperpod.folder}" in err) == is_reported
 
 
-def test_a_configuration_that_is_not_there_is_told(hyperpod) -> None:
+def test_a_configuration_that_is_not_there_is_reported(hyperpod) -> None:
     code, _, err = hyperpod.call("start-job", "--config-file", "none.yaml")
 
     reported = "holdfast: none.yaml: cannot be read: No such file or directory\n"
@@ -215,7 +215,7 @@ def test_auto_resume_and_restarts_are_budgets_of_the_run(
         (("get-clusters", "--clusters", "other"), "there is no cluster 'other'"),
     ],
 )
-def test_what_is_not_there_is_told(hyperpod, argv: tuple[str, ...], reported: str) -> None:
+def test_what_is_not_there_is_reported(hyperpod, argv: tuple[str, ...], reported: str) -> None:
     code, _, said = hyperpod.call(*argv)
 
     assert (code, reported in said) == (ExitCode.FAILED, True), said
@@ -280,7 +280,7 @@ def test_connecting_switches_the_context_as_kubectl_does(
         ("c", "c is ambiguous (other, third)"),
     ],
 )
-def test_a_cluster_that_is_not_known_is_told_and_nothing_changes(
+def test_a_cluster_that_is_not_known_is_reported_and_nothing_changes(
     hyperpod, kubeconfig: Path, name: str, reported: str
 ) -> None:
     before = kubeconfig.read_text(encoding="utf-8")

@@ -159,7 +159,7 @@ def test_sources_of_other_kinds_work_alike(machine, scripts) -> None:
     assert "from python" in log(machine).splitlines()
 
 
-def test_a_source_that_is_not_there_is_told(machine) -> None:
+def test_a_source_that_is_not_there_is_reported(machine) -> None:
     prepare(machine, LifecycleScripts(source="/missing", on_create="x.sh"), RESOURCES)
 
     state, message = boot(machine)
@@ -168,7 +168,9 @@ def test_a_source_that_is_not_there_is_told(machine) -> None:
     assert "/missing cannot be fetched: No such file or directory; see " in message
 
 
-def test_scripts_that_are_not_there_are_told_before_a_machine_is_made(scripts, tmp_path) -> None:
+def test_scripts_that_are_not_there_are_reported_before_a_machine_is_made(
+    scripts, tmp_path
+) -> None:
     there = written(scripts, "exit 0\n")
     requested = {
         "none": None,

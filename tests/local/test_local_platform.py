@@ -217,7 +217,7 @@ def outcome(platform):
     return found
 
 
-def test_two_machines_that_reach_each_other_pass_and_tell_how_fast(platform):
+def test_two_machines_that_reach_each_other_pass_and_report_how_fast(platform):
     node, partner = paired(platform)
 
     for _ in range(2):
@@ -232,7 +232,7 @@ def test_two_machines_that_reach_each_other_pass_and_tell_how_fast(platform):
     ("sent", "reported"),
     [(b"x" * BYTES, "other machine differs"), (b"", "other machine differs")],
 )
-def test_bytes_that_come_back_wrong_or_not_at_all_are_told(sent, reported, capsys):
+def test_bytes_that_come_back_wrong_or_not_at_all_are_reported(sent, reported, capsys):
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer():

@@ -75,7 +75,7 @@ def test_a_job_cannot_begin_in_a_directory_that_is_gone(run, tmp_path):
     assert not run.home.exists()
 
 
-def test_all_mistakes_are_told_at_once(run):
+def test_all_mistakes_are_reported_at_once(run):
     ended = run.holdfast("run", "--nodes", "0", "--spares", "-2", "--", "no-such-program")
 
     assert ended.stderr.count("holdfast: ") == 3
@@ -94,7 +94,7 @@ def test_unknown_configuration_keys_are_errors(run, tmp_path):
     assert not run.home.exists()
 
 
-def test_a_port_that_is_taken_is_told(run):
+def test_a_port_that_is_taken_is_reported(run):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
 
@@ -136,7 +136,7 @@ def full_disk(tmp_path):
     return inside
 
 
-def test_a_full_disk_is_told_before_anything_runs(full_disk, tmp_path):
+def test_a_full_disk_is_reported_before_anything_runs(full_disk, tmp_path):
     holdfast = f"{sys.executable} -m holdfast run -- true"
 
     ended = full_disk(f"{holdfast}; code=$?; ls -A {tmp_path}; exit $code", size="256k")

@@ -184,7 +184,7 @@ def test_a_job_that_stops_reporting_steps_is_restarted_where_that_is_watched(run
     assert "last step 0, " in ended.stdout
 
 
-def test_a_startup_that_takes_longer_than_a_hang_is_none_and_what_is_not_watched_is_told(run):
+def test_a_startup_that_takes_longer_than_a_hang_is_none_and_what_is_not_watched_is_reported(run):
     script = (
         "import os, time; time.sleep(1); "
         "print('0\\n1', file=open(os.environ['HOLDFAST_PROGRESS_FILE'], 'a'), flush=True)"

@@ -33,7 +33,7 @@ def test_by_default_a_nan_is_reported_once_and_the_job_runs_on(run):
     assert ended.returncode == 0, ended.stdout
     assert len(re.findall("JobLossFault", ended.stdout)) == 1
     assert re.search(
-        r"JobLossFault: job: the loss is nan at step 3; the job runs on\. .+ holdfast jobs cancel",
+        r"JobLossFault: job: the loss is nan at step 3; the job runs on\. .+ cancel the job",
         ended.stdout,
     ), ended.stdout
 
@@ -44,7 +44,7 @@ def test_a_nan_stops_the_job_for_good_if_so_configured(run, tmp_path):
     assert ended.returncode == 1
     assert "LossNotFinite" in ended.stdout
     assert run.record().attempt == 1
-    assert run.record().reason.startswith("jobs.loss_action is stop: check the learning rate")
+    assert run.record().reason.startswith("loss_action is stop: check the learning rate")
 
 
 @pytest.mark.frameworks

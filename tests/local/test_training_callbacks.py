@@ -1,5 +1,6 @@
 """Callbacks of frameworks: the examples of docs/howto/start-frameworks.md report what they do."""
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -87,3 +88,43 @@ def test_the_example_of_the_guide_reports_steps_and_checkpoints(
     steps = [line.split()[0] for line in lines]
     assert list(dict.fromkeys(steps)) == [str(step) for step in range(9)]
     assert {line.split()[0] for line in lines if " " in line} == losses
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize(
+    ("framework", "script", "replaced"),
+    [
+        ("lightning", LIGHTNING, 'Trainer(strategy="ddp", devices=1, num_nodes=2, '),
+        ("transformers", TRANSFORMERS, "Trainer("),
+    ],
+    ids=["lightning", "transformers"],
+)
+def test_of_several_ranks_only_the_first_reports(
+    framework, script, replaced, run, tmp_path
+) -> None:
+    pytest.importorskip(framework)
+    (example,) = [one for one in EXAMPLES if f"holdfast.training.{framework}" in one]
+    example = re.sub(r"\bTrainer\(", replaced, example)
+    said = 'print("ranks", torch.distributed.get_rank(), torch.distributed.get_world_size())\n'
+    program = tmp_path / "train.py"
+    program.write_text(script.replace("EXAMPLE", example) + said, encoding="utf-8")
+    folder = tmp_path / "ckpt"
+    run.environment |= {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+
+    ended = run.run(
+        *("--nodes", "2", "--logs", "all", "--checkpoint-dir", str(folder)),
+        *("--max-app-retries", "0", "--", sys.executable, str(program)),
+        timeout=500,
+        cwd=tmp_path,
+    )
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert set(re.findall(r"ranks (\d) 2", ended.stdout)) == {"0", "1"}
+    reports = (tmp_path / ".ckpt.holdfast-reported").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["step"] for line in reports] == [4, 8]
+    steps = [line.split()[0] for line in run.dir.progress(1).read_text().splitlines()]
+    without_loss = [
+        line for line in run.dir.progress(1).read_text().splitlines() if " " not in line
+    ]
+    assert without_loss == [str(step) for step in range(9)]
+    assert set(steps) == set(without_loss)

@@ -19,7 +19,7 @@ def slurmd(boot: datetime, started: str = "2026-11-22T03:40:38") -> str:
     ("seconds", "is_other"),
     [(0, False), (1, False), (-1, False), (5, False), (-5, False), (6, True), (-6, True)],
 )
-def test_the_same_boot_is_told_to_a_few_seconds(seconds: int, is_other: bool) -> None:
+def test_the_same_boot_is_reported_to_a_few_seconds(seconds: int, is_other: bool) -> None:
     now = slurmd(BOOT + timedelta(seconds=seconds))
 
     assert is_other_boot(now, slurmd(BOOT)) is is_other

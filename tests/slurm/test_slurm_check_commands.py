@@ -266,7 +266,7 @@ def test_a_test_that_runs_is_not_taken_for_one_that_never_began(answers, tmp_pat
         ("no such command", "", 127, None),
     ],
 )
-def test_what_a_test_says_is_told_from_what_says_nothing(
+def test_what_a_test_says_is_distinguished_from_what_says_nothing(
     answers, tmp_path: Path, said: str, written: str, status: int, passed: bool | None
 ) -> None:
     answers("")

@@ -36,7 +36,7 @@ def answers(tmp_path: Path, monkeypatch):
 @pytest.mark.parametrize(
     "said", ["slurm_update error: Invalid user id", "Access/permission denied for job 1"]
 )
-def test_a_missing_privilege_is_told_with_what_to_grant(answers, said: str) -> None:
+def test_a_missing_privilege_is_reported_with_what_to_grant(answers, said: str) -> None:
     answers(said)
     slurm = Slurm(None, TIME)
 
@@ -45,7 +45,7 @@ def test_a_missing_privilege_is_told_with_what_to_grant(answers, said: str) -> N
             act()
 
 
-def test_slurmctld_being_away_is_told_as_it_is(answers) -> None:
+def test_slurmctld_being_away_is_reported_as_it_is(answers) -> None:
     answers("slurm_load_node error: Unable to contact slurm controller (connect failure)")
 
     with pytest.raises(BackendError, match="Unable to contact slurm controller"):
@@ -94,7 +94,7 @@ def test_many_nodes_are_asked_for_in_parts(answers) -> None:
 
 
 @pytest.mark.parametrize("output", ["surprise", "1|RUNNING|n[1-"])
-def test_another_answer_is_told(answers, output: str) -> None:
+def test_another_answer_is_reported(answers, output: str) -> None:
     answers(output=output, status=0)
 
     with pytest.raises(BackendError, match="cannot be read"):
@@ -118,12 +118,12 @@ def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["/no/such/program", "nul\0"])
-def test_a_program_that_cannot_be_run_is_told(name: str) -> None:
+def test_a_program_that_cannot_be_run_is_reported(name: str) -> None:
     with pytest.raises(BackendError, match="cannot run"):
         run([name], timeout=TIME)
 
 
-def test_an_outcome_has_all_that_was_said() -> None:
+def test_an_outcome_has_all_that_was_reported() -> None:
     done = run(["sh", "-c", "echo out; echo err >&2; exit 3"], timeout=TIME)
 
     assert (done.status, done.output, done.errors) == (3, "out\n", "err\n")

@@ -11,14 +11,20 @@ from holdfast.adapters.slurm.commands.comment import (
     MAX_RETRY_LIMIT,
     CommentRequest,
     Key,
+    ReportedLoss,
     RequeueRequest,
     changed,
+    loss_fault,
     noted,
     parse,
     requeue_request,
     restart_reason,
 )
+from holdfast.adapters.slurm.jobs.loss_reports import LossReports
 from holdfast.decisions.step_restart import RestartMode
+from holdfast.model.jobs import LossAction, LossFault
+from holdfast.model.names import Reason
+from holdfast.testing.fakes import FakeEvents
 
 
 def test_a_comment_without_our_words_says_nothing() -> None:
@@ -138,6 +144,53 @@ def test_why_a_run_began_is_known_to_that_run_alone(
     assert request.restart_reason_of(restarts) == why.split(":")[1]
     assert request.restart_reason_of(restarts + 1) == ""
     assert restart_reason(1, "NodeLost", "node7") == "1:NodeLost:node7"
+
+
+@given(
+    st.sampled_from(["", "team=a mode=step", '{"APS": {"x": 1}}']),
+    st.integers(0, 10**13 - 1), st.integers(0, 10**18 - 1), st.sampled_from(LossAction),
+    st.sampled_from([Reason.LOSS_NOT_FINITE, Reason.LOSS_SPIKED]),
+)  # fmt: skip
+def test_a_reported_loss_is_read_as_written(
+    comment: str, attempt: int, step: int, action: LossAction, reason: Reason
+) -> None:
+    fault = LossFault(reason=reason, step=step, evidence="it is nan", action=action)
+    request = parse(changed(comment, {Key.LOSS_FAULT: loss_fault(attempt, fault)}))
+
+    assert request.loss == ReportedLoss(attempt=attempt, reason=reason, step=step, action=action)
+    assert request.rejected == ()
+    assert request.mode == parse(comment).mode
+
+
+@pytest.mark.parametrize("value", ["1:LossNotFinite:2:never", "1:RankExited:2:ask", ":::", "x"])
+def test_a_loss_that_no_supervisor_reports_is_rejected(value: str) -> None:
+    request = parse(f"loss-fault={value}")
+
+    assert request.loss is None
+    assert [one.key for one in request.rejected] == ["loss-fault"]
+
+
+def a_request(attempt: int, step: int) -> CommentRequest:
+    return parse(f"auto-resume=1 loss-fault={attempt}:LossNotFinite:{step}:skip")
+
+
+def test_each_report_is_emitted_once_and_the_next_job_of_a_number_is_another() -> None:
+    events = FakeEvents()
+    reports = LossReports(events)
+
+    for requests in (
+        {"7": a_request(0, 5), "8": parse("auto-resume=1"), "9": a_request(0, 3)},
+        {"7": a_request(0, 5)},
+        {"7": a_request(1, 5)},
+        {},
+        {"7": a_request(1, 5)},
+    ):
+        reports.emit(requests, {"7", "9"} if "9" not in requests else {"9"})
+
+    assert [(one.job, one.attempt, one.step) for one in events.reported] == [
+        ("job/7", 0, 5), ("job/7", 1, 5), ("job/7", 1, 5),
+    ]  # fmt: skip
+    assert events.reported[0].why.startswith("LossNotFinite at step 5; its supervisor restarts")
 
 
 @given(

@@ -108,7 +108,7 @@ def test_a_node_that_fails_or_never_reports_back_is_replaced_and_checked_again(
 
 
 @on_both_versions
-def test_a_check_that_cannot_be_run_is_told_and_is_not_the_nodes_fault(
+def test_a_check_that_cannot_be_run_is_reported_and_is_not_the_nodes_fault(
     fleet: Fleet, capsys, monkeypatch
 ) -> None:
     monkeypatch.setenv("PATH", fleet.slurm.environment["PATH"])

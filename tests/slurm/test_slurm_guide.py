@@ -61,7 +61,7 @@ def test_a_node_is_of_one_cluster(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_controller_tells_what_it_cannot_use(
+def test_a_controller_reports_what_it_cannot_use(
     tmp_path: Path, capsys, table: str, reported: str
 ) -> None:
     config = tmp_path / "controller.toml"

@@ -82,7 +82,9 @@ def test_a_job_goes_where_nothing_is_broken_and_is_never_parked(
     final.check(fleet, "prolog-slurmctld", node="node1", job=job)
 
 
-def test_what_cannot_be_found_out_passes_and_is_told(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_what_cannot_be_found_out_passes_and_is_reported(
+    tmp_path: Path, monkeypatch, capsys
+) -> None:
     monkeypatch.setenv("SLURM_JOB_NODELIST", "node[1-2]")
     check = ["check", "prolog", "--state-dir", str(tmp_path)]
 

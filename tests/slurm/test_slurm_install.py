@@ -214,7 +214,7 @@ def test_lines_of_others_stay(machine: Machine) -> None:
     assert machine.plugstack.stat().st_mode & 0o777 == 0o640
 
 
-def test_what_an_operator_changed_is_kept_and_told(machine: Machine) -> None:
+def test_what_an_operator_changed_is_kept_and_reported(machine: Machine) -> None:
     machine.install("head")
     config = machine.root / "etc/holdfast/controller.toml"
     unit = machine.root / "etc/systemd/system/holdfast-controller.service"
@@ -280,7 +280,7 @@ def test_a_slurm_elsewhere_gets_its_line_where_it_reads_it_and_a_plugin_of_its_h
     assert f" -I{header.parent.parent} " in said
 
 
-def test_without_headers_it_is_told_what_to_install_and_the_rest_can_be_removed(
+def test_without_headers_the_message_says_what_to_install_and_the_rest_can_be_removed(
     machine: Machine,
 ) -> None:
     machine.no_headers.touch()
@@ -312,7 +312,9 @@ def test_a_dry_run_of_uninstall_removes_nothing(machine: Machine) -> None:
     assert machine.plugstack.exists()
 
 
-def test_a_manifest_that_cannot_be_read_is_told_and_nothing_is_removed(machine: Machine) -> None:
+def test_a_manifest_that_cannot_be_read_is_reported_and_nothing_is_removed(
+    machine: Machine,
+) -> None:
     machine.install()
     manifest = machine.root / "etc/holdfast/slurm-install.json"
     manifest.write_text('{"files": 3}', encoding="utf-8")

@@ -66,6 +66,7 @@ class Port:
             may_act=lambda: True,
             nodes=self.nodes,
             step_of=lambda _: None,
+            moved_from=lambda _: (),
         )
         config = SlurmSettings(report_dir=self._folder, conf=self.slurm.conf, **settings)
         return SlurmJobs(config, self.store, around)

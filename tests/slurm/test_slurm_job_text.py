@@ -119,7 +119,7 @@ def test_reservations_are_read() -> None:
         parse_reservations("slurm error\n")
 
 
-def test_owners_are_told_what_a_resume_would_spoil() -> None:
+def test_owners_are_shown_what_a_resume_would_invalidate() -> None:
     (pinned,) = parse_batch_jobs(said(RUNS), MARK).values()
     (free,) = parse_batch_jobs(said(ENDED), MARK).values()
 

@@ -199,7 +199,7 @@ def test_a_supervisor_that_asks_hands_its_job_over() -> None:
     ],
 )
 @pytest.mark.parametrize("phase", [JobPhase.RUNNING, JobPhase.FAILED])
-def test_a_number_that_was_given_again_is_told_by_the_time_of_the_submission(
+def test_a_number_that_was_given_again_is_reported_by_the_time_of_the_submission(
     phase, job, is_other
 ) -> None:
     assert is_reused(a_job(**job), remembered(phase)) is is_other

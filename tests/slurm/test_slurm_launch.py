@@ -1,5 +1,6 @@
 """``srun holdfast launch`` on a real cluster: the step's nodes are those of the job."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -59,3 +60,38 @@ echo ended with $? > {tmp_path}/code
         assert [f'"NODE_RANK": "{rank // 2}"' in one for rank, one in enumerate(found)] == [
             True
         ] * 4
+
+
+HANGS = """
+import os, time
+rank, number = os.environ["RANK"], os.environ["HOLDFAST_LAUNCH_ROUND"]
+for step in range(34 if number == "1" else 2):
+    if step == 32:
+        time.sleep(600)
+    with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
+        file.write(f"{step}\\n")
+    time.sleep(0.12)
+"""
+
+
+def test_a_hang_of_a_step_is_found_without_any_setting_of_the_job(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(HANGS, encoding="utf-8")
+    launcher = f"{sys.executable} -m holdfast launch --rdzv-endpoint 127.0.0.1:{free_port()}"
+    slurm.submit(
+        "-N2",
+        f"--output={tmp_path}/output",
+        script=f"""export HOLDFAST_LAUNCH_KEY=0123456789abcdef
+srun --ntasks-per-node=1 {launcher} --nproc-per-node 2 --hang-timeout auto --stall-floor 1s {script}
+echo ended with $? > {tmp_path}/code
+""",
+    )
+    slurm.until((tmp_path / "code").exists)
+
+    output = (tmp_path / "output").read_text(encoding="utf-8")
+    assert (tmp_path / "code").read_text(encoding="utf-8") == "ended with 0\n", output
+    assert re.search(r"RankFailed: round 1: rank [0-3] on \S+: no progress for \S+; the", output)
+    assert "ranks 0, 1, 2, 3 are outside of collectives" in output
+    assert "RanksRestarted: in-place" in output

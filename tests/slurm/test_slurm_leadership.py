@@ -26,7 +26,7 @@ def test_a_reader_never_leads(tmp_path: Path) -> None:
     reader.close()
 
 
-def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BackendError, match="cannot write"):
         FileLock(tmp_path / "file", may_take=True)

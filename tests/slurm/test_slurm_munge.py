@@ -29,7 +29,7 @@ def credentials(request: pytest.FixtureRequest) -> Credentials:
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", b"holdfast-report:" + b"0" * 64])
-def test_a_credential_tells_payload_user_and_time_however_often_it_is_decoded(
+def test_a_credential_reports_payload_user_and_time_however_often_it_is_decoded(
     credentials: Credentials, payload: bytes
 ) -> None:
     text = credentials.encode(payload)
@@ -56,7 +56,7 @@ def test_what_is_no_credential_is_refused(credentials: Credentials, change) -> N
         credentials.decode(change(credentials.encode(b"payload")))
 
 
-def test_a_munged_that_is_not_there_is_told_apart_from_a_bad_credential(tmp_path: Path) -> None:
+def test_a_munged_that_is_not_there_is_kept_apart_from_a_bad_credential(tmp_path: Path) -> None:
     require_tool("munge")
     munge = Munge(str(tmp_path / "none"))
     with pytest.raises(CredentialsUnavailable):

@@ -56,7 +56,7 @@ def test_nodes_that_slurm_does_not_give_are_blamed_for_nothing(slurm: SlurmClust
     assert "no pair could be tested" in said
 
 
-def test_a_node_that_slurm_does_not_know_is_told(slurm: SlurmCluster) -> None:
+def test_a_node_that_slurm_does_not_know_is_reported(slurm: SlurmCluster) -> None:
     code, result, said = pairs(slurm, "--nodes", "node7,node8", "--test", "tcp")
 
     assert (code, result) == (1, {})

@@ -148,7 +148,7 @@ def test_a_repair_under_way_is_its_controllers(tmp_path: Path, capsys) -> None:
         ("[" * 100_000, "nested too deeply"),
     ],
 )  # fmt: skip
-def test_a_file_that_cannot_be_used_is_told_with_the_place(
+def test_a_file_that_cannot_be_used_is_reported_with_the_place(
     tmp_path: Path, capsys, content: str, reported: str
 ) -> None:
     path = tmp_path / "nodes"
@@ -162,7 +162,7 @@ def test_a_file_that_cannot_be_used_is_told_with_the_place(
     assert reported in err
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, capsys) -> None:
+def test_a_file_that_cannot_be_read_is_reported(tmp_path: Path, capsys) -> None:
     assert run(["slurm", "plan", "--nodes", str(tmp_path / "none")]) == 2
     assert "none: cannot be read: No such file or directory" in capsys.readouterr().err
 

@@ -271,7 +271,7 @@ def test_a_reader_changes_nothing(slurm: SlurmCluster, tmp_path: Path, monkeypat
     one.close()
 
 
-def test_a_request_for_a_node_without_an_agent_is_told_and_does_nothing(backed: Backed) -> None:
+def test_a_request_for_a_node_without_an_agent_is_reported_and_does_nothing(backed: Backed) -> None:
     backed.slurm.run("scontrol", "update", "nodename=node4", "state=fail", f"reason={REPLACE}")
 
     def reported() -> list[object]:
@@ -284,7 +284,7 @@ def test_a_request_for_a_node_without_an_agent_is_told_and_does_nothing(backed: 
     assert len(reported()) == 1
 
 
-def test_a_report_that_cannot_be_read_is_told_and_taken_for_none(backed: Backed) -> None:
+def test_a_report_that_cannot_be_read_is_reported_and_taken_for_none(backed: Backed) -> None:
     (backed.shared / "node2.json").write_text('{"machine": "m", "report"', encoding="utf-8")
 
     backed.cluster.snapshot()
@@ -344,7 +344,7 @@ def test_a_heartbeat_alone_wakes_nobody(backed: Backed) -> None:
     assert not backed.woken.is_set()
 
 
-def test_a_cluster_that_is_away_is_told_and_nothing_is_taken_for_gone(backed: Backed) -> None:
+def test_a_cluster_that_is_away_is_reported_and_nothing_is_taken_for_gone(backed: Backed) -> None:
     backed.slurm.until(lambda: backed.view() is not None)
     backed.slurm.crash_controller()
 

@@ -112,7 +112,7 @@ def test_slurmctld_being_away_holds_all_orders_together(slurm: SlurmCluster, pro
         provider.reboot(node("node2"), "i/2")
 
 
-def test_power_saving_that_is_off_is_told(programs, monkeypatch) -> None:
+def test_power_saving_that_is_off_is_reported(programs, monkeypatch) -> None:
     with SlurmCluster(programs, nodes=("node1",), settings={"SuspendTime": "INFINITE"}) as slurm:
         monkeypatch.setenv("PATH", slurm.environment["PATH"])
         monkeypatch.setenv("SLURM_CONF", str(slurm.conf))

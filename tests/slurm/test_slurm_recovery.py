@@ -127,7 +127,7 @@ def test_what_people_and_slurm_ask_for_is_done_when_the_job_has_ended_and_with_d
     }  # fmt: skip
 
 
-def test_what_is_nearly_a_request_is_told_and_left_alone(fleet: Fleet) -> None:
+def test_what_is_nearly_a_request_is_reported_and_left_alone(fleet: Fleet) -> None:
     controller = fleet.control()
     nearly = {"node1": "action:replace", "node2": "Action: Reboot", "node3": "Action:Destroy"}
 

@@ -113,7 +113,7 @@ def test_a_file_that_is_damaged_is_written_again(tmp_path: Path) -> None:
     one.close()
 
 
-def test_a_directory_that_is_away_is_told_once_and_waited_for(tmp_path: Path) -> None:
+def test_a_directory_that_is_away_is_reported_once_and_waited_for(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     one = reporter(shared, said := [])
     one.changed(None, REPORT)
@@ -241,7 +241,7 @@ def test_an_old_file_is_no_sign_of_life(tmp_path: Path, age_s: int, has_heartbea
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"machine": "m"}', '{"machine": 1, "report": {}}', "[" * 100_000]
 )
-def test_what_is_no_report_is_told_and_not_heard(tmp_path: Path, content: str) -> None:
+def test_what_is_no_report_is_reported_and_not_heard(tmp_path: Path, content: str) -> None:
     path = tmp_path / "n1.json"
     path.write_text(signed(content, FakeCredentials()), encoding="utf-8")
 
@@ -378,7 +378,9 @@ def test_an_older_report_that_is_put_back_does_not_count(tmp_path: Path) -> None
         reports.refresh(now)
         assert "an old report was restored" in reports.skipped()["n1"]
         assert reports.received()["n1"].report.faults == ()
-        os.utime(path)
+        fill_with_fifo(path)
+        reports.refresh(now)
+        path.unlink()
 
 
 def test_a_signature_is_verified_once_and_heartbeats_count_while_it_is_current(
@@ -443,6 +445,19 @@ def test_a_parent_that_others_may_change_counts_unless_it_is_sticky(tmp_path: Pa
         looked(shared)
     shared.parent.chmod(0o1777)
     assert list(looked(shared).received()) == ["n1"]
+
+
+def test_a_link_to_the_directory_hides_no_parent_that_others_may_change(tmp_path: Path) -> None:
+    shared, link = tmp_path / "scratch" / "shared", tmp_path / "link"
+    shared.mkdir(parents=True)
+    put(shared)
+    link.symlink_to(shared)
+    assert list(looked(link).received()) == ["n1"]
+
+    shared.parent.chmod(0o777)
+
+    with pytest.raises(BackendError, match="scratch: mode 0777"):
+        looked(link)
 
 
 def test_an_agent_signs_again_and_waits_for_munge(tmp_path: Path, monkeypatch) -> None:

@@ -72,7 +72,7 @@ def test_the_controller_may_be_killed_before_each_of_its_commands(
 
 
 @on_both_versions
-def test_slurmctld_may_crash_and_forget_what_it_was_told(fleet: Fleet, final: FinalStates) -> None:
+def test_slurmctld_may_crash_and_forget_its_orders(fleet: Fleet, final: FinalStates) -> None:
     trap = Trap(fleet, CRASH_SLURMCTLD)
     fleet.control(provider=fleet.by_command())
     job = Training(fleet, steps=100_000)

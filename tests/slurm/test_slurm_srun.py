@@ -85,6 +85,6 @@ def test_a_reader_that_has_gone_keeps_no_srun_from_its_end(tmp_path: Path, capfd
     assert capfd.readouterr().err == ""
 
 
-def test_one_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_one_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with Signals() as signals, pytest.raises(BackendError, match=r"cannot run .*/none"):
         Srun([str(tmp_path / "none")], os.environ, signals)

@@ -56,9 +56,10 @@ def neuron(root: Path) -> dict[str, str]:
     return {"/read": ""} | dict(_neuron_files(root / "sys/devices/virtual/neuron_device"))
 
 
-def has_neuron_counters(root: Path) -> bool:
-    """Return whether the driver exports error counters of a Neuron device."""
-    return any("/stats/" in name for name in neuron(root))
+def neuron_counters(root: Path) -> frozenset[str]:
+    """Return the Neuron devices whose error counters the driver exports, such as ``nd3``."""
+    names = (name.partition("/")[0] for name in neuron(root) if "/stats/" in name)
+    return frozenset(f"nd{int(name.removeprefix('neuron'))}" for name in names)
 
 
 def _neuron_files(devices: Path) -> Iterator[tuple[str, str]]:

@@ -1,24 +1,20 @@
 """Steps and losses that one attempt has reported: in the progress file, else in its logs."""
 
-import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.progress_file import Progress, ReportReader, read_progress
 from holdfast.adapters.local.layout import RunDir
-from holdfast.adapters.local.progress import Progress, ReportReader, read_progress
-from holdfast.decisions.loss_faults import LossHistory, LossLimits, after_report
-from holdfast.decisions.step_lines import LogProgress, after_line
-from holdfast.kit.bounded_files import open_regular, read_end
+from holdfast.decisions.logged_steps import LoggedSteps, after_lines
+from holdfast.decisions.loss_faults import LossHistory, LossLimits, after_report, worse_fault
+from holdfast.kit.appended_lines import CHUNK_BYTES, AppendedLines
+from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
-from holdfast.model.jobs import StepReport
-
-_CHUNK_BYTES: Final = 1 << 20
-"""Maximum bytes of a log that are read at a time: a few milliseconds."""
+from holdfast.model.jobs import LossFault
 
 _RATE_WINDOW: Final = timedelta(minutes=5)
 """Time over which the step rate is the mean."""
@@ -40,12 +36,15 @@ class AttemptReports:
 
     def __init__(self, own: RunDir, attempt: int, nodes: int, limits: LossLimits) -> None:
         self.attempt = attempt
-        self.losses = LossHistory()
+        self.fault: LossFault | None = None
+        """First loss that is not finite, or else the first spike."""
+
+        self._losses = LossHistory()
         self._limits = limits
         self._path = own.progress(attempt)
         self._file = ReportReader(self._path)
-        self._logs = [_LogReader(own.log(attempt, rank)) for rank in range(nodes)]
-        self._logged = Progress()
+        self._logs = [AppendedLines(own.log(attempt, rank)) for rank in range(nodes)]
+        self._logged = LoggedSteps()
         self._rate_file = own.step_rate(attempt)
         self._steps: deque[tuple[datetime, int]] = deque()
         self._rate_at: datetime | None = None
@@ -53,13 +52,14 @@ class AttemptReports:
     def read(self, now: datetime) -> Progress:
         """Return the progress so far."""
         for report in self._file.read():
-            self.losses = after_report(self.losses, report, self._limits)
+            self._losses = after_report(self._losses, report, self._limits)
         progress = read_progress(self._path)
         if progress.last is None:
-            for report in (report for log in self._logs for report in log.read()):
-                self.losses = after_report(self.losses, report, self._limits)
-                self._logged = _extended(self._logged, report)
-            progress = self._logged
+            for rank, log in enumerate(self._logs):
+                lines = _text(log.read())
+                self._logged = after_lines(self._logged, rank, lines, self._limits)
+            progress = Progress(self._logged.first, self._logged.last)
+        self.fault = worse_fault(self._losses.fault, self._logged.fault)
         if progress.last is not None:
             self._note(now, progress.last)
         return progress
@@ -83,10 +83,10 @@ def attempt_progress(own: RunDir, attempt: int, nodes: int) -> Progress:
     found = read_progress(own.progress(attempt))
     if found.last is not None:
         return found
+    steps = LoggedSteps()
     for rank in range(nodes):
-        for report in _LogReader(own.log(attempt, rank)).ends():
-            found = _extended(found, report)
-    return found
+        steps = after_lines(steps, rank, _ends(own.log(attempt, rank)), LossLimits())
+    return Progress(steps.first, steps.last)
 
 
 def read_step_rate(own: RunDir, attempt: int) -> float | None:
@@ -97,49 +97,15 @@ def read_step_rate(own: RunDir, attempt: int) -> float | None:
         return None
 
 
-class _LogReader:
-    """Finds the reports in the log of a rank. A progress bar ends its lines with a CR."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self._rest = b""
-        self._progress = LogProgress()
-
-    def read(self) -> Iterator[StepReport]:
-        """Yield new reports."""
-        data = self._chunk(self._offset)
-        self._offset += len(data)
-        *lines, rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
-        self._rest = rest[-_CHUNK_BYTES:]
-        yield from self._reports(lines)
-
-    def ends(self) -> Iterator[StepReport]:
-        """Yield the reports at the beginning and at the end of the log."""
-        yield from self._reports(self._chunk(0).replace(b"\r", b"\n").split(b"\n"))
-        with suppress(OSError):
-            yield from self._reports(
-                read_end(self._path, _CHUNK_BYTES).replace(b"\r", b"\n").split(b"\n")
-            )
-
-    def _chunk(self, offset: int) -> bytes:
-        try:
-            with open_regular(self._path) as (handle, _):
-                return os.pread(handle, _CHUNK_BYTES, offset)
-        except OSError:
-            return b""
-
-    def _reports(self, lines: list[bytes]) -> Iterator[StepReport]:
-        for line in lines:
-            self._progress, report = after_line(self._progress, line.decode("utf-8", "replace"))
-            if report is not None:
-                yield report
+def _ends(log: Path) -> Iterator[str]:
+    """Yield the lines at the beginning and at the end of a log."""
+    yield from _text(AppendedLines(log).read())
+    with suppress(OSError):
+        yield from _text(read_end(log, CHUNK_BYTES).replace(b"\r", b"\n").split(b"\n"))
 
 
-def _extended(progress: Progress, report: StepReport) -> Progress:
-    if progress.first is None or progress.last is None:
-        return Progress(report.step, report.step)
-    return replace(progress, last=max(progress.last, report.step))
+def _text(lines: Iterable[bytes]) -> Iterator[str]:
+    return (line.decode("utf-8", "replace") for line in lines)
 
 
 def _rate(steps: deque[tuple[datetime, int]]) -> float | None:

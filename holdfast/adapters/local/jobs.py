@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.flight_dumps import dump_environment
+from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.host.rank_stacks import NodeRanks
 from holdfast.adapters.local.attempt_reports import AttemptReports
 from holdfast.adapters.local.hang_inspection import HangInspector, Suspicion
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import LocalMachine
 from holdfast.adapters.local.machines import LocalMachines
-from holdfast.adapters.local.progress import Progress
 from holdfast.adapters.local.rank_environment import Rendezvous, rank_environment
 from holdfast.adapters.local.store import LocalStore
 from holdfast.adapters.local.straggler_watch import StragglerWatch
@@ -30,6 +30,7 @@ from holdfast.kit.units import format_duration
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
     LAUNCH_KEY_VARIABLE,
+    PROGRESS_VARIABLE,
     RESTART_REASON_VARIABLE,
     SKIP_STEPS_VARIABLE,
     Ending,
@@ -40,6 +41,7 @@ from holdfast.model.jobs import (
     RankView,
 )
 from holdfast.model.names import Reason
+from holdfast.model.set_aside import SetAside
 from holdfast.ports.clock import Clock
 
 _TAIL_BYTES: Final = 1 << 16
@@ -98,7 +100,8 @@ class LocalJobs:
         clock: clock.
         ending: how all jobs end whose ranks are gone; None while they may run.
         prepare: is called with a job, the number of its attempt and the directory of its
-            checkpoints before the first rank of an attempt is launched.
+            checkpoints before the first rank of an attempt is launched; returns all checkpoints
+            that were moved for the job until now.
 
     """
 
@@ -110,7 +113,7 @@ class LocalJobs:
         launch: Callable[[str], Launch],
         clock: Clock,
         ending: Callable[[], Ending | None] = lambda: None,
-        prepare: Callable[[str, int, Path], None] = lambda *_: None,
+        prepare: Callable[[str, int, Path], tuple[SetAside, ...]] = lambda *_: (),
     ) -> None:
         self._run = run
         self._machines = machines
@@ -119,6 +122,7 @@ class LocalJobs:
         self._clock = clock
         self._ending = ending
         self._prepare = prepare
+        self._moved: dict[str, tuple[SetAside, ...]] = {}
         self._advanced: dict[str, tuple[datetime, Progress, datetime]] = {}
         self._meetings: dict[str, tuple[int, int, str]] = {}
         self._crashes: dict[Path, str] = {}
@@ -134,6 +138,10 @@ class LocalJobs:
             self._view(spec, record, cancel=cancel)
             for spec, record, cancel in self._store.active_jobs().values()
         )
+
+    def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
+        """See ``JobBackend.moved_checkpoints``."""
+        return self._moved
 
     def view(self, job: str) -> JobView:
         """Return one job, active or ended.
@@ -154,7 +162,7 @@ class LocalJobs:
         spec, record, _ = self._store.job(job)
         launch = self._launch(job)
         if not self._launched(job, record) and not self._is_shared(job, launch.checkpoint_dir):
-            self._prepare(job, record.attempt, launch.checkpoint_dir)
+            self._moved[job] = self._prepare(job, record.attempt, launch.checkpoint_dir)
         for rank, name in enumerate(record.placement):
             machine = self._machines.get(name)
             if machine is not None:
@@ -231,7 +239,7 @@ class LocalJobs:
             hung_evidence=hang.evidence if hang is not None else "",
             unwatched=_UNWATCHED if is_unarmed(limits, observed) else "",
             suspected_hang=stall,
-            loss_fault=reports.losses.fault,
+            loss_fault=reports.fault,
             straggler=self._straggler(spec.name, record) if is_running else "",
             cancel_requested=cancel,
         )
@@ -347,9 +355,9 @@ class LocalJobs:
             "HOLDFAST_NODE": record.placement[rank],
             ATTEMPT_VARIABLE: str(record.attempt),
             RESTART_REASON_VARIABLE: "" if record.failure is None else record.failure.reason,
-            SKIP_STEPS_VARIABLE: skipped_steps(record),
+            SKIP_STEPS_VARIABLE: skipped_steps(record.attempts),
             "HOLDFAST_CHECKPOINT_DIR": str(launch.checkpoint_dir),
-            "HOLDFAST_PROGRESS_FILE": str(own.progress(record.attempt)),
+            PROGRESS_VARIABLE: str(own.progress(record.attempt)),
             "TORCHELASTIC_ERROR_FILE": str(_error_file(own.log(record.attempt, rank))),
         }
 

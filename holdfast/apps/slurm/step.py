@@ -14,6 +14,7 @@ from holdfast.adapters.slurm.jobs.own_job import OwnJob
 from holdfast.adapters.slurm.jobs.srun_command import is_bound, relaunch_command
 from holdfast.adapters.slurm.jobs.step_monitor import StepMonitor
 from holdfast.apps.slurm.srun import ENDING, Signals, Srun, write_line, write_message
+from holdfast.apps.slurm.step_losses import StepLosses
 from holdfast.decisions.step_restart import (
     RestartDecision,
     RestartTimeouts,
@@ -22,7 +23,7 @@ from holdfast.decisions.step_restart import (
     format_faults,
 )
 from holdfast.model.errors import BackendError
-from holdfast.model.jobs import ATTEMPT_VARIABLE, RESTART_REASON_VARIABLE
+from holdfast.model.jobs import ATTEMPT_VARIABLE, RESTART_REASON_VARIABLE, AttemptRecord, LossFault
 
 COMMAND: Final = timedelta(seconds=15)
 """Timeout of one Slurm command. While slurmctld is down, one takes 4 s."""
@@ -34,6 +35,10 @@ _OUTAGE: Final = timedelta(minutes=2)
 
 _CANCELLED: Final = timedelta(seconds=10)
 """How long to wait for srun to end after its step was canceled: up to 7.5 s were seen on 22.05."""
+
+_KILLED: Final = timedelta(minutes=2)
+"""The same for a step whose nodes answer: Slurm sends SIGKILL after its KillWait, 30 s by default.
+No rank may be left when checkpoints are moved."""
 
 _REQUEUED: Final = timedelta(minutes=2)
 """How long to wait for Slurm to end a job that is requeued."""
@@ -80,7 +85,9 @@ class SupervisedStep:
         self._srun: Srun | None = None
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
-        self._is_ending = self._has_dropped_nodes = False
+        self._is_ending = self._has_dropped_nodes = self._is_stopped_for_loss = False
+        self._losses = StepLosses(environment)
+        self._published: LossFault | None = None
         self._ended_at = datetime.now(UTC)
 
     def run(self) -> int:
@@ -91,6 +98,8 @@ class SupervisedStep:
 
         """
         with self._signals:
+            for line in self._losses.problems:
+                write_message(line)
             decision = RestartDecision(action=StepAction.RELAUNCH)
             while decision.action is StepAction.RELAUNCH and not self._is_ending:
                 srun = self._launch(decision)
@@ -98,7 +107,7 @@ class SupervisedStep:
                 decision = self._decide(status)
             if decision.action is StepAction.REQUEUE:
                 self._requeue(decision.why)
-        return status
+        return status or int(self._is_stopped_for_loss)
 
     # The step
 
@@ -107,12 +116,16 @@ class SupervisedStep:
         environment.setdefault("SLURM_KILL_BAD_EXIT", "1")  # else the other ranks hang
         nodes, monitor = decision.nodes, self._monitor
         overlap = bool(nodes) and self._end_remains()
+        before = monitor.step.nodes if monitor.step is not None else ()
+        is_loss = not monitor.faults
+        ended = self._losses.restart(before, is_cause=is_loss) if nodes else None
         monitor.start_launch(*nodes)
-        self._guard_checkpoints(is_relaunch=bool(nodes))
+        self._guard_checkpoints(is_relaunch=bool(nodes), ended=ended)
         if nodes:
             self._relaunches += 1
             argv = relaunch_command(argv, nodes, bound=self._bound, overlap=overlap)
-            environment[RESTART_REASON_VARIABLE] = decision.why
+            failure = ended.failure if ended is not None and is_loss else None
+            environment[RESTART_REASON_VARIABLE] = failure.reason if failure else decision.why
             if self._has_dropped_nodes:
                 self._write_info("Job failed - Droping unhealthy nodes")
             self._write_info(f"Updating to new node list {','.join(nodes)}")
@@ -123,6 +136,9 @@ class SupervisedStep:
         if attempt:
             environment[ATTEMPT_VARIABLE] = str(attempt)
         monitor.finish_launch()
+        self._is_stopped_for_loss = False
+        self._published = None
+        environment |= self._losses.begin()
         self._srun = Srun(argv, environment, self._signals)
         return self._srun
 
@@ -138,7 +154,8 @@ class SupervisedStep:
             next_poll = time.monotonic() + pause.total_seconds()
             with suppress(BackendError):  # slurmctld is down, and the step runs on
                 self._check(srun)
-            if self._monitor.faults:
+            self._check_loss()
+            if self._monitor.faults or self._is_stopped_for_loss:
                 canceled_at = canceled_at or time.monotonic()
                 self._end_srun(srun, timedelta(seconds=time.monotonic() - canceled_at))
         return status
@@ -150,11 +167,33 @@ class SupervisedStep:
             write_message(f"step {step.id} canceled: {format_faults(self._monitor.faults)}")
             self._slurm.cancel_step(step.id)
 
+    def _check_loss(self) -> None:
+        """Stop the step for its loss, or report it."""
+        step = self._monitor.step
+        if self._losses.read() and not self._is_stopped_for_loss and step is not None:
+            with suppress(BackendError):  # slurmctld is down: tried again at the next poll
+                self._slurm.cancel_step(step.id)
+                self._is_stopped_for_loss = True
+                write_message(f"step {step.id} canceled: {self._losses.text}")
+        self._report_loss()
+
+    def _report_loss(self) -> None:
+        """Report a fault in the output of the job, and to the controller."""
+        if notice := self._losses.notice():
+            write_message(f"JobLossFault: {notice}")
+        fault = self._losses.fault
+        if fault is not None and fault != self._published:
+            with suppress(BackendError):  # slurmctld is down: tried again at the next poll
+                attempt = attempt_number(self._monitor.restarts, self._relaunches)
+                self._slurm.report_loss(attempt, fault)
+                self._published = fault
+
     def _end_srun(self, srun: Srun, since: timedelta) -> None:
         """End a srun that waits for a dead node, ``since`` its step was canceled."""
-        if since > 2 * _CANCELLED:
+        limit = _CANCELLED if self._monitor.faults else _KILLED
+        if since > 2 * limit:
             srun.send(signal.SIGKILL)
-        elif since > _CANCELLED:
+        elif since > limit:
             srun.send(signal.SIGTERM)
 
     def _end_remains(self) -> bool:
@@ -171,7 +210,7 @@ class SupervisedStep:
                 return True
         return False
 
-    def _guard_checkpoints(self, *, is_relaunch: bool) -> None:
+    def _guard_checkpoints(self, *, is_relaunch: bool, ended: AttemptRecord | None) -> None:
         """Make the framework load a complete checkpoint; wait while a person has to decide."""
         folder = self._monitor.checkpoints
         if folder is None:
@@ -188,9 +227,10 @@ class SupervisedStep:
         reported = ""
         while True:
             try:
-                lines, self._iteration = attempt_checkpoints.prepare_step(
-                    folder, self._environment, str(self._job), attempt
+                prepared = attempt_checkpoints.prepare_step(
+                    folder, self._environment, str(self._job), attempt, ended
                 )
+                lines, self._iteration = prepared.lines, prepared.step
             except BackendError as error:  # a person decides; the job's time limit applies
                 lines = [] if str(error) == reported else [str(error)]
                 reported = str(error)
@@ -206,7 +246,11 @@ class SupervisedStep:
     def _decide(self, status: int) -> RestartDecision:
         """Return what to do about a step that ended, once that is decided."""
         self._ended_at = datetime.now(UTC)
-        if status == 0 or self._is_ending:
+        self._losses.read()
+        self._report_loss()
+        if status or self._is_stopped_for_loss:
+            self._losses.ended(is_stopped=self._is_stopped_for_loss)
+        if self._is_ending or not (status or self._is_stopped_for_loss):
             return RestartDecision(action=StepAction.END)
         self._write_info("Initiating communication with cluster agent to diagnose health of nodes")
         is_reported = False
@@ -232,12 +276,13 @@ class SupervisedStep:
                 return RestartDecision(action=StepAction.END)
 
     def _next(self, since: timedelta) -> RestartDecision:
-        step = self._monitor.read_end(since, relaunches=self._relaunches)
+        relaunches = self._relaunches - self._losses.restarts
+        step = self._monitor.read_end(since, relaunches=relaunches)
         if step is None:
             return RestartDecision(action=StepAction.END)  # Slurm reports why
         if self._monitor.request.auto_resume is False:
             return RestartDecision(action=StepAction.END, why="its Comment has auto-resume=0 now")
-        step = replace(step, stalled=self._stalls())
+        step = replace(step, stalled=self._stalls(), loss=self._losses.end_of(step.step_nodes))
         decision = decide_restart(step, self._timeouts)
         if decision.action is StepAction.RELAUNCH:
             self._has_dropped_nodes = bool(set(step.step_nodes) - set(decision.nodes))

@@ -7,13 +7,15 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
+from holdfast.adapters.kubernetes.jobs.checkpoint_reports import CheckpointReporting
 from holdfast.adapters.kubernetes.jobs.fitting import capacity, unclaimed
-from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched, with_hang
+from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched, with_findings
 from holdfast.adapters.kubernetes.jobs.informer import JobInformer
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.next_attempt import prepare_attempt
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.adapters.kubernetes.jobs.pod_operator import PodOperator
 from holdfast.adapters.kubernetes.jobs.pod_removal import PodRemoval
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
@@ -34,9 +36,10 @@ from holdfast.adapters.kubernetes.nodes.pods import PodOwner
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.errors import BackendError
-from holdfast.model.events import CallFailed, CheckpointChosen, JobInputRejected
+from holdfast.model.events import CallFailed, JobInputRejected
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.names import Labels
+from holdfast.model.set_aside import SetAside
 
 _TRIES: Final = 5
 """Write attempts; a job whose object changes more often meanwhile is written in a later round."""
@@ -56,10 +59,6 @@ class _Job:
 
     is_known: bool = True
     """Whether the state is current; False while objects of its kind cannot be read."""
-
-    @property
-    def kind(self) -> JobKind:
-        return self.follower.kind
 
 
 class KubernetesJobs:
@@ -82,6 +81,7 @@ class KubernetesJobs:
         self._repeats = RepeatLimiter(dependencies.events)
         self._cluster = cluster
         self._removal = PodRemoval(api, cluster)
+        self._operator = PodOperator(api, dependencies)
         self._labels = Labels(settings.label_prefix)
         final_states = FinalPodStates()
         followers: dict[str, JobInformer] = {}
@@ -103,7 +103,7 @@ class KubernetesJobs:
         )
         self._jobs: dict[str, _Job] = {}
         self._pods: frozenset[str] = frozenset()
-        self._reported: frozenset[str] = frozenset()
+        self._reporting = CheckpointReporting(dependencies.events)
         self._last_error: set[tuple[str, str, str]] = set()
 
     def open(self) -> None:
@@ -148,8 +148,14 @@ class KubernetesJobs:
         may_act = self._dependencies.may_act()
         self._hangs.follow(self._watched() if may_act else ())
         if may_act:
+            self._operator.step(self._jobs.values())
             self._reject()
-            self._report_checkpoints()
+            self._reporting.emit(
+                (pod.uid, pod.checkpoint_report, key, job.record.attempt)
+                for key, job in self._jobs.items()
+                if job.record is not None
+                for pod in job.pods
+            )
             for job in self._jobs.values():
                 if job.is_known:
                     self._release_job(job)
@@ -164,6 +170,14 @@ class KubernetesJobs:
         )
         return views
 
+    def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
+        """See ``JobBackend.moved_checkpoints``: what init containers have moved."""
+        return {
+            key: tuple(one for pod in job.pods for one in pod.checkpoint_report.moved)
+            for key, job in self._jobs.items()
+            if job.record is not None
+        }
+
     def put(self, job: str, record: JobRecord) -> None:
         """See ``JobBackend.put``; the same write suspends or resumes the job."""
         known = self._known(job)
@@ -171,7 +185,7 @@ class KubernetesJobs:
         renews = is_restart(record)
         for _ in range(_TRIES):
             whole = self._api.get(state.path)
-            fresh = known.kind.trimmed(whole, self._labels)
+            fresh = known.follower.kind.trimmed(whole, self._labels)
             is_over = fresh.ending is not None and state.ending is None
             if _is_other(fresh, state) or (is_over and not record.phase.is_final):
                 known.follower.learn(whole)
@@ -181,10 +195,10 @@ class KubernetesJobs:
                     self._fail(known, whole, record)
                     continue
                 if renews:
-                    whole = prepare_attempt(self._api, known.kind, whole, state, record)
+                    whole = prepare_attempt(self._api, known.follower.kind, whole, state, record)
                     renews = False
-                    fresh = known.kind.trimmed(whole, self._labels)
-                patch = record_patch(whole, fresh, known.kind, record, known.requests)
+                    fresh = known.follower.kind.trimmed(whole, self._labels)
+                patch = record_patch(whole, fresh, known.follower.kind, record, known.requests)
                 known.follower.learn(self._api.patch(state.path, patch))
             except Conflict:
                 continue
@@ -291,7 +305,7 @@ class KubernetesJobs:
         lost = self._attempts.lost(state.uid, record.attempt, pods)
         counts = {node: self._counts(node) for node in nodes_of(record, pods, lost)}
         view = job_view(state, job.requests, record, pods, lost=lost, counts=counts)
-        return with_hang(view, self._hangs.hang(state.uid))
+        return with_findings(view, self._hangs.hang(state.uid), self._hangs.steps(state.uid))
 
     def _watched(self) -> Iterable[Watched]:
         found = (
@@ -338,9 +352,11 @@ class KubernetesJobs:
 
     def _fail(self, job: _Job, whole: Json, record: JobRecord) -> None:
         """Set a job failed before its record is written, else it would stay suspended forever."""
-        patch = job.kind.failed(whole, FAILED, record.reason, self._dependencies.clock.now())
-        version = {"resourceVersion": whole["metadata"]["resourceVersion"]}
-        self._api.patch(f"{job.state.path}/status", {"metadata": version, **patch})
+        patch = job.follower.kind.failed(
+            whole, FAILED, record.reason, self._dependencies.clock.now()
+        )
+        patch["metadata"] = {"resourceVersion": whole["metadata"]["resourceVersion"]}
+        self._api.patch(f"{job.state.path}/status", patch)
 
     def _release_job(self, job: _Job) -> None:
         """Undo Holdfast's changes to a job whose auto-resume was disabled."""
@@ -350,27 +366,12 @@ class KubernetesJobs:
             return
         try:
             job.follower.learn(
-                release_job(self._api, self._workloads, job.kind, state, requests.record)
+                release_job(self._api, self._workloads, job.follower.kind, state, requests.record)
             )
         except (NotFound, Conflict):
             return  # the next round reads the new state
         except BackendError as error:
             self._failed(f"releasing {state.key}", error)
-
-    def _report_checkpoints(self) -> None:
-        """Report which checkpoint an attempt loads, once per pod that has verified it."""
-        reported = set()
-        for key, job in self._jobs.items():
-            if job.record is None:
-                continue
-            for pod in job.pods:
-                if pod.checkpoint_report:
-                    reported.add(pod.uid)
-                for line in pod.checkpoint_report if pod.uid not in self._reported else ():
-                    self._dependencies.events.emit(
-                        CheckpointChosen(job=key, attempt=job.record.attempt, why=line)
-                    )
-        self._reported = frozenset(reported)
 
     def _reject(self) -> None:
         """Report invalid input as events, once while it is present."""

@@ -13,9 +13,6 @@ from holdfast.kit.one_line import one_line
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
 """Annotation of a pod with the name of the container that kubectl selects by default."""
 
-CHECKPOINT_GUARD: Final = "checkpoint-guard"
-"""Name of the init container that verifies checkpoints; see ``holdfast checkpoint guard``."""
-
 _SIGNALS: Final = range(129, 193)
 """Exit codes by which a container runtime reports a signal, as shells do: 128 + its number."""
 
@@ -40,16 +37,6 @@ def main_container(pod: Json) -> str:
     named = (pod["metadata"].get("annotations") or {}).get(_DEFAULT)
     containers: Sequence[Json] = (pod.get("spec") or {}).get("containers") or ()
     return str(named or next((one.get("name") for one in containers), ""))
-
-
-def checkpoint_report(status: Json) -> tuple[str, ...]:
-    """Return the lines that the init container reported which verified the checkpoints."""
-    for one in status.get("initContainerStatuses") or ():
-        ended = (one.get("state") or {}).get("terminated")
-        if one.get("name") == CHECKPOINT_GUARD and ended:
-            lines = (ended.get("message") or "").splitlines()
-            return tuple(one_line(line, SHOWN_CHARS) for line in lines if line.strip())
-    return ()
 
 
 def earliest_exit(status: Json, container: str, *, has_ended: bool) -> Exit | None:

@@ -14,6 +14,7 @@ from holdfast.adapters.kubernetes.jobs.doctor_pod_rules import (
     rendezvous,
 )
 from holdfast.adapters.kubernetes.jobs.doctor_subject import JobRule, JobUnderTest, violation
+from holdfast.adapters.kubernetes.jobs.hyperpod_job import HyperPodJob
 from holdfast.adapters.kubernetes.jobs.indexed_job import INDEXED
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.pod_templates import job_templates
@@ -131,8 +132,18 @@ def _obstacle(job: JobUnderTest) -> Iterator[Violation]:
     yield violation(RuleSeverity.ERROR, _annotation(obstacle.key), None, why)
 
 
+def _rejected(job: JobUnderTest) -> Iterator[Violation]:
+    rejection = job.state.rejection if isinstance(job.state, HyperPodJob) else None
+    if rejection is not None:
+        why = f"the job fails at once: {rejection.key} is {rejection.value}, expected "
+        yield violation(RuleSeverity.ERROR, rejection.key, None, why + rejection.expected)
+
+
 def _retries(job: JobUnderTest) -> Iterator[Violation]:
+    policy, own = job.templates.policy, "jobMaxRetryCount"
     path = _annotation(job.labels.job_max_retry_count)
+    if policy.content.get(own) is not None:
+        path = f"{policy.path}.{own}"
     if job.state.max_retries is None:
         why = f"default: only {MAX_RETRIES} restart for failures of nodes"
         yield violation(RuleSeverity.NOTE, path, "10", why)
@@ -250,6 +261,7 @@ RULES: Final = (
     JobRule("auto-resume-off", _auto_resume_off),
     JobRule("invalid-annotation", _unusable),
     JobRule("cannot-restart", _obstacle),
+    JobRule("cannot-restart", _rejected, frozenset(("HyperPodPyTorchJob",))),
     JobRule("no-retries", _retries),
     JobRule("restart-policy", _restart_policy, frozenset(("PyTorchJob",))),
     JobRule("backoff-limit", _run_backoff, frozenset(("PyTorchJob",))),

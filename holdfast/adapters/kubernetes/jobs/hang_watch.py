@@ -1,4 +1,4 @@
-"""Hang detection for running jobs, from pod logs and heartbeat files."""
+"""Hangs, steps and losses of running jobs, from pod logs and heartbeat files."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +20,10 @@ from holdfast.adapters.kubernetes.jobs.requests import JobRequests
 from holdfast.adapters.kubernetes.jobs.stacks import LIMIT, StackCapture
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import JobLogRule
+from holdfast.decisions.logged_steps import LoggedSteps
+from holdfast.decisions.loss_faults import LossLimits
 from holdfast.model.errors import BackendError
-from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.jobs import JobPhase, JobRecord, JobView, LossFault
 from holdfast.model.names import HEARTBEAT_FILE, LOG_MONITORING_CONFIG_MAP, PodPhase
 from holdfast.ports.clock import Clock
 
@@ -55,6 +57,9 @@ class Watched:
     """Name of the ConfigMap with the rules; empty if ``rules`` has them."""
 
     heartbeat: Heartbeat | None = None
+    loss_limits: LossLimits | None = None
+    """When a loss is a fault. None: the defaults, if the logs are read for ``rules``."""
+
     pods: tuple[PodState, ...]
     """Running pods, in the order of their ranks."""
 
@@ -68,16 +73,21 @@ class Watched:
     def is_same(self, other: "Watched | None") -> bool:
         """Whether the state collected for one is valid for the other."""
         return other is not None and (
-            (self.attempt, self.rules, self.rules_from, self.heartbeat)
-            == (other.attempt, other.rules, other.rules_from, other.heartbeat)
+            (self.attempt, self.rules, self.rules_from, self.heartbeat, self.loss_limits)
+            == (other.attempt, other.rules, other.rules_from, other.heartbeat, other.loss_limits)
         )
 
 
 def watched(
     state: JobState, requests: JobRequests, record: JobRecord | None, pods: Iterable[PodState]
 ) -> Watched | None:
-    """Return the attempt to watch; None unless the job runs and has hang detection enabled."""
-    asks = requests.log_rules or requests.log_rules_from or requests.heartbeat
+    """Return the attempt to watch; None unless the job runs and asks for that."""
+    asks = (
+        requests.log_rules
+        or requests.log_rules_from
+        or requests.heartbeat
+        or requests.loss_limits is not None
+    )
     if record is None or record.phase is not JobPhase.RUNNING or not asks:
         return None
     running = [pod for pod in pods if pod.phase == PodPhase.RUNNING and not pod.is_terminating]
@@ -88,17 +98,18 @@ def watched(
         rules=requests.log_rules,
         rules_from=requests.log_rules_from,
         heartbeat=requests.heartbeat,
+        loss_limits=requests.loss_limits,
         pods=tuple(sorted(running, key=lambda pod: pod.member.rank)),
     )
 
 
-def with_hang(view: JobView, hang: Hang | None) -> JobView:
-    """Return the view of a job with its hang, if any."""
-    if hang is None:
-        return view
-    return replace(
-        view, hung_since=hang.since, hung_reason=hang.reason, hung_evidence=hang.evidence
-    )
+def with_findings(view: JobView, hang: Hang | None, steps: LoggedSteps) -> JobView:
+    """Return the view of a job with its hang, if any, and what its logs have shown."""
+    if hang is not None:
+        view = replace(
+            view, hung_since=hang.since, hung_reason=hang.reason, hung_evidence=hang.evidence
+        )
+    return replace(view, first_step=steps.first, step=steps.last, loss_fault=steps.fault)
 
 
 def logs_known_until(known: Sequence[datetime | None], expected: int) -> datetime | None:
@@ -130,6 +141,7 @@ class _Attempt:
 
     heartbeats: HeartbeatFile | None = None
     hang: Hang | None = None
+    loss_fault: LossFault | None = None
     stacks: StackCapture | None = None
     stacks_until: datetime | None = None
     """Deadline of the stack capture; the hang is not reported before it or the capture ends."""
@@ -200,6 +212,12 @@ class HangWatch:
         attempt = self._attempts.get(uid)
         return attempt.hang if attempt is not None else None
 
+    def steps(self, uid: str) -> LoggedSteps:
+        """Return what the logs of a job have shown of its present attempt, by its UID."""
+        attempt = self._attempts.get(uid)
+        monitor = attempt.monitor if attempt is not None else None
+        return monitor.steps if monitor is not None else LoggedSteps()
+
     def rejected(self, uid: str) -> tuple[Rejection, ...]:
         """Invalid rules of a job in addition to the errors in its annotations."""
         attempt = self._attempts.get(uid)
@@ -237,19 +255,19 @@ class HangWatch:
         now = self._clock.now()
         if attempt.monitor is None and (attempt.again_at is None or now >= attempt.again_at):
             self._prepare(attempt, now)
-        monitor, before = attempt.monitor, attempt.hang
+        monitor, before = attempt.monitor, (attempt.hang, attempt.loss_fault, attempt.reported)
         hang = None
         if monitor is not None:
             with self._lock:
                 self._open_logs(attempt, monitor)
             hang = self._verdict(attempt, monitor, now)
+            attempt.loss_fault = monitor.steps.fault
         if attempt.heartbeats is not None:
             attempt.heartbeats.request_read(attempt.requested.followed)
             hang = hang or attempt.heartbeats.hang()
         attempt.hang = self._with_stacks(attempt, hang, now)
-        reported = len(self.rejected(attempt.requested.job.uid))
-        if (attempt.hang, reported) != (before, attempt.reported):
-            attempt.reported = reported
+        attempt.reported = len(self.rejected(attempt.requested.job.uid))
+        if (attempt.hang, attempt.loss_fault, attempt.reported) != before:
             self._changed()
 
     def _begun(self, requested: Watched) -> _Attempt:
@@ -266,9 +284,14 @@ class HangWatch:
         requested = attempt.requested
         try:
             rules, attempt.rejected = self._rules(requested)
-            if rules:
+            limits = requested.loss_limits
+            if rules or (limits is not None and not requested.rules_from):
                 attempt.monitor = LogMonitor(
-                    self._matcher, self._clock, rules, requested.started_at
+                    self._matcher,
+                    self._clock,
+                    rules,
+                    requested.started_at,
+                    limits or LossLimits(),
                 )
         except BackendError:
             pass

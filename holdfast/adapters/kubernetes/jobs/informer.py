@@ -109,6 +109,10 @@ class JobInformer:
         """Put an object that the API server returned for a write into the cache."""
         self._jobs.learn(job)
 
+    def learn_pod(self, pod: Json) -> None:
+        """Put a pod that the API server returned for a write into the cache."""
+        self._pods.learn(pod)
+
     def _trimmed(self, pod: Json) -> PodState | None:
         member = self.kind.member(pod)
         if member is None:

@@ -1,4 +1,4 @@
-"""Hang detection for one attempt of a job, from the logs of its pods."""
+"""Hangs, steps and losses of one attempt of a job, from the logs of its pods."""
 
 import threading
 from collections.abc import Sequence
@@ -8,6 +8,8 @@ from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import JobLogRule, RuleState, after_line, due, first_hang
+from holdfast.decisions.logged_steps import LoggedSteps, after_lines
+from holdfast.decisions.loss_faults import LossLimits
 from holdfast.ports.clock import Clock
 
 
@@ -24,6 +26,7 @@ class LogMonitor:
         clock: Clock,
         rules: Sequence[JobLogRule],
         started_at: datetime,
+        limits: LossLimits,
     ) -> None:
         """Validate the patterns of the rules.
 
@@ -32,6 +35,7 @@ class LogMonitor:
             clock: gives the arrival times of lines.
             rules: log rules of the job.
             started_at: time from which all ranks ran.
+            limits: when a loss is a fault.
 
         Raises:
             BackendError: the patterns could not be validated.
@@ -42,6 +46,8 @@ class LogMonitor:
         self._started_at = started_at
         self._lock = threading.Lock()
         self._states = {rule: RuleState() for rule in rules}
+        self._limits = limits
+        self._steps = LoggedSteps()
         self._rejected: list[Rejection] = []
         self.take(0, ())
 
@@ -49,6 +55,11 @@ class LogMonitor:
     def rejected(self) -> tuple[Rejection, ...]:
         """Rules whose patterns are invalid."""
         return tuple(self._rejected)
+
+    @property
+    def steps(self) -> LoggedSteps:
+        """Steps and losses in known forms of log lines."""
+        return self._steps
 
     @property
     def due(self) -> datetime | None:
@@ -66,11 +77,11 @@ class LogMonitor:
         """
         with self._lock:
             rules = tuple(self._states)
-        if not rules:
-            return
-        found = self._matcher.match(rules, lines)
+        found = self._matcher.match(rules, lines) if rules else []
         now = self._clock.now()
         with self._lock:
+            where = f"node rank {rank}"
+            self._steps = after_lines(self._steps, rank, lines, self._limits, where=where)
             for rule, hits in zip(rules, found, strict=True):
                 if rule not in self._states:
                     continue

@@ -20,6 +20,7 @@ from holdfast.model.events import (
     Event,
     JobFinished,
     JobInputRejected,
+    JobLossFault,
     JobRetried,
     JobWaits,
 )
@@ -35,6 +36,7 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
         "JobRestarting", "Normal", "its pods are recreated when nodes are available"
     ),
     JobWaits: EventKind("JobWaiting", "Normal"),
+    JobLossFault: EventKind("LossFault", "Warning"),
     JobInputRejected: EventKind("InvalidInput", "Warning", "correct or remove it"),
 }
 """Events with a single kind. HyperPod's training operator also uses the reason of the first."""

@@ -8,12 +8,8 @@ from typing import Any, Final, Protocol
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
-from holdfast.adapters.kubernetes.jobs.containers import (
-    Exit,
-    checkpoint_report,
-    earliest_exit,
-    main_container,
-)
+from holdfast.adapters.kubernetes.jobs.checkpoint_reports import CheckpointReport, checkpoint_report
+from holdfast.adapters.kubernetes.jobs.containers import Exit, earliest_exit, main_container
 from holdfast.model.jobs import Ending
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
@@ -25,6 +21,9 @@ from holdfast.model.names import (
     KEEP_PODS,
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
+    LOSS_ACTION,
+    LOSS_TOLERANCE,
+    LOSS_WINDOW,
     RECORD_OF,
     STARTUP_TIMEOUT,
     Labels,
@@ -137,6 +136,9 @@ class JobState:
     heartbeat_file: str | None
     heartbeat_timeout: str | None
     startup_timeout: str | None
+    loss_action: str | None
+    loss_window: str | None
+    loss_tolerance: str | None
     fault_grace: str | None
     keep_pods: str | None
     controller: JobOwner | None
@@ -151,6 +153,9 @@ class JobState:
 
     is_restarting: bool = False
     """Whether its operator is about to restart it."""
+
+    max_all_retries: int | None = None
+    """See ``JobSpec.max_all_retries``."""
 
     completed: frozenset[int] = frozenset()
     """Ranks that succeeded; its operator never reruns them."""
@@ -245,7 +250,7 @@ class PodState:
     evicted: str
     """Component that evicts it, if it has to leave and has not failed; else empty."""
 
-    checkpoint_report: tuple[str, ...]
+    checkpoint_report: CheckpointReport
     """What its init container has reported about the checkpoints of the job."""
 
     @property
@@ -299,6 +304,9 @@ def annotated(job: Json, labels: Labels) -> dict[str, str | bool | None]:
         "heartbeat_file": found.get(HEARTBEAT_FILE),
         "heartbeat_timeout": found.get(HEARTBEAT_TIMEOUT),
         "startup_timeout": found.get(STARTUP_TIMEOUT),
+        "loss_action": found.get(LOSS_ACTION),
+        "loss_window": found.get(LOSS_WINDOW),
+        "loss_tolerance": found.get(LOSS_TOLERANCE),
         "fault_grace": found.get(FAULT_GRACE),
         "keep_pods": found.get(KEEP_PODS),
     }

@@ -9,20 +9,26 @@ from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests
+from holdfast.decisions.loss_faults import skipped_steps
+from holdfast.decisions.loss_settings import bad_loss
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
+    BAD_LOSS_VARIABLE,
     RESTART_REASON_VARIABLE,
+    SKIP_STEPS_VARIABLE,
     AttemptRecord,
     JobPhase,
     JobRecord,
 )
 from holdfast.model.names import (
     ATTEMPT,
+    BAD_LOSS,
     JOB_RECORD,
     JOB_STATUS,
     RECORD_OF,
     RESTART_REASON,
+    SKIP_STEPS,
 )
 
 RECORD_LIMIT: Final = 64 * 1024
@@ -39,6 +45,9 @@ _SUSPENDED: Final = {
 """Whether a phase requires suspension; phases that are not listed leave it unchanged."""
 
 _REPORTED_ATTEMPTS: Final = 5
+
+_OF_LOSSES: Final = {SKIP_STEPS: SKIP_STEPS_VARIABLE, BAD_LOSS: BAD_LOSS_VARIABLE}
+"""Annotations of the pods of a job that was restarted for its loss, and their variables."""
 
 
 def record_patch(
@@ -153,9 +162,16 @@ def attempt_metadata(
     """
     reason = record.failure.reason if record.failure is not None else ""
     annotations = {ATTEMPT: str(record.attempt), RESTART_REASON: reason}
+    if any(one.failure is not None and one.failure.loss_action for one in record.attempts):
+        annotations |= {
+            SKIP_STEPS: skipped_steps(record.attempts),
+            BAD_LOSS: bad_loss(record.failure),
+        }
     if is_queued:
         return annotations, {}
-    variables = {ATTEMPT_VARIABLE: str(record.attempt), RESTART_REASON_VARIABLE: reason}
+    variables = {ATTEMPT_VARIABLE: str(record.attempt), RESTART_REASON_VARIABLE: reason} | {
+        variable: annotations[key] for key, variable in _OF_LOSSES.items() if key in annotations
+    }
     return annotations, variables
 
 

@@ -10,6 +10,8 @@ from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import DEFAULT_TIMEOUT, Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.decisions.log_rules import JobLogRule
+from holdfast.decisions.loss_faults import LossLimits
+from holdfast.decisions.loss_settings import LossKeys, parse_loss_limits
 from holdfast.kit.serial import parse_value
 from holdfast.kit.units import parse_duration
 from holdfast.model.jobs import JobRecord
@@ -22,6 +24,9 @@ from holdfast.model.names import (
     KEEP_PODS,
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
+    LOSS_ACTION,
+    LOSS_TOLERANCE,
+    LOSS_WINDOW,
     STARTUP_TIMEOUT,
     Labels,
 )
@@ -58,6 +63,9 @@ class JobRequests:
     log_rules_from: str = ""
     """Name of the ConfigMap with the log rules; empty if there is none."""
 
+    loss_limits: LossLimits | None = None
+    """When a loss in the log is a fault; None if the job does not ask for that."""
+
     heartbeat: Heartbeat | None = None
     """Heartbeat file of the ranks; None if the job has none."""
 
@@ -91,6 +99,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
                 _rejection(JOB_RECORD, state.record, "a value written by the controller; remove it")
             )
     log_rules, log_rules_from = _log_rules(state, rejected) if is_on else ((), "")
+    loss_limits = _loss_limits(state, rejected) if is_on else None
     heartbeat = _heartbeat(state, rejected) if is_on else None
     fault_grace = _timeout(FAULT_GRACE, state.fault_grace, rejected) if is_on else None
     keeps_pods = _SWITCH.get((state.keep_pods or "false").strip().lower())
@@ -104,6 +113,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
         is_damaged=state.record is not None and record is None,
         log_rules=log_rules,
         log_rules_from=log_rules_from,
+        loss_limits=loss_limits,
         heartbeat=heartbeat,
         fault_grace=fault_grace,
         keeps_pods=bool(keeps_pods),
@@ -122,6 +132,18 @@ def _log_rules(state: JobState, rejected: list[Rejection]) -> tuple[tuple[JobLog
     rules, mistakes = rules_of(text, LOG_MONITORING)
     rejected.extend(mistakes)
     return rules, ""
+
+
+def _loss_limits(state: JobState, rejected: list[Rejection]) -> LossLimits | None:
+    given = {
+        LOSS_ACTION: state.loss_action,
+        LOSS_WINDOW: state.loss_window,
+        LOSS_TOLERANCE: state.loss_tolerance,
+    }
+    keys = LossKeys(action=LOSS_ACTION, window=LOSS_WINDOW, tolerance=LOSS_TOLERANCE)
+    limits, problems = parse_loss_limits(given, keys)
+    rejected.extend(_rejection(one.key, one.value, one.expected) for one in problems)
+    return limits
 
 
 def _heartbeat(state: JobState, rejected: list[Rejection]) -> Heartbeat | None:

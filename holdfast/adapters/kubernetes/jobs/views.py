@@ -116,6 +116,7 @@ def job_view(
         nodes=state.ranks - (len(state.completed) if record.phase in SUSPENDED_PHASES else 0),
         max_retries=requests.max_retries,
         max_app_retries=requests.max_app_retries,
+        max_all_retries=state.max_all_retries,
         grace=_grace(state),
         fault_grace=requests.fault_grace,
         keeps_ranks=requests.keeps_pods,

@@ -146,7 +146,7 @@ def _phase(incident: Incident) -> str:
 
 
 def _took(incident: Incident) -> str | None:
-    if incident.ended_at is None:
+    if incident.ended_at is None or not incident.node:
         return None
     return format_duration(incident.ended_at - incident.detected_at)
 

@@ -15,6 +15,7 @@ from typing import Final
 from holdfast.decisions.step_restart import RestartMode
 from holdfast.kit.bounded_files import is_nested_deeply
 from holdfast.kit.one_line import one_line
+from holdfast.model.jobs import LossAction, LossFault
 
 MAX_RETRY_LIMIT: Final = 1000
 """Largest valid ``max-retry``; more is assumed to be a typing error."""
@@ -34,6 +35,9 @@ _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _BLANK: Final = re.compile(r"\s")
 _REQUEUE_REQUEST: Final = re.compile(r"requeue(?::([0-9]{1,9}):([0-9]{1,11}))?")
 _RESTART_REASON: Final = re.compile(r"[0-9]{1,9}:\w{1,100}:[^\s:=\[\]]{0,100}")
+_LOSS_FAULT: Final = re.compile(
+    r"([0-9]{1,13}):(LossNotFinite|LossSpiked):([0-9]{1,18}):(ask|stop|rollback|skip)"
+)
 _NO_WORD: Final = re.compile(r"\W")
 _NO_NODE: Final = re.compile(r"[\s:=\[\]]")
 _NOTE: Final = re.compile(r"(?<!\s)\s*\[holdfast: [^\[\]]*\]")
@@ -66,6 +70,10 @@ class Key(StrEnum):
     """Set by the controller only: ``1:NodeLost:node7``, the number of requeues when the current run
     began, why the run before was stopped, and the faulty node."""
 
+    LOSS_FAULT = "loss-fault"
+    """Set by the supervisor only: ``1001:LossNotFinite:12:rollback``, the number of the attempt,
+    the reason, the step, and what follows."""
+
     CHECKPOINT = "checkpoint"
     """Directory of the job's checkpoints, in Megatron's layout."""
 
@@ -91,6 +99,18 @@ class RequeueRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedLoss:
+    """A supervisor's report of a loss that is not finite, or that spiked."""
+
+    attempt: int
+    """Number of the attempt, as in ``HOLDFAST_ATTEMPT``."""
+
+    reason: str
+    step: int
+    action: LossAction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommentRequest:
     """Requests in a Comment."""
 
@@ -104,6 +124,7 @@ class CommentRequest:
     restart_reason: str = ""
     """Value of ``Key.RESTART_REASON``; see ``restart_reason_of``."""
 
+    loss: ReportedLoss | None = None
     rejected: tuple[Rejected, ...] = ()
 
     def requests_requeue(self, restarts: int) -> bool:
@@ -122,6 +143,7 @@ _EXPECTED: Final = {
     Key.MODE: ", ".join(RestartMode),
     Key.REQUEUE_REQUEST: "requeue, or requeue:RESTARTS:SECONDS",
     Key.RESTART_REASON: "RESTARTS:REASON:NODE",
+    Key.LOSS_FAULT: "ATTEMPT:REASON:STEP:ACTION",
     Key.CHECKPOINT: "the absolute path of a directory, without spaces",
 }
 
@@ -153,6 +175,7 @@ def parse(comment: str) -> CommentRequest:
         else None,
         checkpoint=values.get(Key.CHECKPOINT, ""),
         restart_reason=values.get(Key.RESTART_REASON, ""),
+        loss=_reported_loss(values.get(Key.LOSS_FAULT, "")),
         rejected=tuple(rejected[:REJECTED_LIMIT]),
     )
 
@@ -205,6 +228,20 @@ def restart_reason(restarts: int, reason: str, node: str) -> str:
     return f"{restarts}:{_NO_WORD.sub('_', reason)[:100] or '_'}:{_NO_NODE.sub('', node)[:100]}"
 
 
+def loss_fault(attempt: int, fault: LossFault) -> str:
+    """Return the value of ``Key.LOSS_FAULT`` for a fault of an attempt."""
+    return f"{attempt}:{fault.reason}:{fault.step}:{fault.action}"
+
+
+def _reported_loss(value: str) -> ReportedLoss | None:
+    found = _LOSS_FAULT.fullmatch(value)
+    if found is None:
+        return None
+    return ReportedLoss(
+        attempt=int(found[1]), reason=found[2], step=int(found[3]), action=LossAction(found[4])
+    )
+
+
 def _rejected(key: str, value: str, expected: str) -> Rejected:
     return Rejected(key=key, value=_shown(value), expected=expected)
 
@@ -231,6 +268,8 @@ def _is_usable(key: Key, value: str) -> bool:
             return _REQUEUE_REQUEST.fullmatch(value) is not None
         case Key.RESTART_REASON:
             return _RESTART_REASON.fullmatch(value) is not None
+        case Key.LOSS_FAULT:
+            return _LOSS_FAULT.fullmatch(value) is not None
         case Key.CHECKPOINT:
             is_printable = value.isprintable() and _BLANK.search(value) is None
             return value.startswith("/") and is_printable

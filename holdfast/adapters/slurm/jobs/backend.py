@@ -12,6 +12,7 @@ from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import stop_message
 from holdfast.adapters.slurm.jobs.drift import JobDriftCorrection
 from holdfast.adapters.slurm.jobs.holds import JobHolds
+from holdfast.adapters.slurm.jobs.loss_reports import LossReports
 from holdfast.adapters.slurm.jobs.unmanaged_runs import UnmanagedRuns
 from holdfast.adapters.slurm.jobs.views import (
     PREFIX,
@@ -24,7 +25,7 @@ from holdfast.adapters.slurm.jobs.views import (
     job_view,
     run_of,
 )
-from holdfast.adapters.slurm.jobs.watch import BUSY, JobWatch, StepOf
+from holdfast.adapters.slurm.jobs.watch import BUSY, JobWatch, MovedFrom, StepOf
 from holdfast.adapters.slurm.nodes.reservations import ReservableNodes, Reservations
 from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
@@ -32,6 +33,7 @@ from holdfast.decisions.job_failures import withdrawn
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeView
+from holdfast.model.set_aside import SetAside
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
@@ -55,6 +57,7 @@ class JobDependencies:
 
     nodes: ReservableNodes
     step_of: StepOf
+    moved_from: MovedFrom
 
 
 class SlurmJobs:
@@ -70,16 +73,18 @@ class SlurmJobs:
         self._store = store
         self._around = around
         self._slurm = JobCommands(settings.conf, settings.timeout)
-        self._watch = JobWatch(self._slurm, around.step_of, around.changed)
+        self._watch = JobWatch(self._slurm, around.step_of, around.moved_from, around.changed)
         self._reservations = Reservations(self._slurm, around.nodes, settings.spares)
         self._holds = JobHolds(self._slurm, self._reservations, around.clock, around.events)
         self._drift = JobDriftCorrection(
             self._slurm, self._holds, self._reservations, store, around.clock, around.events
         )
+        self._losses = LossReports(around.events)
         self._unmanaged = UnmanagedRuns(around.nodes.node_state)
         self._is_busy = False
         self._cases: dict[str, Case] = {}
         self._resumable: frozenset[str] = frozenset()
+        self._checkpoints: Mapping[str, tuple[str, str]] = {}
         self._supervised: frozenset[str] = frozenset()
         self._config: Mapping[str, str] = {}
 
@@ -119,8 +124,14 @@ class SlurmJobs:
             name: one for name, one in requests.items() if self._auto_resumes(found[name], one)
         }
         self._resumable = frozenset(requests)
+        self._checkpoints = {
+            name: (found[name].number, one.checkpoint)
+            for name, one in requests.items()
+            if one.checkpoint
+        }
         if self._around.may_act():
             self._drift.archive_reused(found)
+            self._losses.emit(requests, {name for name in requests if found[name].is_over})
         self._unmanaged.refresh(found, now)
         self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
         self._supervised = frozenset(
@@ -139,6 +150,13 @@ class SlurmJobs:
             if name not in found and not record.phase.is_final
         )
         return (*views, *removed)
+
+    def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
+        """See ``JobBackend.moved_checkpoints``: of directories that a Comment names."""
+        return {
+            f"{PREFIX}{name}": tuple(one for one in self._watch.moved(folder) if one.job == number)
+            for name, (number, folder) in self._checkpoints.items()
+        }
 
     def put(self, job: str, record: JobRecord) -> None:
         """See ``JobBackend.put``."""
@@ -265,5 +283,4 @@ class SlurmJobs:
         is_quiet = all(case.run.record.phase is JobPhase.RUNNING for case in self._cases.values())
         idle = self._settings.poll if self._resumable or self._is_busy else None
         self._watch.set_interval(idle if is_quiet and not self._reservations.jobs else BUSY)
-        folders = (case.request.checkpoint for case in self._cases.values())
-        self._watch.follow(folder for folder in folders if folder)
+        self._watch.follow(folder for _, folder in self._checkpoints.values())

@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.slurm.commands.comment import Key, changed, parse, requeue_request
+from holdfast.adapters.slurm.commands.comment import (
+    Key,
+    changed,
+    loss_fault,
+    parse,
+    requeue_request,
+)
 from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.adapters.slurm.commands.job_text import BatchJob, jobs_format, parse_batch_jobs
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.kit.commands import run
 from holdfast.model.errors import BackendError
+from holdfast.model.jobs import LossFault
 
 _STEP: Final = re.compile(
     r"StepId=(?P<id>\S+).*? NodeList=(?P<nodes>\S+)"
@@ -128,6 +135,10 @@ class OwnJob(JobCommands):
         job = self.read()
         if not parse(job.comment).requests_requeue(restarts):
             self._comment(job, {Key.REQUEUE_REQUEST: requeue_request(restarts, since)})
+
+    def report_loss(self, attempt: int, fault: LossFault) -> None:
+        """Report a fault of the loss of an attempt to the controller."""
+        self._comment(self.read(), {Key.LOSS_FAULT: loss_fault(attempt, fault)})
 
     def _comment(self, job: BatchJob, changes: Mapping[Key, str | None]) -> None:
         self.update_job(job.id, f"comment={changed(job.comment, changes)}")

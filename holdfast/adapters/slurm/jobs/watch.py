@@ -10,6 +10,7 @@ from typing import Final
 from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.model.errors import BackendError
+from holdfast.model.set_aside import SetAside
 
 BUSY: Final = timedelta(milliseconds=250)
 """Poll interval while a job is stopped or started: each step waits for a poll."""
@@ -24,19 +25,30 @@ _STEPS_S: Final = 5.0
 StepOf = Callable[[Path], int | None]
 """Returns the iteration of the newest checkpoint in a directory."""
 
+MovedFrom = Callable[[Path], tuple[SetAside, ...]]
+"""Returns the checkpoints that were moved out of a directory."""
+
 
 class JobWatch:
     """Polls the jobs from ``start`` to ``stop``, at a variable interval or on request."""
 
-    def __init__(self, slurm: JobCommands, step_of: StepOf, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        slurm: JobCommands,
+        step_of: StepOf,
+        moved_from: MovedFrom,
+        changed: Callable[[], None],
+    ) -> None:
         self._slurm = slurm
         self._step_of = step_of
+        self._moved_from = moved_from
         self._changed = changed
         self._lock = threading.Lock()
         self._found: Mapping[str, BatchJob] = {}
         self._read_at = float("-inf")
         self._interval_s: float | None = None
         self._steps: dict[str, int | None] = {}
+        self._moved: dict[str, tuple[SetAside, ...]] = {}
         self._steps_read_at = float("-inf")
         self._wakeup = threading.Event()
         self._is_stopped = False
@@ -68,6 +80,10 @@ class JobWatch:
         """Return the newest iteration that the last search found, seconds ago; None if unknown."""
         return self._steps.get(folder)
 
+    def moved(self, folder: str) -> tuple[SetAside, ...]:
+        """Return the checkpoints that were moved out of a directory, as of the last search."""
+        return self._moved.get(folder, ())
+
     def invalidate(self) -> None:
         """Discard the last result, so that the next ``read`` asks Slurm."""
         self._read_at = float("-inf")
@@ -96,12 +112,21 @@ class JobWatch:
                 is_new = self.read() != before
             except BackendError:
                 continue  # the round reports it
-            self._refresh()
-            if is_new or interval_s == BUSY.total_seconds():
+            has_moved = self._refresh()
+            if is_new or has_moved or interval_s == BUSY.total_seconds():
                 self._changed()
 
-    def _refresh(self) -> None:
-        """Search the checkpoint directories. A hung file system blocks only this thread."""
-        if time.monotonic() > self._steps_read_at + _STEPS_S:
-            self._steps_read_at = time.monotonic()
-            self._steps = {one: self._step_of(Path(one)) for one in tuple(self._steps)}
+    def _refresh(self) -> bool:
+        """Search the checkpoint directories. A hung file system blocks only this thread.
+
+        Returns:
+            Whether other checkpoints were moved than in the search before.
+
+        """
+        if time.monotonic() <= self._steps_read_at + _STEPS_S:
+            return False
+        self._steps_read_at = time.monotonic()
+        before, folders = self._moved, tuple(self._steps)
+        self._steps = {one: self._step_of(Path(one)) for one in folders}
+        self._moved = {one: self._moved_from(Path(one)) for one in folders}
+        return self._moved != before

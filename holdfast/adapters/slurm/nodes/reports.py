@@ -145,7 +145,13 @@ class Reports:
             return None
         except OSError as error:  # affects one node only
             problem = error.strerror or str(error)
-            return _File(mark=mark, content=None, received=known, problem=problem)
+            return _File(
+                mark=mark,
+                content=None,
+                received=known,
+                problem=problem,
+                signed_at=None if before is None else before.signed_at,
+            )
         written_at = _written_at(status.st_mtime, now)
         times = (written_at, written_at) if before is None else (now, written_at or now)
         try:

@@ -130,11 +130,13 @@ def check_age(signed_at: datetime, now: datetime) -> None:
 def directory_problem(folder: Path, users: frozenset[int]) -> str:
     """Return who else may change files in a directory of reports; empty if nobody.
 
+    The parents are those of its path and, where a link leads elsewhere, those of its target.
+
     Raises:
         OSError: it cannot be read.
 
     """
-    for one in (folder, *folder.absolute().parents):
+    for one in dict.fromkeys((folder, *folder.absolute().parents, *folder.resolve().parents)):
         status = os.stat(one)
         is_open = bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
         if is_open and (one == folder or not status.st_mode & stat.S_ISVTX):

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdfast.kit.appended_lines import AppendedLines
 from holdfast.kit.bounded_files import open_regular
 from holdfast.model.jobs import StepReport
 
 _LINE_BYTES: Final = 64
 """Maximum bytes of a line: a step of 64 bits has 19 digits, a loss of 64 bits 24."""
-
-_CHUNK_BYTES: Final = 1 << 18
-"""Maximum bytes that one call of ``ReportReader.read`` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +30,13 @@ class Progress:
 class ReportReader:
     """Reads each report of a file once."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
+    def __init__(self, path: Path, *, offset: int = 0) -> None:
+        """Skip the first ``offset`` bytes of the file, which need not exist."""
+        self._lines = AppendedLines(path, offset=offset)
 
     def read(self) -> Iterator[StepReport]:
         """Yield new reports; none if the file is missing. Lines that are not valid are ignored."""
-        try:
-            with open_regular(self._path) as (handle, _):
-                data = os.pread(handle, _CHUNK_BYTES, self._offset)
-        except OSError:
-            return
-        end = data.rfind(b"\n") + 1
-        if not end and len(data) == _CHUNK_BYTES:
-            end = len(data)
-        self._offset += end
-        for line in data[:end].splitlines():
+        for line in self._lines.read():
             report = _report(line)
             if report is not None:
                 yield report

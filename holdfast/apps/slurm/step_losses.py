@@ -1,0 +1,199 @@
+"""Losses of a supervised step, in its progress file and its output, and what follows from them."""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from holdfast.adapters.host.progress_file import ReportReader
+from holdfast.decisions.logged_steps import LoggedSteps, after_lines
+from holdfast.decisions.loss_faults import (
+    LossHistory,
+    LossLimits,
+    after_report,
+    loss_notice,
+    loss_stop,
+    skipped_steps,
+    worse_fault,
+)
+from holdfast.decisions.loss_settings import VARIABLES, bad_loss, parse_loss_limits
+from holdfast.decisions.step_restart import LossEnd
+from holdfast.kit.appended_lines import AppendedLines
+from holdfast.model.jobs import (
+    BAD_LOSS_VARIABLE,
+    PROGRESS_VARIABLE,
+    SKIP_STEPS_VARIABLE,
+    AttemptRecord,
+    Failure,
+    FailureKind,
+    LossAction,
+    LossFault,
+)
+from holdfast.model.names import Reason
+
+_STDOUT, _STDERR = 1, 2
+_CHUNKS: Final = 16
+"""Chunks of a log that one call reads at most: 16 MiB."""
+
+
+class StepLosses:
+    """Losses of the attempts of one step.
+
+    The output is read where standard output and standard error of this process, which are those of
+    srun, are regular files, as in a batch script.
+
+    Args:
+        environment: of the step; has the settings and the progress file.
+
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        limits, problems = parse_loss_limits(environment, VARIABLES)
+        self.problems = [
+            f"{one.key} is {one.value[:60]!r}, expected {one.expected}" for one in problems
+        ]
+        """Settings that are ignored, and why."""
+
+        self.fault: LossFault | None = None
+        """First loss of the attempt that is not finite, or else the first spike."""
+
+        self._limits = limits or LossLimits()
+        self._progress = environment.get(PROGRESS_VARIABLE, "")
+        self._attempts: tuple[AttemptRecord, ...] = ()
+        self._failure: Failure | None = None
+        self._is_reported = False
+        self._begun_at = datetime.now(UTC)
+        self._history, self._steps = LossHistory(), LoggedSteps()
+        self._reports: ReportReader | None = None
+        self._logs: list[AppendedLines] = []
+
+    @property
+    def text(self) -> str:
+        """The fault for people to read; empty if there is none."""
+        return "" if self.fault is None else f"{self.fault.reason}: {self.fault.evidence}"
+
+    @property
+    def restarts(self) -> int:
+        """Number of restarts for the loss so far."""
+        return len(self._attempts)
+
+    def begin(self) -> dict[str, str]:
+        """Begin the next attempt. Returns the variables that tell the ranks why it was restarted.
+
+        What is in the files before is of earlier attempts.
+        """
+        failure = self._failure
+        self._start()
+        if not self._attempts:
+            return {}
+        return {
+            SKIP_STEPS_VARIABLE: skipped_steps(self._attempts),
+            BAD_LOSS_VARIABLE: bad_loss(failure),
+        }
+
+    def read(self) -> bool:
+        """Read what is new. Returns whether the step has to be stopped for its loss."""
+        for report in self._reports.read() if self._reports is not None else ():
+            self._history = after_report(self._history, report, self._limits)
+        for number, log in enumerate(self._logs):
+            for _ in range(_CHUNKS):
+                lines = [line.decode("utf-8", "replace") for line in log.read()]
+                self._steps = after_lines(self._steps, number, lines, self._limits)
+                if not lines:
+                    break
+        self.fault = worse_fault(self._history.fault, self._steps.fault)
+        return self.fault is not None and self.fault.action is not LossAction.ASK
+
+    def notice(self) -> str:
+        """Return what a person has to know of a fault that does not stop the step, once."""
+        text = "" if self._is_reported else loss_notice(self.fault)
+        self._is_reported = self._is_reported or bool(text)
+        return text
+
+    def ended(self, *, is_stopped: bool) -> Failure | None:
+        """Return the failure of an attempt that has ended; None if the loss is not the reason.
+
+        Args:
+            is_stopped: whether the step was stopped for its loss. One that failed by itself counts
+                if its loss was not finite: many jobs check that, and end.
+
+        """
+        fault = self.fault
+        if self._failure is not None or fault is None or fault.action is LossAction.ASK:
+            return self._failure
+        if is_stopped or fault.reason == Reason.LOSS_NOT_FINITE:
+            self._failure = Failure(
+                kind=FailureKind.APPLICATION,
+                reason=fault.reason,
+                at=datetime.now(UTC),
+                evidence=fault.evidence,
+                step=fault.step,
+                loss_action=fault.action,
+            )
+        return self._failure
+
+    def end_of(self, nodes: tuple[str, ...]) -> LossEnd | None:
+        """Return what a decision about a restart on ``nodes`` has to know of that failure."""
+        if self._failure is None:
+            return None
+        return LossEnd(
+            why=f"{self._failure.reason}: {self._failure.evidence}",
+            obstacle=loss_stop(self._failure, self._attempts, nodes),
+            restarts=self.restarts,
+        )
+
+    def restart(self, nodes: tuple[str, ...], *, is_cause: bool) -> AttemptRecord | None:
+        """Return how the attempt on ``nodes`` ended that is restarted; None without a failure.
+
+        ``is_cause`` is false if a node had a fault: no step is skipped then, and no restart for the
+        loss is counted.
+        """
+        if self._failure is None:
+            return None
+        one = AttemptRecord(
+            attempt=self.restarts + 1,
+            placement=nodes,
+            started_at=self._begun_at,
+            stopped_at=datetime.now(UTC),
+            first_step=self._steps.first,
+            last_step=self._steps.last,
+            failure=self._failure,
+        )
+        if is_cause:
+            self._attempts = (*self._attempts, one)
+        return one
+
+    def _start(self) -> None:
+        self.fault = self._failure = None
+        self._is_reported = False
+        self._begun_at = datetime.now(UTC)
+        self._history, self._steps = LossHistory(), LoggedSteps()
+        if self._progress:
+            path = Path(self._progress)
+            self._reports = ReportReader(path, offset=_size(path))
+        self._logs = [
+            AppendedLines(path, offset=_size(path), follow_links=True) for path in _output_files()
+        ]
+
+
+def _output_files() -> Iterator[Path]:
+    """Yield the regular files among standard output and standard error, each once."""
+    seen = set()
+    for descriptor in (_STDOUT, _STDERR):
+        try:
+            status = os.fstat(descriptor)
+        except OSError:
+            continue
+        known = (status.st_dev, status.st_ino)
+        if stat.S_ISREG(status.st_mode) and known not in seen:
+            seen.add(known)
+            yield Path(f"/proc/self/fd/{descriptor}")
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,0 +1,102 @@
+"""Text forms of the settings of numerical faults, in annotations and environment variables. Pure.
+
+``HOLDFAST_BAD_LOSS`` tells the guard of checkpoints from which step on nothing can be trusted.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from holdfast.decisions.loss_faults import LossLimits
+from holdfast.model.jobs import Failure, LossAction
+
+_LONGEST_WINDOW = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossKeys:
+    """Names under which a platform has the settings."""
+
+    action: str
+    window: str
+    tolerance: str
+
+
+@dataclass(frozen=True, slots=True)
+class LossProblem:
+    """Value that is ignored, and what was expected."""
+
+    key: str
+    value: str
+    expected: str
+
+
+VARIABLES = LossKeys(
+    action="HOLDFAST_LOSS_ACTION",
+    window="HOLDFAST_LOSS_WINDOW",
+    tolerance="HOLDFAST_LOSS_TOLERANCE",
+)
+"""Environment variables of a step of Slurm and of ``holdfast launch``."""
+
+
+def parse_loss_limits(
+    given: Mapping[str, str | None], keys: LossKeys
+) -> tuple[LossLimits | None, tuple[LossProblem, ...]]:
+    """Return the settings, and the values that are invalid: their defaults apply.
+
+    None instead of settings if there is no value at all; empty text is no value.
+    """
+    texts = {
+        key: (given.get(key) or "").strip() for key in (keys.action, keys.window, keys.tolerance)
+    }
+    if not any(texts.values()):
+        return None, ()
+    default, problems = LossLimits(), []
+    action, window, tolerance = default.action, default.window, default.tolerance
+    if (text := texts[keys.action]) in list(LossAction):
+        action = LossAction(text)
+    elif text:
+        expected = f"one of {', '.join(LossAction)}; {action} is used instead"
+        problems.append(LossProblem(keys.action, text, expected))
+    if text := texts[keys.window]:
+        count = _number(text)
+        if 1 <= count <= _LONGEST_WINDOW and count == int(count):
+            window = int(count)
+        else:
+            expected = f"a whole number from 1 to {_LONGEST_WINDOW}; {window} is used instead"
+            problems.append(LossProblem(keys.window, text, expected))
+    if text := texts[keys.tolerance]:
+        number = _number(text)
+        if 0 <= number < math.inf:
+            tolerance = number
+        else:
+            expected = f"a number from 0; {tolerance:g} is used instead"
+            problems.append(LossProblem(keys.tolerance, text, expected))
+    return LossLimits(action=action, window=window, tolerance=tolerance), tuple(problems)
+
+
+def bad_loss(failure: Failure | None) -> str:
+    """Return the value of ``HOLDFAST_BAD_LOSS`` after a failure; empty unless it is by the loss."""
+    if failure is None or failure.loss_action is None or failure.step is None:
+        return ""
+    return f"{failure.step}@{failure.began_at.isoformat(timespec='seconds')}"
+
+
+def parse_bad_loss(text: str) -> tuple[int, datetime] | None:
+    """Return step and time of such a value; None if it is empty or invalid."""
+    step, _, at = text.partition("@")
+    if not (step.isascii() and step.isdecimal() and len(step) < 19):
+        return None
+    try:
+        found = datetime.fromisoformat(at)
+    except ValueError:
+        return None
+    return (int(step), found) if found.tzinfo is not None else None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
