@@ -290,6 +290,10 @@ class MadeSource:
         """See ``ConsoleBackend.job``."""
         raise UnknownObject(name)
 
+    def checkpoints(self, job: str) -> Json:
+        """See ``ConsoleBackend.checkpoints``."""
+        raise UnknownObject(job)
+
     def fleet_of_job(self, name: str) -> str:
         """See ``ConsoleBackend.fleet_of_job``."""
         raise UnknownObject(name)

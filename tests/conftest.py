@@ -41,7 +41,7 @@ SUITES = {
     "console": ("browser",),
     "providers": ("moto",),
     "image": ("image_tools",),
-    "local": ("run", "local_platform", "real_link"),
+    "local": ("run", "local_platform", "real_link", "samples"),
     "frameworks": ("torch", "frameworks"),
 }
 """The suites that need more than Python, each with the fixtures and markers of what it needs.

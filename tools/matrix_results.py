@@ -24,7 +24,13 @@ DAMAGE_TABLE = MatrixTable(
     checkpoint_damage.RECORDINGS,
     checkpoint_damage.RECORDED,
 )
-TABLES = {one.name: one for one in (FAULT_TABLE, DAMAGE_TABLE)}
+LOADS_TABLE = MatrixTable(
+    "checkpoint-loads",
+    checkpoint_damage.DAMAGES,
+    checkpoint_damage.RECORDINGS,
+    checkpoint_damage.LOADS,
+)
+TABLES = {one.name: one for one in (FAULT_TABLE, DAMAGE_TABLE, LOADS_TABLE)}
 """Tables by the name that results state."""
 
 SLOWER = 1.5

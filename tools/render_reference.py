@@ -199,6 +199,11 @@ def checkpoints_page() -> Iterator[str]:
     yield "valid index. A file of another step with its own valid checksum is only detected by its"
     yield "modification time. Ray Train's recording has files of NumPy, which are not verified."
     yield ""
+    yield "The last column is the result of loading the chosen checkpoint with the real framework:"
+    yield "`dcp_to_torch_save`, `torch.load`, Transformers' `from_pretrained` (and `torch.load` of"
+    yield "optimizer and scheduler), or DeepSpeed's `get_fp32_state_dict_from_zero_checkpoint`."
+    yield '"Yes" means that all values are those that were saved.'
+    yield ""
     yield from _table(checkpoint_damage.TITLES, checkpoint_damage.rows())
 
 

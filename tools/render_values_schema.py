@@ -30,7 +30,7 @@ SCHEMA: Final = ROOT / "deploy" / "helm" / "holdfast" / "values.schema.json"
 
 SET_BY_CHART: Final[Mapping[str, tuple[str, ...]]] = {
     "AgentConfig": ("node", "root", "report_dir", "log", "telemetry", "kubernetes", "slurm"),
-    "ControllerConfig": ("platform", "listen", "slurm"),
+    "ControllerConfig": ("platform", "listen", "probes", "slurm"),
     "KubernetesSettings": (
         "kubeconfig",
         "context",

@@ -51,6 +51,18 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1 ||
 fi
 printf '%s' "$here" >"$venv/.home"
 echo "Installing Holdfast [$extras] into $venv"
+
 # Python compiles the modules that it imports; pip would compile all 10,000 (20 s).
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
-    --retries 10 --timeout 60 --editable ".[$extras]"
+pip_install() {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
+        --retries 10 --timeout 60 "$@"
+}
+
+# In a fifth of pip's time. uv does not read pip's settings.
+uv_install() {
+    ! "$venv/bin/python" -m pip config list | grep -Eq 'index|proxy' &&
+        pip_install uv &&
+        "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" "$@"
+}
+
+uv_install --editable ".[$extras]" || pip_install --editable ".[$extras]"

@@ -182,7 +182,8 @@ def _gather(root: Fault, known: KnownFindings) -> Fault:
 
 def _with_follower(root: Fault, one: Finding | Fault) -> Fault:
     decided = set(root.decides)
-    if decides(root, one) and one.code is not None:
+    is_trusted = bool(root.corroborated_within) or not one.corroborated_within
+    if decides(root, one) and one.code is not None and is_trusted:
         decided.add(one.code)
     count = 1 if isinstance(one, Finding) else one.count + one.followers
     return replace(root, followers=root.followers + count, decides=tuple(sorted(decided)))

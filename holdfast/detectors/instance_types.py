@@ -32,8 +32,8 @@ class Equipment:
     driver: int | None = None
     """Major version of NVIDIA's driver, such as 570."""
 
-    has_neuron_counters: bool = False
-    """Whether the driver of the Neuron devices counts their errors."""
+    neuron_counters: frozenset[str] = frozenset()
+    """Neuron devices, such as ``nd3``, whose errors the driver counts."""
 
     at_once: bool = False
     """Whether a single sample is evidence. Right after a boot devices may appear late."""

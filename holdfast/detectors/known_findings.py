@@ -62,10 +62,13 @@ class KnownFindings:
             self.notices = {one.key: one for one in self.newest_notices()}
 
     def newest_notices(self) -> tuple[Finding, ...]:
-        """Return the notices to keep: those that may become a fault before those that do not."""
+        """Return the notices to keep: those that may become a fault before those that do not.
+
+        Those that may be forged are dropped first: they must not push out what the kernel logged.
+        """
         superfluous = len(self.notices) - NOTICES_KEPT
-        harmless_first = sorted(self.notices.values(), key=lambda notice: bool(notice.seen_at))
-        dropped = {notice.key for notice in harmless_first[: max(superfluous, 0)]}
+        least_first = sorted(self.notices.values(), key=_importance)
+        dropped = {notice.key for notice in least_first[: max(superfluous, 0)]}
         return tuple(one for one in self.notices.values() if one.key not in dropped)
 
     def is_full(self, finding: Finding) -> bool:
@@ -139,6 +142,10 @@ def oldest_first(fault: Fault) -> tuple[object, list[str]]:
 def by_text(one: Fault | Finding) -> list[str]:
     """Return a key as it is in a report, too, where names are mere text."""
     return [str(part) for part in one.key]
+
+
+def _importance(notice: Finding) -> tuple[bool, bool]:
+    return (not notice.corroborated_within, bool(notice.seen_at))
 
 
 def _weight(one: Fault | Finding) -> tuple[int, bool]:

@@ -70,9 +70,9 @@ class LineTrust:
     trusted_since: datetime | None = None
     """Time before which lines of the kernel need corroboration, too; None if none does."""
 
-    has_neuron_counters: bool = False
-    """Whether error counters of the Neuron driver are read, which every real hardware error that
-    the Neuron runtime logs increases."""
+    neuron_counters: frozenset[str] = frozenset()
+    """Devices, such as ``nd3``, whose error counters of the Neuron driver are read; every real
+    hardware error that the Neuron runtime logs increases one."""
 
     def applied(self, detector: Detector) -> Detector:
         """Return ``detector`` with findings that depend on who wrote their lines."""
@@ -114,7 +114,12 @@ class LineTrust:
             finding = replace(finding, remedy=Remedy.NONE, message=why)
         elif origin is Origin.KERNEL and not self._is_forgeable(finding):
             return self._dated(finding)
-        return replace(finding, corroborated_within=self.corroboration_window)
+        finding = replace(finding, corroborated_within=self.corroboration_window)
+        is_counted = not self.neuron_counters or finding.device in self.neuron_counters
+        if finding.family == NEURON and not is_counted:
+            # Forged lines that name thousands of devices would leave no place for a real suspect.
+            return replace(finding, device="")
+        return finding
 
     def _dated(self, finding: Finding) -> Finding:
         """Return a finding of the kernel; the agent's first readings corroborate an old one."""
@@ -127,7 +132,7 @@ class LineTrust:
     def _is_forgeable(self, finding: Finding) -> bool:
         """Whether a container with a Neuron device can make the driver log the message."""
         return (
-            self.has_neuron_counters
+            bool(self.neuron_counters)
             and finding.family == NEURON
             and NEURON_KEYWORD in finding.message
         )

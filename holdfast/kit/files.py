@@ -3,9 +3,15 @@
 import errno
 import os
 import secrets
+import stat
 from pathlib import Path
+from typing import Final
 
 from holdfast.model.errors import BackendError, StorageFull
+
+_APPEND: Final = (
+    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -31,6 +37,22 @@ def write_durably(path: Path, data: bytes) -> None:
     """Write like ``write_atomically``; the new content also survives a loss of power."""
     _replace(path, data, is_durable=True)
     sync_directory(path.parent)
+
+
+def open_to_append(path: Path) -> int:
+    """Return the descriptor of a regular file, opened for appending and created if it is missing.
+
+    The directory may belong to somebody else: a link is not followed, and a FIFO does not block.
+
+    Raises:
+        OSError: the file cannot be opened, or is not a regular file.
+
+    """
+    handle = os.open(path, _APPEND, 0o644)
+    if stat.S_ISREG(os.fstat(handle).st_mode):
+        return handle
+    os.close(handle)
+    raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
 def sync_directory(folder: Path) -> None:

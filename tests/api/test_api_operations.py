@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from api_calls import ADA, BOB, MODEL, PLACE, Api, signed
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -152,7 +153,7 @@ def test_a_node_that_is_not_there_is_not_found(api) -> None:
     order=st.sampled_from(["Ascending", "Descending"]),
     gone=st.sets(st.integers(0, 24)),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_pages_hold_every_node_that_stays_once_and_in_order(count, size, by, order, gone) -> None:
     lab = ShownCluster("lab", NOW)
     for number in range(count):
@@ -262,7 +263,7 @@ def test_health_checks_of_what_is_not_there_are_refused_and_none_begins(api, lab
     assert (refused[0], lab.requested) == ("ResourceNotFound", [])
 
 
-def test_nodes_that_cannot_be_checked_now_are_left_out_and_told_if_none_can(api, lab) -> None:
+def test_nodes_that_cannot_be_checked_now_are_left_out_and_reported_if_none_can(api, lab) -> None:
     group = {"InstanceGroupName": "workers", "DeepHealthChecks": ["InstanceStress"]}
     wanted = {"ClusterName": "lab", "DeepHealthCheckConfigurations": [group]}
     lab.rejection = {"gpu-0": "gpu-0 is being replaced"}
@@ -331,6 +332,12 @@ def test_each_step_of_an_incident_is_an_event(api, lab) -> None:
     for event in events:
         found = api.call("DescribeClusterEvent", ClusterName="lab", EventId=event["EventId"])
         assert found["EventDetails"]["Description"] == event["Description"]
+
+
+def test_an_incident_of_a_checkpoint_is_no_event_of_the_cluster(api, lab) -> None:
+    lab.past = [an_incident(node="", provider_id="", job="llm")]
+
+    assert api.call("ListClusterEvents", ClusterName="lab")["Events"] == []
 
 
 def test_after_a_replacement_the_events_name_the_node_that_came_instead(api, lab) -> None:
@@ -412,7 +419,7 @@ def test_an_event_that_is_not_there_is_not_found(api) -> None:
 # what else can happen
 
 
-def test_a_cluster_that_is_away_is_told_so_that_clients_come_again(api, lab) -> None:
+def test_a_cluster_that_is_away_is_reported_so_that_clients_come_again(api, lab) -> None:
     lab.is_away = True
     body = json.dumps({"ClusterName": "lab"}).encode()
 

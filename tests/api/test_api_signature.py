@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from api_calls import ADA, BOB, REGION, Api, signed
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -25,7 +26,7 @@ def test_what_botocore_signs_is_taken() -> None:
 
 
 @given(body=st.binary(max_size=40), at=st.integers(0, 39), bit=st.integers(0, 7))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_changed_body_is_refused(body, at, bit) -> None:
     good = b'{"NameContains": "' + b"a" * 30 + b'"}'
     changed = bytearray(good)
@@ -102,7 +103,7 @@ def test_a_signature_that_is_none_is_refused(text) -> None:
     assert sent(headers, authorization=wrong) == (400, "InvalidSignatureException")
 
 
-def test_a_request_for_another_region_is_refused_and_told_the_right_one() -> None:
+def test_a_request_for_another_region_is_refused_and_shown_the_right_one() -> None:
     api = Api()
     _, answer = api.send(signed(ADA, LIST, b"{}", region="us-west-2"), b"{}")
 

@@ -132,7 +132,7 @@ def test_a_page_gets_everything_first_and_then_what_changes() -> None:
     assert third == ("change", {"now": now, "tables": {"nodes": {"a": None}}})
 
 
-def test_a_page_that_comes_again_is_told_what_it_missed() -> None:
+def test_a_page_that_comes_again_is_shown_what_it_missed() -> None:
     async def story(room: Room) -> list[tuple[str, Json]]:
         page, other = room.page(), room.page()
         await page.hear()
@@ -178,7 +178,7 @@ def test_a_page_that_missed_too_much_gets_everything() -> None:
     assert content["tables"]["nodes"] == {"a": {"number": HISTORY_LIMIT}}
 
 
-def test_what_cannot_be_read_is_told_once_and_its_end_too() -> None:
+def test_what_cannot_be_read_is_reported_once_and_its_end_too() -> None:
     async def story(room: Room) -> list[tuple[str, str]]:
         page = room.page()
         await page.hear()
@@ -261,7 +261,7 @@ def test_a_stream_ends_with_the_server() -> None:
     reported(story, a={})
 
 
-def test_a_bug_is_told_and_does_not_end_the_looking_for_ever() -> None:
+def test_a_bug_is_reported_and_does_not_end_the_looking_for_ever() -> None:
     async def story(room: Room) -> tuple[list[str], list[Exception]]:
         room.source.bug = "a bug"
         first = room.page()

@@ -137,7 +137,7 @@ def test_a_logout_elsewhere_counts_once_the_session_is_read_again() -> None:
     assert here.find(cookie) is None
 
 
-def test_a_logout_that_cannot_be_stored_is_told() -> None:
+def test_a_logout_that_cannot_be_stored_is_reported() -> None:
     records = FakeSessions()
     open_sessions, _ = sessions(records=records)
     cookie, _ = open_sessions.begin(TOKENS["ada"], "here")

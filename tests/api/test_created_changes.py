@@ -469,7 +469,7 @@ class Interrupted(FakeMachineGroups):
             meanwhile()
 
 
-def test_a_wish_that_comes_while_the_owner_is_told_of_another_is_not_lost(grown) -> None:
+def test_a_request_that_comes_while_the_owner_is_informed_of_another_is_not_lost(grown) -> None:
     owner = Interrupted(grown.late, groups=grown.groups.groups, members=grown.groups.members)
     owner.made = grown.groups.made
     grown.groups = grown.nodes.groups = owner

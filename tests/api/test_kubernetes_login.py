@@ -193,7 +193,7 @@ def test_what_is_no_token_review_is_refused(body: bytes) -> None:
         TokenReviews(KEYS, PLACE, CLUSTER, clock()).review(body)
 
 
-def test_sts_tells_who_the_caller_is_and_needs_no_permission() -> None:
+def test_sts_reports_who_the_caller_is_and_needs_no_permission() -> None:
     status, text = sts()
     assert (status, f"<Arn>{ADA_ARN}</Arn>" in text) == (200, True)
     assert sts(WITHOUT)[0] == 200

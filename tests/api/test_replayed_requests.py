@@ -62,7 +62,7 @@ def test_a_word_that_is_given_back_is_used_once_more(once) -> None:
     assert not once.use_nonce("a", NOW, NOW)
 
 
-def test_who_was_told_to_come_again_may_do_so_at_once() -> None:
+def test_who_was_asked_to_come_again_may_do_so_at_once() -> None:
     cluster = ShownCluster("lab", NOW)
     node = cluster.add("n1", NOW)
     api = Api([cluster])

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 from api_calls import MODEL, PLACE
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -57,7 +58,7 @@ def test_members_that_the_model_does_not_have_are_found_wherever_they_are() -> N
 
 
 @given(st.sampled_from(CLUSTER_OPERATIONS), ANYTHING)
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_whatever_is_sent_is_read_or_refused(operation, request) -> None:
     with contextlib.suppress(NotReadable, ValidationException):
         assert SERVICE.read(operation, request).keys() <= request.keys()
@@ -74,7 +75,7 @@ def test_whatever_is_sent_is_read_or_refused(operation, request) -> None:
         ({"ClusterName": "a", "SortBy": "AGE"}, "enum value set: [CREATION_TIME, NAME]"),
     ],
 )
-def test_each_limit_of_the_model_holds_and_is_told(request_, rule) -> None:
+def test_each_limit_of_the_model_holds_and_is_reported(request_, rule) -> None:
     with pytest.raises(ValidationException) as refused:
         SERVICE.read("ListClusterNodes", request_)
 
@@ -102,7 +103,7 @@ def test_what_has_the_wrong_type_cannot_be_read(request_, reported) -> None:
     assert reported in str(refused.value)
 
 
-def test_all_mistakes_are_told_at_once_with_their_places() -> None:
+def test_all_mistakes_are_reported_at_once_with_their_places() -> None:
     request = {"ClusterName": "-", "NodeIds": ["i-12345678", "x", "y"]}
 
     with pytest.raises(ValidationException, match=r"^3 validation errors detected") as refused:
@@ -133,7 +134,7 @@ def test_members_that_the_model_does_not_have_are_dropped() -> None:
     assert SERVICE.read("ListClusters", {"Color": "red", "MaxResults": None}) == {}
 
 
-def test_an_operation_that_there_is_not_is_told() -> None:
+def test_an_operation_that_there_is_not_is_reported() -> None:
     with pytest.raises(UnknownOperation, match="MakeCoffee"):
         SERVICE.read("MakeCoffee", {})
 

@@ -8,6 +8,7 @@ from api_calls import ADA, REGION, Api
 from botocore.auth import S3SigV4Auth, SigV4Auth, SigV4QueryAuth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,7 +73,7 @@ def test_a_signature_in_the_query_counts_as_none() -> None:
     )
 
 
-def test_keys_of_a_session_are_unknown_and_the_way_out_is_told() -> None:
+def test_keys_of_a_session_are_unknown_and_the_way_out_is_reported() -> None:
     code, message = answered(made(session="FwoGZXIvYXdzE"))
 
     assert code == "UnrecognizedClientException"
@@ -93,7 +94,7 @@ def test_the_sum_of_the_body_may_be_a_header_as_well() -> None:
 
 
 @pytest.mark.parametrize("service", ["ec2", "SageMaker", "sagemaker-runtime"])
-def test_a_signature_for_another_service_is_refused_and_told_the_right_one(service) -> None:
+def test_a_signature_for_another_service_is_refused_and_shown_the_right_one(service) -> None:
     code, message = answered(made(service=service))
 
     assert code == "InvalidSignatureException"
@@ -159,6 +160,6 @@ def test_what_is_too_old_or_not_yet_good_says_so_with_the_times() -> None:
     header=st.sampled_from(["authorization", "x-amz-date", "x-amz-target", "host"]),
     text=st.text(st.characters(max_codepoint=255), max_size=60),
 )
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_no_header_breaks_the_judge(header, text) -> None:
     assert answered(changed(made(), **{header: text}))[0].endswith("Exception")

@@ -8,7 +8,8 @@ import io
 import json
 import sys
 
-from awscli.clidriver import create_clidriver
+from awscli.clidriver import create_clidriver  # first: it replaces botocore by its own
+from botocore_files import read_once
 
 
 def ended(argv: list[str]) -> dict[str, object]:
@@ -26,6 +27,7 @@ def ended(argv: list[str]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
+    read_once()
     for line in sys.stdin:
         sys.stdout.write(f"{json.dumps(ended(json.loads(line)))}\n")
         sys.stdout.flush()

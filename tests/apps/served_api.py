@@ -23,8 +23,11 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
+from botocore_files import read_once
 
 from holdfast.apps.main import run
+
+read_once()
 
 REGION = "us-east-1"
 START_S = 30.0

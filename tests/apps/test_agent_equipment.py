@@ -175,7 +175,7 @@ def test_only_what_touches_the_node_needs_a_witness() -> None:
     ]
 
 
-def test_an_agent_tells_that_it_cannot_see_what_it_expects(tmp_path: Path) -> None:
+def test_an_agent_reports_that_it_cannot_see_what_it_expects(tmp_path: Path) -> None:
     config = replace(log(tmp_path), report_dir=tmp_path / "run", instance_type="p5.48xlarge")
     session = AgentSession(config, (), lambda _: None)
     deadline = time.monotonic() + 20

@@ -28,7 +28,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
-def test_every_single_mistake_is_told_as_aws_does_and_changes_nothing(lab, operation) -> None:
+def test_every_single_mistake_is_reported_as_aws_does_and_changes_nothing(lab, operation) -> None:
     before, wrong, ids = lab.accepted(), [], set()
     cases = list(mistakes(operation))
     for case in cases:
@@ -47,7 +47,7 @@ def test_every_single_mistake_is_told_as_aws_does_and_changes_nothing(lab, opera
 
 
 @pytest.mark.parametrize("operation", sorted(OPERATIONS))
-def test_boto3_raises_what_is_told(lab, operation) -> None:
+def test_boto3_raises_what_is_reported(lab, operation) -> None:
     for case in mistakes(operation):
         if case.code != WRONG or "." in case.what or "null" in case.what:
             continue

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from botocore.model import ListShape, MapShape, Shape, StructureShape
 from conformance_lab import CLUSTER, RIGHT, Lab, a_lab
+from effort import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from model_cases import EXAMPLES, MODEL
@@ -144,7 +145,7 @@ def test_requests_that_nearly_fit_are_answered_and_refusals_change_nothing(lab, 
     shape = MODEL.operation_model(operation).input_shape
 
     @given(shaped(shape))
-    @settings(max_examples=40, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(40), suppress_health_check=list(HealthCheck))
     def holds(request) -> None:
         assume(operation != "CreateCluster" or not _is_named(request, CLUSTER))
         before = lab.accepted()
@@ -168,7 +169,7 @@ def _is_named(request: Any, name: str) -> bool:
     | st.recursive(st.just(b"0"), lambda inner: inner.map(lambda one: b"[" + one + b"]"))
     | ANYTHING.map(lambda one: json.dumps(one).encode("utf-16")),
 )
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_any_body_is_answered(lab, operation, body) -> None:
     reply = lab.wire.call(operation, body)
 
@@ -232,14 +233,14 @@ def test_the_type_of_the_content_does_not_matter(lab, kind) -> None:
 @pytest.mark.parametrize(
     "target", ["", "ListClusters", "SageMaker", "SageMaker.", "SageMaker.x" * 500, "sagemaker.L"]
 )
-def test_a_target_that_there_is_not_is_told(lab, target) -> None:
+def test_a_target_that_there_is_not_is_reported(lab, target) -> None:
     reply = lab.wire.call("x", b"{}", X_Amz_Target=target)
 
     assert (reply.status, reply.code) == (400, "UnknownOperationException")
 
 
 @given(st.binary(min_size=1, max_size=300) | st.binary(max_size=80).map(lambda one: HEAD + one))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_bytes_that_are_no_http_are_sent_away(lab, garbage) -> None:
     with socket.create_connection(("127.0.0.1", lab.served.port), timeout=TIMEOUT_S) as one:
         one.sendall(garbage)

@@ -23,6 +23,13 @@ def served(runs, tmp_path) -> Iterator[Served]:
         yield served
 
 
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory) -> Iterator[Served]:
+    """An API that no test ends or changes."""
+    with serving(with_keys(tmp_path_factory.mktemp("unchanged") / "api.toml")) as served:
+        yield served
+
+
 def shown(sagemaker, run: str) -> bool:
     """Whether a run answers to its name."""
     try:
@@ -151,8 +158,8 @@ def test_what_was_accepted_outlives_the_server(runs, served) -> None:
         ("GET", "/healthz", b"", 200),
     ],
 )
-def test_what_is_no_call_is_answered_in_kind(served, method, path, body, status) -> None:
-    host, _, port = served.url.removeprefix("http://").partition(":")
+def test_what_is_no_call_is_answered_in_kind(unchanged, method, path, body, status) -> None:
+    host, _, port = unchanged.url.removeprefix("http://").partition(":")
     with contextlib.closing(http.client.HTTPConnection(host, int(port), timeout=10)) as connection:
         connection.request(method, path, body)
 
@@ -165,7 +172,7 @@ def test_a_signal_ends_it(served) -> None:
     assert served.process.wait(timeout=20) in (ExitCode.OK, -signal.SIGTERM, ExitCode.TERMINATED)
 
 
-def test_secrets_are_not_told(served) -> None:
+def test_secrets_are_not_reported(served) -> None:
     secret = tomllib.loads(served.config.read_text(encoding="utf-8"))["keys"][0]
     served.client().list_clusters()
     served.process.send_signal(signal.SIGTERM)
@@ -186,7 +193,7 @@ def test_secrets_are_not_told(served) -> None:
         (f"{KEYS}[ec2]", "ec2: EC2 machines join a Kubernetes or Slurm cluster"),
     ],
 )
-def test_a_configuration_that_cannot_be_used_is_told(tmp_path, monkeypatch, text, said) -> None:
+def test_a_configuration_that_cannot_be_used_is_reported(tmp_path, monkeypatch, text, said) -> None:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     config = private(tmp_path / "api.toml", text)
 
@@ -216,11 +223,10 @@ def test_keys_that_others_may_read_or_change_are_refused(tmp_path, mode, command
     assert f"has mode {mode:04o}, expected 0600; run: chmod 600 {config}" in ended.stderr
 
 
-def test_a_port_that_is_taken_is_told(served) -> None:
-    port = served.url.rpartition(":")[2]
-    ended = holdfast("api", "--config", str(served.config), "--listen", port)
+def test_a_port_that_is_taken_is_reported(unchanged) -> None:
+    ended = rejected("api", "--config", str(unchanged.config), "--listen", str(unchanged.port))
 
     assert ended.returncode == ExitCode.BAD_INPUT
     assert ended.stderr.splitlines()[-1] == (
-        f"holdfast: listen: cannot listen on 127.0.0.1:{port}: Address already in use"
+        f"holdfast: listen: cannot listen on 127.0.0.1:{unchanged.port}: Address already in use"
     )

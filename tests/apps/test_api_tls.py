@@ -115,7 +115,7 @@ def test_clients_that_never_begin_tls_keep_nobody_out(served) -> None:
         (lambda folder: (folder / "tls.key").write_text("x"), "are not a certificate and its key"),
     ],
 )
-def test_files_that_cannot_be_used_are_told(tmp_path, monkeypatch, change, said) -> None:
+def test_files_that_cannot_be_used_are_reported(tmp_path, monkeypatch, change, said) -> None:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
     write_certificate(tmp_path)
     change(tmp_path)

@@ -62,7 +62,7 @@ def test_a_skeleton_with_nothing_filled_in_is_refused_by_its_mistakes(lab, aws, 
         (("list-endpoints",), "UnknownOperationException"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_code(aws, argv, code) -> None:
+def test_what_is_wrong_is_reported_with_its_code(aws, argv, code) -> None:
     ended = aws(*argv, "--no-paginate")
 
     assert (ended.code, ended.out) == (REFUSED, "")

@@ -110,7 +110,7 @@ def test_gpus_that_the_job_does_not_have_are_left_alone(node, monkeypatch, gpus,
     assert node.argv_of_diag == argv
 
 
-def test_what_is_broken_fails_and_is_told_to_the_controller(node, munged) -> None:
+def test_what_is_broken_fails_and_is_reported_to_the_controller(node, munged) -> None:
     node.diag(BROKEN, status=226)
 
     code, said = node.calls("prolog")
@@ -132,7 +132,7 @@ def test_what_is_broken_fails_and_is_told_to_the_controller(node, munged) -> Non
         (None, "dcgmi not found: install it"),
     ],
 )
-def test_a_tool_that_is_missing_hangs_or_dies_is_told_and_passes(node, code, said) -> None:
+def test_a_tool_that_is_missing_hangs_or_dies_is_reported_and_passes(node, code, said) -> None:
     if code is not None:
         node.tool("dcgmi", code)
 
@@ -154,7 +154,7 @@ def test_after_a_job_nothing_is_put_under_load(node, munged) -> None:
 
 
 @pytest.mark.parametrize("what", ["prolog", "epilog", "health"])
-def test_trouble_of_our_own_is_told_and_passes(node, what) -> None:
+def test_trouble_of_our_own_is_reported_and_passes(node, what) -> None:
     node.more = "surprise = 1\n"
 
     code, said = node.calls(what)
@@ -164,7 +164,7 @@ def test_trouble_of_our_own_is_told_and_passes(node, what) -> None:
     assert "surprise" in said
 
 
-def test_a_controller_that_cannot_be_told_makes_no_node_good(node, munged) -> None:
+def test_a_controller_that_cannot_be_reached_makes_no_node_good(node, munged) -> None:
     node.diag(BROKEN, status=226)
     node.shared.rmdir()
 
@@ -214,7 +214,7 @@ def test_a_check_that_slurm_ends_takes_its_tool_with_it(node) -> None:
     assert not Path(f"/proc/{started.read_text().strip()}").exists()
 
 
-def test_outside_of_slurm_it_is_told_who_calls_it(node, monkeypatch) -> None:
+def test_outside_of_slurm_the_message_says_who_calls_it(node, monkeypatch) -> None:
     monkeypatch.delenv("SLURMD_NODENAME")
 
     code, said = node.calls("prolog")
@@ -249,7 +249,7 @@ def test_without_an_agent_the_devices_are_counted(node, munged) -> None:
 
 
 @pytest.mark.parametrize(("state", "is_drained"), [("IDLE", True), ("IDLE+DRAIN", False)])
-def test_where_nobody_is_told_the_node_is_drained_once(
+def test_where_nobody_is_notified_the_node_is_drained_once(
     node, monkeypatch, state, is_drained
 ) -> None:
     calls = node.folder / "scontrol.calls"

@@ -46,7 +46,7 @@ def test_a_bare_node_has_nothing_to_check_and_is_not_blamed(node) -> None:
     assert node.check("--strict")[0] == 1
 
 
-def test_a_tool_that_is_missing_is_told_and_not_punished(node) -> None:
+def test_a_tool_that_is_missing_is_reported_and_not_punished(node) -> None:
     node.is_a("p5.48xlarge")
     healthy(node)
 
@@ -303,7 +303,7 @@ def test_the_level_is_that_of_the_diagnosis(node, level, number) -> None:
     assert result["parts"]["dcgm"]["facts"]["level"] == number
 
 
-def test_a_tool_that_may_not_do_its_work_is_told_with_its_words(node) -> None:
+def test_a_tool_that_may_not_do_its_work_is_reported_with_its_words(node) -> None:
     words = "stress-ng: error: cannot lock memory: Operation not permitted"
     node.tool("stress-ng", f"import sys; print({words!r}, file=sys.stderr); sys.exit(3)")
 
@@ -388,7 +388,7 @@ def test_a_threshold_of_the_type_wins_over_that_of_all(node) -> None:
         ('instance_type = "p99.huge"\n', "unknown instance type"),
     ],
 )
-def test_a_wrong_configuration_is_told_and_nothing_is_run(node, capfd, more, said) -> None:
+def test_a_wrong_configuration_is_reported_and_nothing_is_run(node, capfd, more, said) -> None:
     node.tool("stress-ng", f"open({str(node.folder / 'ran')!r}, 'w')")
     node.more = more
 

@@ -93,7 +93,7 @@ def test_tcp_and_the_real_fi_pingpong_measure_between_two_ends(node) -> None:
     assert reported == ["127.0.0.1: tested"]
 
 
-def test_where_there_is_no_fabric_tcp_alone_is_tested_and_this_is_told(node) -> None:
+def test_where_there_is_no_fabric_tcp_alone_is_tested_and_this_is_reported(node) -> None:
     with serving(node.write_config()) as (port, _):
         code, result, _ = node.ask(port)
 
@@ -266,7 +266,7 @@ def test_the_slower_direction_counts_until_the_last_byte_has_arrived(node) -> No
     assert part["measured"]["pair_tcp_mb_per_s"] < 20
 
 
-def test_a_wrong_token_is_told_at_both_ends_and_is_no_result(node) -> None:
+def test_a_wrong_token_is_reported_at_both_ends_and_is_no_result(node) -> None:
     with serving(node.write_config()) as (port, reported):
         code, result, said = node.ask(port, token=TOKEN.upper())
 
@@ -404,7 +404,7 @@ def test_without_a_token_or_a_peer_it_says_what_to_do(monkeypatch, capfd, tmp_pa
 
 
 @pytest.mark.parametrize("host", ["nowhere.invalid", "127.0.0.1:1"])
-def test_an_end_that_is_not_there_is_told_and_is_no_result(monkeypatch, capfd, host) -> None:
+def test_an_end_that_is_not_there_is_reported_and_is_no_result(monkeypatch, capfd, host) -> None:
     monkeypatch.setenv("HOLDFAST_CHECK_TOKEN", TOKEN)
 
     assert run(["check", "pair", "--with", host, "--wait", "0s"]) == 1
@@ -456,7 +456,7 @@ def test_an_address_that_is_none_is_refused(monkeypatch, capfd, listen) -> None:
     assert "--listen" in capfd.readouterr().err
 
 
-def test_an_address_that_is_taken_or_not_ours_is_told(node, capfd, monkeypatch) -> None:
+def test_an_address_that_is_taken_or_not_ours_is_reported(node, capfd, monkeypatch) -> None:
     monkeypatch.setenv("HOLDFAST_CHECK_TOKEN", TOKEN)
     with serving(node.write_config()) as (port, _):
         assert run(["check", "serve", "--listen", str(port)]) == 1
@@ -470,7 +470,7 @@ def test_an_address_that_is_taken_or_not_ours_is_told(node, capfd, monkeypatch) 
 # Both ends by one command
 
 
-def test_the_platform_tells_which_end_a_process_is_and_strangers_are_passed_over(node) -> None:
+def test_the_platform_reports_which_end_a_process_is_and_strangers_are_passed_over(node) -> None:
     port = free_port()
     argv = [
         sys.executable, "-m", "holdfast", "check", "pair", "--rank-from", "kubernetes",
@@ -534,14 +534,14 @@ def test_an_end_that_says_nothing_is_given_up(limit, stall, why) -> None:
 
 
 @pytest.mark.parametrize("line", [b"[]\n", b"{\n", b"\xff\n", b"3\n"])
-def test_what_is_no_message_is_told(line) -> None:
+def test_what_is_no_message_is_reported(line) -> None:
     with a_channel() as (channel, other):
         other.sendall(line)
         with pytest.raises(BackendError, match="an invalid message"):
             channel.receive()
 
 
-def test_a_config_that_cannot_be_read_is_told(capfd, tmp_path: Path) -> None:
+def test_a_config_that_cannot_be_read_is_reported(capfd, tmp_path: Path) -> None:
     file = tmp_path / "check.toml"
     file.write_text('[thresholds.default]\npair_tcp_us = "2 ms"\n')
 

@@ -50,7 +50,7 @@ def test_a_test_that_hangs_has_failed(tmp_path, capfd) -> None:
     assert capfd.readouterr().out.startswith("n3 is bad (")
 
 
-def test_doubts_that_are_left_are_told(tmp_path, capfd) -> None:
+def test_doubts_that_are_left_are_reported(tmp_path, capfd) -> None:
     argv = command(tmp_path, "sys.exit('n3' in (one, other))")
 
     assert run(["check", "pairs", "--nodes", NODES, "--rounds", "1", *argv]) == 0
@@ -80,7 +80,7 @@ def test_a_command_that_is_not_there_is_refused(capfd) -> None:
     assert "/nowhere/test" in capfd.readouterr().err
 
 
-def test_why_a_pair_failed_is_told_beside_it(tmp_path, capfd) -> None:
+def test_why_a_pair_failed_is_reported_beside_it(tmp_path, capfd) -> None:
     argv = command(tmp_path, "sys.exit('\\x1b[2Jno route' if 'n3' in (one, other) else 0)")
 
     assert run(["check", "pairs", "--nodes", NODES, *argv]) == 1
@@ -102,7 +102,9 @@ def test_a_command_that_cannot_be_started_blames_nobody(tmp_path, capfd) -> None
 
 
 @pytest.mark.parametrize("options", [["--timeout", "0s"], ["--stream", "/nowhere/stream"]])
-def test_what_would_spoil_the_result_is_refused_before_any_test(tmp_path, capfd, options) -> None:
+def test_what_would_invalidate_the_result_is_refused_before_any_test(
+    tmp_path, capfd, options
+) -> None:
     argv = command(tmp_path, f"open({str(tmp_path / 'ran')!r}, 'w')")
 
     assert run(["check", "pairs", "--nodes", NODES, *options, *argv]) == 2

@@ -34,7 +34,7 @@ def a_run(runs):
     return store
 
 
-def test_show_tells_the_last_check_of_each_node_that_had_one(runs) -> None:
+def test_show_reports_the_last_check_of_each_node_that_had_one(runs) -> None:
     a_run(runs)
 
     shown = runs.call("check", "show")
@@ -44,7 +44,7 @@ def test_show_tells_the_last_check_of_each_node_that_had_one(runs) -> None:
     assert "nccl_gb_per_s 481.2" in shown.out
 
 
-def test_show_tells_all_that_is_known_of_one_node(runs) -> None:
+def test_show_reports_all_that_is_known_of_one_node(runs) -> None:
     a_run(runs)
 
     output = runs.call("check", "show", node(1)).out
@@ -56,7 +56,7 @@ def test_show_tells_all_that_is_known_of_one_node(runs) -> None:
     assert {one["node"] for one in shown} == {node(1)}
 
 
-def test_show_tells_partners_and_thresholds_of_tests_between_nodes(runs) -> None:
+def test_show_reports_partners_and_thresholds_of_tests_between_nodes(runs) -> None:
     put(runs.add("train", nodes=(1,)), 1, checks=(PAIRED,))
 
     output = runs.call("check", "show", "-o", "wide").out
@@ -96,7 +96,7 @@ def test_the_partner_of_a_test_under_way_is_shown_at_both_ends(runs) -> None:
     assert shown[node(4)] is None
 
 
-def test_without_any_check_it_is_said_how_to_ask_for_one(runs) -> None:
+def test_without_any_check_it_is_reported_how_to_ask_for_one(runs) -> None:
     runs.add("train", nodes=(1,))
 
     shown = runs.call("check", "show")

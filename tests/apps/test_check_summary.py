@@ -29,7 +29,7 @@ def test_a_long_summary_is_cut_and_no_number_is_lost(word, times, measured) -> N
     assert summary.startswith(read_summary(text).summary)
 
 
-def test_what_other_programs_say_is_told_by_its_last_line() -> None:
+def test_what_other_programs_say_is_reported_by_its_last_line() -> None:
     assert read_summary("one\ntwo\n") == CheckSummary(summary="two")
     assert read_summary("") == CheckSummary()
     assert read_summary('{"summary": 3}') == CheckSummary(summary='{"summary": 3}')

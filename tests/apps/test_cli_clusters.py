@@ -171,7 +171,7 @@ def test_a_file_that_is_no_request_is_refused_before_it_is_sent(runs, source, te
     assert len(refused.err) < 1000  # not all instance types that there are
 
 
-def test_an_api_that_is_away_is_told_with_what_to_do(runs, tmp_path) -> None:
+def test_an_api_that_is_away_is_reported_with_what_to_do(runs, tmp_path) -> None:
     config = with_keys(tmp_path / "api.toml")
     url = "http://127.0.0.1:9"
 
@@ -189,7 +189,7 @@ def test_an_api_that_is_away_is_told_with_what_to_do(runs, tmp_path) -> None:
         ({"AWS_REGION": "x y"}, "http://127.0.0.1:9", "'x y'"),
     ],
 )
-def test_settings_that_cannot_be_used_are_told(runs, monkeypatch, setting, url, says) -> None:
+def test_settings_that_cannot_be_used_are_reported(runs, monkeypatch, setting, url, says) -> None:
     for name, value in setting.items():
         monkeypatch.setenv(name, value)
 
@@ -198,7 +198,7 @@ def test_settings_that_cannot_be_used_are_told(runs, monkeypatch, setting, url, 
     assert (refused.code, says in refused.err) == (ExitCode.BAD_INPUT, True), refused.err
 
 
-def test_a_key_that_the_api_does_not_know_is_told_with_what_to_do(call, runs, tmp_path) -> None:
+def test_a_key_that_the_api_does_not_know_is_reported_with_what_to_do(call, runs, tmp_path) -> None:
     other = with_keys(tmp_path / "other.toml")
     other.write_text(other.read_text(encoding="utf-8").replace("AKIA", "AKIB"), encoding="utf-8")
 
@@ -208,7 +208,7 @@ def test_a_key_that_the_api_does_not_know_is_told_with_what_to_do(call, runs, tm
     assert "does not know this key: pass its configuration file" in refused.err
 
 
-def test_an_address_of_something_else_is_told_in_a_line(runs, tmp_path) -> None:
+def test_an_address_of_something_else_is_reported_in_a_line(runs, tmp_path) -> None:
     config = with_keys(tmp_path / "api.toml")
     server = HTTPServer(("127.0.0.1", 0), SimpleHTTPRequestHandler)
     with server:
@@ -222,7 +222,7 @@ def test_an_address_of_something_else_is_told_in_a_line(runs, tmp_path) -> None:
     )
 
 
-def test_without_a_key_it_is_told_where_one_comes_from(runs, monkeypatch) -> None:
+def test_without_a_key_the_message_says_where_one_comes_from(runs, monkeypatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -101,7 +101,7 @@ def test_help_lists_every_command_and_loads_none() -> None:
     assert loaded.isdisjoint({"rich", "numpy", "sqlite3", "json"})
 
 
-def test_the_version_is_told_without_loading_commands() -> None:
+def test_the_version_is_reported_without_loading_commands() -> None:
     result = CliRunner().invoke(cli, ["--version"])
     show = (
         "import sys; from holdfast.apps.main import run; code = run(['--version']);"
@@ -123,7 +123,7 @@ def test_the_version_is_told_without_loading_commands() -> None:
         ("xyz", "No such command 'xyz'.\n"),
     ],
 )
-def test_an_unknown_command_is_bad_input_and_the_nearest_name_is_told(
+def test_an_unknown_command_is_bad_input_and_the_nearest_name_is_reported(
     typed: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([typed]) == ExitCode.BAD_INPUT
@@ -280,7 +280,7 @@ def without_yaml(environment: dict[str, str], *argv: str) -> subprocess.Complete
 @pytest.mark.parametrize(
     "argv", [("nodes", "list", "--platform", "kubernetes"), ("hyperpod", "--help")], ids=" ".join
 )
-def test_what_kubernetes_needs_is_told_where_it_is_not_installed(argv: tuple[str, ...]) -> None:
+def test_what_kubernetes_needs_is_reported_where_it_is_not_installed(argv: tuple[str, ...]) -> None:
     ended = without_yaml({}, *argv)
 
     assert (ended.returncode, ended.stdout) == (ExitCode.BAD_INPUT, "")
@@ -346,7 +346,7 @@ BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHON
 
 
 @pytest.mark.parametrize("argv", PRINTS.values(), ids=PRINTS)
-def test_a_full_disk_behind_standard_output_is_told_once(argv: list[str]) -> None:
+def test_a_full_disk_behind_standard_output_is_reported_once(argv: list[str]) -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
         done = subprocess.run(argv, env=BUFFERED, stdout=full, stderr=subprocess.PIPE, check=False)
 
@@ -355,7 +355,7 @@ def test_a_full_disk_behind_standard_output_is_told_once(argv: list[str]) -> Non
 
 
 @pytest.mark.parametrize("argv", PRINTS.values(), ids=PRINTS)
-def test_a_reader_that_has_seen_enough_is_no_error_to_tell(argv: list[str]) -> None:
+def test_a_reader_that_has_seen_enough_is_no_error_to_report(argv: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(argv, env=BUFFERED, stdout=write, stderr=subprocess.PIPE, check=False)
@@ -458,7 +458,7 @@ def test_yaml_holds_what_json_holds(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("output", [OutputFormat.JSON, OutputFormat.YAML])
-def test_documents_that_come_one_by_one_are_told_apart(
+def test_documents_that_come_one_by_one_are_kept_apart(
     output: OutputFormat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a", "b"):
@@ -522,7 +522,7 @@ def test_what_matters_least_is_cut_first_and_a_name_last() -> None:
     assert cut(10) == [4, 1, 1]
 
 
-def test_rows_are_told_apart_as_long_as_anything_else_can_be_cut() -> None:
+def test_rows_are_kept_apart_as_long_as_anything_else_can_be_cut() -> None:
     titles, row = ["node", "phase", "health"], ["n" * 28, "p" * 11, "h" * 11]
 
     line = format_table(titles, [row], width=40)[1]

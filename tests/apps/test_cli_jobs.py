@@ -104,7 +104,7 @@ def test_an_interrupted_job_says_how_it_can_go_on(runs) -> None:
     )
 
 
-def test_describe_tells_of_every_attempt_why_it_ended_and_what_it_lost(runs) -> None:
+def test_describe_reports_every_attempt_why_it_ended_and_what_it_lost(runs) -> None:
     over = (
         attempt(1, first_step=0, last_step=57, failure=FAILURE),
         attempt(2, first_step=50, last_step=60, placement=(node(1), node(3))),
@@ -138,7 +138,7 @@ def test_describe_tells_of_every_attempt_why_it_ended_and_what_it_lost(runs) -> 
         assert text in output
 
 
-def test_an_attempt_that_is_over_is_told_once(runs) -> None:
+def test_an_attempt_that_is_over_is_reported_once(runs) -> None:
     over = (attempt(1, first_step=0, last_step=57, failure=FAILURE),)
     runs.add("train", attempt=1, attempts=over, phase=JobPhase.WAITING, failure=FAILURE)
     write(runs.directory("train").progress(1), "0\n57\n")
@@ -165,7 +165,7 @@ def test_a_job_that_never_started_has_no_attempts(runs) -> None:
     assert (shown["attempts"], shown["step"]) == ([], None)
 
 
-def test_describe_tells_the_events_in_words_and_unknown_ones_by_name(runs) -> None:
+def test_describe_reports_the_events_in_words_and_unknown_ones_by_name(runs) -> None:
     store = runs.add("train")
     store.add_event(NOW + timedelta(seconds=1.5), JobWaits(job="train", why="for nodes"))
     started = AttemptStarted(job="train", attempt=1, nodes=(node(1),))

@@ -122,7 +122,7 @@ def test_an_unknown_run_is_answered_with_the_nearest(runs) -> None:
     assert "did you mean 'train-1'?" in answered.err
 
 
-def test_list_tells_of_an_open_breaker(runs) -> None:
+def test_list_reports_an_open_breaker(runs) -> None:
     store = runs.add("train")
     store.put_breaker(Breaker(tripped_at=NOW, reason="5 of 6 nodes turned faulty"))
 
@@ -145,7 +145,7 @@ def test_list_reports_the_automatic_replacements_of_each_run(runs) -> None:
     assert "of other" not in errors
 
 
-def test_describe_tells_everything_of_a_node(runs) -> None:
+def test_describe_reports_everything_of_a_node(runs) -> None:
     store = runs.add("train", nodes=(1, 2), ranks=(1, 2))
     past = PastFault(
         opened_at=NOW - timedelta(minutes=9),
@@ -193,7 +193,7 @@ def incident(number: int, **fields) -> Incident:
     return Incident(**values)
 
 
-def test_what_an_agent_said_in_an_earlier_boot_does_not_count(runs) -> None:
+def test_what_an_agent_reported_in_an_earlier_boot_does_not_count(runs) -> None:
     runs.add("train", nodes=(1,))
     runs.report("train", 1, boot_id="an earlier one")
 
@@ -324,7 +324,7 @@ def test_when_idle_defers_a_request(runs, command) -> None:
     assert store.requests()[node(1)].urgency is Urgency.DEFERRED
 
 
-def test_a_check_interrupts_jobs_only_if_it_is_told_to(runs) -> None:
+def test_a_check_interrupts_jobs_only_on_request(runs) -> None:
     store = runs.add("train")
 
     requested = runs.call("nodes", "check", "0", "--now", "--dry-run")

@@ -127,7 +127,7 @@ def test_lists_show_what_is_selected(three, argv, names) -> None:
 
 
 @pytest.mark.parametrize("kind", ["nodes", "jobs", "incidents"])
-def test_titles_can_be_left_out_and_no_match_is_told(three, kind) -> None:
+def test_titles_can_be_left_out_and_no_match_is_reported(three, kind) -> None:
     full = three.call(kind, "list").out.splitlines()
     bare = three.call(kind, "list", "--no-headers").out.splitlines()
 

@@ -106,6 +106,7 @@ def test_jobs_of_other_clusters_are_hidden_and_logs_need_the_operation(console) 
     assert log(fay, "secret").status == 404
     assert fay.call("GET", "/console/log/file?job=secret&rank=0").status == 404
     assert fay.call("GET", "/console/job?name=secret").status == 404
+    assert fay.call("GET", "/console/checkpoints?name=secret").status == 404
     assert fay.call("POST", "/console/jobs/cancel", {"job": "secret"}).status == 404
 
 

@@ -322,7 +322,7 @@ def test_the_provider_must_be_the_issuer_that_is_configured(place, tmp_path) -> 
         ('["ReadConsole"]', '["CreateCluster"]', "CreateCluster requires the role admin"),
     ],
 )
-def test_settings_that_cannot_be_used_are_told(tmp_path, monkeypatch, old, new, said) -> None:
+def test_settings_that_cannot_be_used_are_reported(tmp_path, monkeypatch, old, new, said) -> None:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
     text = settings("http://127.0.0.1:1", 2).replace(old, new)
     config = with_keys(tmp_path / "api.toml", text)

@@ -87,7 +87,7 @@ VIEWS = (
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("cookie", ["", "holdfast_session=AKIAADAADAADAADAADA2.9999999999.x.y"])
-def test_without_a_session_nothing_is_told(console, view, cookie) -> None:
+def test_without_a_session_nothing_is_reported(console, view, cookie) -> None:
     reply = console.visitor().call("GET", f"/console/{view}", cookie=cookie)
 
     assert reply.status == 401
@@ -327,7 +327,7 @@ def test_what_cannot_be_asked_for_is_refused_with_a_reason(
     ("raw", "status"),
     [(b"", 400), (b"[1]", 400), (b"{", 400), (b"[" * 9000, 400), (b"x" * 10_001, 413)],
 )
-def test_a_body_that_is_no_wish_is_refused(ada, raw, status) -> None:
+def test_a_body_that_is_no_request_is_refused(ada, raw, status) -> None:
     assert ada.call("POST", "/console/repairs", raw=raw).status == status
 
 
@@ -520,11 +520,11 @@ def test_the_time_of_a_job_ends_with_it_though_its_cluster_goes_on(console, ada)
     assert (reported["is_active"], found["parts"]["waiting"]) == (False, 0.0)
 
 
-def test_the_address_of_the_console_is_told(console) -> None:
+def test_the_address_of_the_console_is_reported(console) -> None:
     assert f"console: {console.served.url}/" in console.served.said()
 
 
-def test_tokens_are_not_told(console, ada) -> None:
+def test_tokens_are_not_reported(console, ada) -> None:
     assert not any(token in console.served.said() for token in TOKENS.values())
 
 
@@ -546,7 +546,7 @@ def test_a_session_and_its_end_outlive_the_server(tmp_path) -> None:
             assert again.call("GET", "/console/session").status == 401
 
 
-def test_without_a_token_nobody_is_let_in_and_it_is_said_why(tmp_path, runs) -> None:
+def test_without_a_token_nobody_is_let_in_and_it_is_reported_why(tmp_path, runs) -> None:
     with serving(with_keys(tmp_path / "api.toml")) as served:
         reply = Visitor(served).call("POST", "/console/session", {"token": "z" * 30})
 

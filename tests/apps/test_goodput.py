@@ -70,7 +70,7 @@ def parts(found: Goodput) -> dict[str, float]:
     return {name: getattr(found, name).total_seconds() for name in names}
 
 
-def test_all_time_is_told_apart() -> None:
+def test_all_time_is_kept_apart() -> None:
     found = goodput(job(FAILED, GOING_ON), START + s(240))
 
     assert found is not None
@@ -117,7 +117,7 @@ def test_a_job_that_was_killed_ended_when_its_phase_was_last_written() -> None:
     assert found.ended_at == START + s(150)
 
 
-def test_without_steps_nothing_is_said_of_work_that_was_done_again() -> None:
+def test_without_steps_nothing_is_reported_of_work_that_was_done_again() -> None:
     silent = replace(FAILED, first_step=None, last_step=None, lost_steps=None)
 
     found = goodput(job(silent, replace(GOING_ON, first_step=None)), START + s(240))
@@ -151,7 +151,7 @@ def test_steps_show_that_ranks_ran_where_nobody_noted_it() -> None:
     assert (found.starting, found.productive) == (NONE, s(82.5))
 
 
-def test_there_is_nothing_to_tell_before_the_first_attempt() -> None:
+def test_there_is_nothing_to_report_before_the_first_attempt() -> None:
     assert goodput(job(), START) is None
 
 

@@ -316,7 +316,7 @@ def test_a_dcgm_that_refuses_is_quoted(runs, dcgmi) -> None:
     assert "exited with 253: no such GPU" in said.err
 
 
-def test_without_dcgm_it_is_said_what_to_do(runs, monkeypatch, tmp_path) -> None:
+def test_without_dcgm_it_is_reported_what_to_do(runs, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
 
     said = runs.call("inject", "dcgm", "memory-errors")
@@ -564,7 +564,7 @@ def test_a_run_that_has_ended_cannot_be_broken(runs) -> None:
     assert "no run is active" in without_run.err
 
 
-def test_which_node_must_be_said(runs) -> None:
+def test_which_node_must_be_given(runs) -> None:
     runs.add("train")
 
     assert "--node" in runs.call("inject", "xid", "74").err

@@ -149,7 +149,7 @@ def test_many_findings_come_in_several_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_if_nothing_is_found_that_is_said(tmp_path: Path, output: str) -> None:
+def test_if_nothing_is_found_that_is_reported(tmp_path: Path, output: str) -> None:
     path = tmp_path / "messages"
     path.write_text(NOISE, encoding="utf-8")
 
@@ -177,7 +177,7 @@ def test_a_file_that_is_no_kernel_log_is_named_and_does_not_pass_for_a_quiet_one
 
 
 @pytest.mark.parametrize("output", ["table", "json"])
-def test_if_anything_is_found_in_any_file_nothing_more_is_said(
+def test_if_anything_is_found_in_any_file_nothing_more_is_reported(
     log: Path, tmp_path: Path, output: str
 ) -> None:
     quiet = tmp_path / "quiet"
@@ -366,7 +366,7 @@ def test_what_counts_when_it_comes_often_is_counted_by_the_kernels_clock_too(
 
 
 @pytest.mark.parametrize("stamp", ["[ +{0:.6f}]", "[999999999{0:.0f}.999999]", ""])
-def test_a_line_that_tells_no_time_of_its_own_proves_nothing(tmp_path: Path, stamp: str) -> None:
+def test_a_line_that_reports_no_time_of_its_own_proves_nothing(tmp_path: Path, stamp: str) -> None:
     path = tmp_path / "dmesg"
     lines = (f"{stamp.format(at)} {NVME}\n" for at in (120, 150, 180))
     path.write_text("".join(lines), encoding="utf-8")
@@ -441,7 +441,7 @@ def test_a_fault_needs_no_prefix_to_count(tmp_path: Path) -> None:
     assert verdict_on(path)[0]["verdict"] == "unhealthy"
 
 
-def test_verdicts_come_as_a_table_too_and_a_file_that_cannot_be_read_is_told(
+def test_verdicts_come_as_a_table_too_and_a_file_that_cannot_be_read_is_reported(
     log: Path, tmp_path: Path
 ) -> None:
     result = scanned("--verdict", log, tmp_path / "none")

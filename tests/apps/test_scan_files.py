@@ -222,7 +222,7 @@ def test_as_much_as_is_asked_for_is_healthy(kind: str, name: str, option: str) -
         ("stress-ng", "stress-ok.txt", "--seconds=3"),
     ],
 )
-def test_a_wish_decides_nothing_where_too_little_was_measured(
+def test_a_request_decides_nothing_where_too_little_was_measured(
     kind: str, name: str, option: str
 ) -> None:
     assert judged(kind, name, option)["verdict"] == "unknown"
@@ -244,7 +244,7 @@ def test_a_configuration_error_of_dcgm_does_not_hide_a_broken_gpu() -> None:
     ]
 
 
-def test_a_file_that_cannot_be_read_is_said_and_the_others_are_judged(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_reported_and_the_others_are_judged(tmp_path: Path) -> None:
     good = RECORDINGS / "efa" / "fi-32.txt"
 
     result = invoked("fi-info", "-o", "json", tmp_path / "missing", good)

@@ -76,7 +76,7 @@ def test_session_manager_knows_machines_of_ec2_and_of_hyperpod(provider_id, targ
     ("provider_id", "reported"),
     [("", "not known"), ("gce://x/y/z", "gce://x/y/z"), (OF_HYPERPOD, "the instance group of")],
 )
-def test_what_session_manager_does_not_know_is_told(provider_id, reported) -> None:
+def test_what_session_manager_does_not_know_is_reported(provider_id, reported) -> None:
     with pytest.raises(ConfigError, match=reported):
         argv(
             ShellMethod.SSM, replace(NODE, provider_id=provider_id, group=""), (), is_terminal=True
@@ -121,7 +121,7 @@ def test_on_this_machine_a_command_has_the_environment_of_the_node(runs) -> None
         (("9", "--", "true"), ExitCode.FAILED, "rank 9 is not running"),
     ],
 )
-def test_what_cannot_be_run_is_told(runs, argv, code, reported) -> None:
+def test_what_cannot_be_run_is_reported(runs, argv, code, reported) -> None:
     runs.add("train", nodes=(1,), ranks=(1,))
 
     done = shell(runs.home, *argv)

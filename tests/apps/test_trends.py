@@ -47,6 +47,12 @@ def test_an_incident_counts_in_the_interval_in_which_it_was_detected() -> None:
     assert found["repair_s"] == found["longest_repair_s"] == 2.25 * 3600
 
 
+def test_an_incident_of_a_checkpoint_is_no_fault_of_a_node() -> None:
+    of_checkpoint = replace(FAULT, node="", provider_id="", job="llm", released_at=None)
+
+    assert trends(WITHIN, [(of_checkpoint, True)], [], []) == trends(WITHIN, [], [], [])
+
+
 @pytest.mark.parametrize(("is_active", "draining"), [(True, 5.0), (False, 0.0)])
 def test_an_open_incident_lasts_until_now_while_it_is_managed(is_active, draining) -> None:
     still = replace(FAULT, drained_at=None, repaired_at=None, released_at=None)

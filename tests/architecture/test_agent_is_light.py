@@ -28,11 +28,22 @@ DECISIONS = {
         "flight_recorder",
         "hang_verdict",
         "launch_events",
+        "launch_inspection",
+        "launch_orders",
         "launch_rounds",
         "recorder_variables",
         "restart_rungs",
+        "step_times",
     },
-    "slurm supervise": {"restart_rungs", "step_restart"},
+    "slurm supervise": {
+        "logged_steps",
+        "loss_faults",
+        "loss_settings",
+        "restart_rungs",
+        "step_line_rows",
+        "step_lines",
+        "step_restart",
+    },
 }
 """Decisions that a process takes itself; standard library alone."""
 

@@ -51,7 +51,7 @@ def test_without_a_python_that_is_new_enough_nothing_is_made(checkout: Path) -> 
     assert not (checkout / ".venv").exists()
 
 
-def test_a_python_without_venv_is_told_what_to_install(checkout: Path) -> None:
+def test_a_python_without_venv_is_shown_what_to_install(checkout: Path) -> None:
     broken = checkout / "broken" / "venv"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError", encoding="utf-8")

@@ -201,7 +201,7 @@ def test_an_empty_list_is_neither_all_nor_nothing(member) -> None:
         (Role.ADMIN, "*", "known: "),
     ],
 )
-def test_operations_that_a_key_cannot_have_are_told(role, operation, said) -> None:
+def test_operations_that_a_key_cannot_have_are_reported(role, operation, said) -> None:
     with pytest.raises(ValueError, match=said):
         replace(ADA, role=role, operations=(operation,))
 

@@ -194,8 +194,10 @@ def test_a_line_that_a_container_logs_by_a_neuron_device_needs_the_drivers_count
     counter.parent.mkdir(parents=True)
     counter.write_text("7\n", encoding="utf-8")
     agent.start(config='[detectors.neuron-state]\nevery = "100ms"\n')
+    for number in range(1, 200):  # devices that do not exist
+        agent.log(NEURON.replace("nd-id=0", f"nd-id={number}"))
     agent.log(NEURON)
-    eventually(lambda: agent.report().suspects)
+    eventually(lambda: "nd0" in [one.device for one in agent.report().suspects])
 
     agent.log_certain()
     assert agent.devices() == [CERTAIN]

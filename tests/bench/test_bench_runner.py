@@ -62,7 +62,7 @@ def test_the_number_of_samples_reaches_a_benchmark_and_a_measurement_needs_no_go
     assert last.split() == ["rank", "exit", "to", "decision,", "p99", "20", "ms"]
 
 
-def test_a_benchmark_that_can_be_quick_is_told_and_others_run_as_ever(
+def test_a_benchmark_that_can_be_quick_is_reported_and_others_run_as_ever(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     module = ModuleType("benchmark")

@@ -1,11 +1,13 @@
 """``holdfast run`` under disturbances.
 
 SIGKILL of ``holdfast run`` itself is not among them: it ends its job, as that of any launcher does.
-Nor is a read-only remount: its files are always open for writing.
+Nor is a read-only remount: its files are always open for writing. Its network is the loopback
+device of a namespace of its own.
 """
 
 import signal
 import sqlite3
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -26,7 +28,9 @@ KINDS: Mapping[Kind, tuple[Victim, ...]] = {
     Kind.FULL_DISK: (Victim.CONTROLLER,),
     Kind.CLOCK: (Victim.CONTROLLER,),  # of the machine: it has one
     Kind.CORRUPTION: (Victim.AGENT,),
+    Kind.NO_NETWORK: (Victim.CONTROLLER,),  # of the machine: it has one
 }
+OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 TIMEOUT_S = 60.0
 JOB = "while [ ! -e {end} ]; do date; sleep 0.2; done"
 
@@ -42,6 +46,7 @@ class LocalUnderChaos:
         self._disk = Disk(folder / "home")
         self._run = LocalRun(folder / "home")
         self._run.environment |= self._clock.environment
+        self._run.prefix = OWN_NETWORK
 
     def __enter__(self) -> "LocalUnderChaos":
         command = JOB.format(end=self._end)
@@ -107,8 +112,17 @@ class LocalUnderChaos:
                 report = self._run.dir.node(self._node(one)).report
                 report.write_bytes(corrupted(report.read_bytes(), Random(one.number)))
                 yield
+            case Kind.NO_NETWORK:
+                self._set_loopback("down")
+                yield
+                self._set_loopback("up")
             case _:
                 raise ValueError(one.kind)
+
+    def _set_loopback(self, state: str) -> None:
+        assert self._run.process is not None
+        network = f"--net=/proc/{self._run.process.pid}/ns/net"
+        subprocess.run(["nsenter", network, "ip", "link", "set", "lo", state], check=True)
 
     def _node(self, one: Disturbance) -> str:
         return self._nodes[one.number % len(self._nodes)]

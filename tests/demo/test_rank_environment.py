@@ -49,7 +49,7 @@ def test_a_variable_that_cannot_be_used_is_named(name, value):
         rank_environment(JOINED | {name: value})
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
         rank_environment({"WORLD_SIZE": "2", "HOLDFAST_ATTEMPT": "x"})
 

@@ -7,6 +7,7 @@ import time
 from datetime import timedelta
 
 import pytest
+from effort import is_quick
 from trainer_ranks import ROOT, Attempt, checkpoints, final, free_port, numpy_command
 
 from holdfast.apps.demo.allreduce import RankGroup
@@ -100,7 +101,8 @@ def test_a_job_of_three_ranks_ends_with_the_same_bits_too(tmp_path):
 def test_a_rank_killed_while_it_saves_leaves_only_whole_checkpoints(tmp_path, undisturbed):
     always = numpy_command(*SIZE, "--checkpoint-every", "1")
     chance = random.Random(1)
-    for attempt in range(1, 9):
+    kills = 2 if is_quick() else 8
+    for attempt in range(1, kills + 1):
         with Attempt(tmp_path, always, attempt=attempt) as ranks:
             ranks.wait_for_step(0)
             time.sleep(chance.random() * 0.08)
@@ -108,7 +110,7 @@ def test_a_rank_killed_while_it_saves_leaves_only_whole_checkpoints(tmp_path, un
             ranks.exit_codes()
         assert not any("damaged" in error for error in ranks.errors())
 
-    assert finish(tmp_path, attempt=9, command=always) == undisturbed
+    assert finish(tmp_path, attempt=kills + 1, command=always) == undisturbed
 
 
 def test_ranks_killed_before_their_first_step_cost_nothing(tmp_path, undisturbed):

@@ -115,7 +115,7 @@ def test_a_port_must_be_down_for_as_long_as_a_switch_takes_to_restart() -> None:
     assert {fault.reason for fault in health.faults} == {Reason.LINK_DOWN}
 
 
-def test_a_port_without_a_cable_is_left_alone_and_a_cut_output_is_told() -> None:
+def test_a_port_without_a_cable_is_left_alone_and_a_cut_output_is_reported() -> None:
     assert judged("infiniband-ports", recording("infiniband/ibstat-ok.txt")) == []
     unplugged = recording("infiniband/ibstat-unplugged.txt")
     assert all("Polling" not in one.message for one in judged("infiniband-ports", unplugged))
@@ -179,7 +179,7 @@ def test_every_violation_is_judged(text: str, reported: list[object]) -> None:
     assert policy(text) == reported
 
 
-def test_an_xid_that_dcgm_tells_of_is_judged_by_profile_and_configuration() -> None:
+def test_an_xid_that_dcgm_reports_is_judged_by_profile_and_configuration() -> None:
     assert policy(XID.format(79), profile=Profile.NVIDIA)[0][1] is Remedy.REBOOT
     assert policy(XID.format(74), xids={74: Remedy.NONE})[0][1] is Remedy.NONE
 
@@ -192,7 +192,7 @@ def logged(message: str, at: datetime = NOW) -> list[Finding]:
 
 @pytest.mark.parametrize("is_dcgm_first", [False, True])
 @pytest.mark.parametrize(("apart_s", "count"), [(0, 1), (15, 1), (16, 2)])
-def test_an_xid_that_the_kernel_and_dcgm_tell_of_is_one_fault(
+def test_an_xid_that_the_kernel_and_dcgm_report_is_one_fault(
     is_dcgm_first: bool, apart_s: int, count: int
 ) -> None:
     kernel = logged("NVRM: Xid (PCI:0000:b9:00): 79, x")
@@ -207,7 +207,7 @@ def test_an_xid_that_the_kernel_and_dcgm_tell_of_is_one_fault(
 
 @pytest.mark.parametrize("is_dcgm_first", [False, True])
 @pytest.mark.parametrize("code", [63, 74, 79, 94, 95])
-def test_an_xid_that_both_tell_of_again_and_again_stays_one_fault(
+def test_an_xid_that_both_report_again_and_again_stays_one_fault(
     code: int, is_dcgm_first: bool
 ) -> None:
     health = Health()

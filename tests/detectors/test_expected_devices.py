@@ -117,7 +117,7 @@ def test_where_the_driver_shows_no_gpu_all_are_missed() -> None:
     assert (Reason.GPU_COUNT, Remedy.REBOOT) in {(one.reason, one.remedy) for one in hits}
 
 
-def test_a_shortage_that_nvidia_smi_admits_is_told_once() -> None:
+def test_a_shortage_that_nvidia_smi_admits_is_reported_once() -> None:
     text = smi(7).replace("<attached_gpus>7<", "<attached_gpus>8<")
 
     hits = found("gpu-state", Equipment(gpus=8), gpus(7), text=text)

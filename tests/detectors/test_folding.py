@@ -89,7 +89,7 @@ def test_codes_and_devices_are_faults_of_their_own() -> None:
     assert len(health.faults) == 3
 
 
-def test_faults_are_told_oldest_first() -> None:
+def test_faults_are_reported_oldest_first() -> None:
     health = folded(xid(79, at=NOW + SECOND), xid(74), xid(95, at=NOW - SECOND))
 
     assert codes(health) == [95, 74, 79]
@@ -183,7 +183,7 @@ def test_it_does_not_matter_in_how_many_batches_findings_come(
 
 
 @given(FINDINGS)
-def test_no_key_is_told_twice(findings: list[Finding]) -> None:
+def test_no_key_is_reported_twice(findings: list[Finding]) -> None:
     health = folded(*findings)
 
     reported = [entry.key for entry in (*health.faults, *health.notices)]
@@ -345,7 +345,7 @@ def test_a_gpu_off_the_bus_gathers_what_follows_from_it() -> None:
     assert health.notices == ()
 
 
-def test_the_cause_may_be_told_last() -> None:
+def test_the_cause_may_be_reported_last() -> None:
     aer = "pcieport 0000:00:02.0: AER: Uncorrected (Fatal) error received: id=0010"
 
     health = folded(line(aer, NOW - SECOND), sxid(), sxid(), xid(45), xid(79))
@@ -420,7 +420,7 @@ def test_a_new_agent_that_knows_the_last_report_goes_on_as_the_old_one_would(
     assert fold(known, findings[cut:]) == folded(*findings)
 
 
-def test_a_fault_tells_when_its_newest_event_was_seen() -> None:
+def test_a_fault_reports_when_its_newest_event_was_seen() -> None:
     health = folded(xid(74), xid(74, at=NOW + 60 * SECOND), xid(74, at=NOW + 30 * SECOND))
 
     [fault] = health.faults

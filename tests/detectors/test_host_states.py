@@ -50,7 +50,7 @@ def test_what_is_no_process_breaks_nothing(blocked: str) -> None:
         assert finding.remedy is Remedy.NONE
 
 
-def test_kills_for_want_of_memory_are_told_when_there_are_new_ones() -> None:
+def test_kills_for_want_of_memory_are_reported_when_there_are_new_ones() -> None:
     values = {"MemAvailable": "9999999", "oom_kill": "5"}
 
     [finding] = judged("memory-state", values, {"oom_kill": "3"})
@@ -68,7 +68,7 @@ def unit(state: str, restarts: int = 0, name: str = "kubelet") -> dict[str, str]
     }  # fmt: skip
 
 
-def test_a_unit_that_has_failed_at_two_looks_is_told() -> None:
+def test_a_unit_that_has_failed_at_two_looks_is_reported() -> None:
     [finding] = judged("unit-state", unit("failed"), unit("failed"))
 
     assert (finding.reason, finding.device) == (Reason.UNIT_FAILED, "kubelet")
@@ -79,7 +79,7 @@ def test_a_unit_that_has_failed_at_two_looks_is_told() -> None:
 
 
 @pytest.mark.parametrize(("by", "is_reported"), [(1, False), (2, True)])
-def test_a_unit_that_starts_again_and_again_is_told(by: int, is_reported: bool) -> None:
+def test_a_unit_that_starts_again_and_again_is_reported(by: int, is_reported: bool) -> None:
     hits = judged("unit-state", unit("active", 7 + by), unit("active", 7))
 
     assert [(one.reason, one.remedy) for one in hits] == [
@@ -87,7 +87,7 @@ def test_a_unit_that_starts_again_and_again_is_told(by: int, is_reported: bool) 
     ] * is_reported
 
 
-def test_a_systemd_that_does_not_answer_is_told_and_ends_nothing() -> None:
+def test_a_systemd_that_does_not_answer_is_reported_and_ends_nothing() -> None:
     [finding] = judged("unit-state", {"status": "1"}, unit("failed"))
 
     assert finding.reason == Reason.SOURCE_FAILED

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.detectors.contract import Detector, LogLine, Origin, Profile, Readings, Sample
@@ -18,6 +18,7 @@ from holdfast.model.names import Condition, Reason
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
 WINDOW = timedelta(minutes=5)
 TRUST = LineTrust(corroboration_window=WINDOW)
+ND = frozenset({"nd3"})
 DRILL = replace(TRUST, drill_until=NOW + LONGEST_DRILL / 2)
 WATCHERS = [one for one in detectors(Profile.HYPERPOD) if "kernel_log" in one.reads]
 
@@ -70,7 +71,14 @@ def test_lines_that_can_be_forged_neither_cause_nor_end_nor_change_a_fault(
     assert repairs(folded(log)) == repairs(folded(of_kernel(log)))
 
 
+FORGED_BESIDE_RECOVERY_ACTION = (
+    LogLine(message=MESSAGES[0], observed_at=NOW, origin=Origin.USER),
+    LogLine(message=MESSAGES[3], observed_at=NOW, origin=Origin.KERNEL),
+)
+
+
 @given(logs, st.sampled_from([Origin.USER, Origin.FILE]))
+@example([FORGED_BESIDE_RECOVERY_ACTION], Origin.FILE)
 def test_a_fault_differs_only_by_its_count_after_lines_that_can_be_forged(
     log: list[tuple[LogLine, ...]], origin: Origin
 ) -> None:
@@ -152,7 +160,7 @@ def counter(device: str, at: datetime = NOW) -> Finding:
 def test_an_error_of_the_neuron_runtime_needs_the_drivers_counter_where_there_is_one(
     has_counters: bool, risen: str, is_fault: bool
 ) -> None:
-    trust = replace(TRUST, has_neuron_counters=has_counters)
+    trust = replace(TRUST, neuron_counters=ND if has_counters else frozenset())
     health = folded([(LogLine(message=MESSAGES[5], observed_at=NOW),)], trust)
 
     health = fold(health, [counter(risen)] if risen else [])
@@ -227,9 +235,60 @@ def test_forged_messages_neither_add_to_those_of_the_kernel_nor_reset_them(
     assert bool(folded(timeouts(*origins)).faults) is (origins.count(Origin.KERNEL) >= 3)
 
 
+FLOODS = [
+    "neuron:ndma_memcpy_wait_for_completion: DMA completion timeout on nd{0} for eng q0",
+    "nvme nvme{0}: I/O tag 1 (1000) opcode 0x2 (I/O Cmd) QID 3 timeout, aborting",
+    "EDAC MC{0}: 1 CE memory read error on CPU_SrcID#0 (channel:1 slot:0)",
+]
+
+
+def flood(text: str, origin: Origin) -> tuple[LogLine, ...]:
+    """Lines that each name another device, more than are remembered."""
+    return tuple(
+        LogLine(message=text.format(number), observed_at=NOW, origin=origin)
+        for number in range(100, 400)
+    )
+
+
+@pytest.mark.parametrize("origin", [Origin.USER, Origin.FILE])
+@pytest.mark.parametrize("text", FLOODS)
+def test_a_flood_of_forged_lines_does_not_hide_a_fault_that_must_repeat(
+    text: str, origin: Origin
+) -> None:
+    forged = flood(text, origin)
+    log = [part for one in timeouts(*[Origin.KERNEL] * 3) for part in (forged, one, forged)]
+
+    assert repairs(folded(log)) == repairs(folded(of_kernel(log))) != []
+
+
+@pytest.mark.parametrize("text", FLOODS)
+def test_a_flood_of_forged_lines_leaves_a_reading_that_corroborates(text: str) -> None:
+    trust = replace(TRUST, neuron_counters=ND)
+    health = fold(Health(), [counter("neuron3")])
+    for part in (flood(text, Origin.FILE), (LogLine(message=MESSAGES[5], observed_at=NOW),)):
+        watchers = [trust.applied(one) for one in WATCHERS]
+        found = [f for one in watchers for f in one.detect(Readings(kernel_log=part))]
+        health = fold(health, found)
+
+    assert "nd3" in [fault.device for fault in health.faults]
+
+
+@pytest.mark.parametrize("origin", Origin)
+def test_lines_that_name_devices_which_do_not_exist_leave_a_place_for_one_that_does(
+    origin: Origin,
+) -> None:
+    trust = replace(TRUST, neuron_counters=ND)
+    forged = flood("NEURON_HW_ERR=DMA_ERROR instance-id=i-1 nd-id={0} nc-id=0", origin)
+    health = folded([forged, (LogLine(message=MESSAGES[5], observed_at=NOW),), forged], trust)
+
+    health = fold(health, [counter("neuron3")])
+
+    assert "nd3" in [fault.device for fault in health.faults]
+
+
 @pytest.mark.parametrize("origin", [Origin.USER, Origin.FILE, Origin.KERNEL])
 def test_a_line_that_can_be_forged_ends_no_suspect(origin: Origin) -> None:
-    trust = replace(TRUST, has_neuron_counters=True)
+    trust = replace(TRUST, neuron_counters=ND)
     error, none = MESSAGES[5], MESSAGES[6]
     log = [(LogLine(message=error, observed_at=NOW),)]
     [suspect] = folded(log, trust).suspects

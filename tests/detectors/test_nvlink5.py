@@ -92,7 +92,7 @@ def test_bits_that_the_sheet_leaves_open_do_not_matter(row: tuple) -> None:
         (149, text("NETIR_LINK_EVT", "Fatal", 0x03F00000 | 0b0010001, 0)),
     ],
 )
-def test_what_the_sheet_does_not_cover_is_said_to_be_so(code: int, line: str) -> None:
+def test_what_the_sheet_does_not_cover_is_reported_to_be_so(code: int, line: str) -> None:
     assert advice(code, line) is NONE
     assert "sheet: no action listed" in str(decode(code, line, NEW))
 

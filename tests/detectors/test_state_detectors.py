@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from listed_findings import detected
@@ -78,7 +79,7 @@ def test_what_a_recording_comes_to_is_in_the_reference(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STATE)
-def test_a_source_that_cannot_be_read_is_told_and_calls_for_nothing(name: str) -> None:
+def test_a_source_that_cannot_be_read_is_reported_and_calls_for_nothing(name: str) -> None:
     [finding] = STATE[name].detect(readings(STATE[name], error="it hangs"))
 
     assert (finding.reason, finding.remedy) == (Reason.SOURCE_FAILED, Remedy.NONE)
@@ -201,7 +202,7 @@ def test_a_link_that_stays_down_is_a_fault(down_s: str, is_fault: bool) -> None:
 
 
 @pytest.mark.parametrize(("flaps", "is_reported"), [("2", False), ("3", True)])
-def test_a_link_that_flaps_is_told(flaps: str, is_reported: bool) -> None:
+def test_a_link_that_flaps_is_reported(flaps: str, is_reported: bool) -> None:
     hits = found("network-state", {"m": "infiniband", "m/1/flaps": flaps})
 
     assert hits == ([(Reason.LINK_FLAPS, Remedy.NONE, "m/1")] if is_reported else [])
@@ -348,7 +349,7 @@ TEXTS = st.one_of(
 
 @pytest.mark.parametrize("judge", PARSERS)
 @given(text=TEXTS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_no_text_breaks_a_parser(judge: Callable[[str, datetime], Judgement], text: str) -> None:
     judgement = judge(text, NOW)
 
@@ -360,7 +361,7 @@ def test_no_text_breaks_a_parser(judge: Callable[[str, datetime], Judgement], te
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
 ).map(str))  # fmt: skip
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_garbage_is_never_healthy(judge: Callable[[str, datetime], Judgement], text: str) -> None:
     assert judge(text, NOW).verdict is HealthState.UNKNOWN
 
@@ -393,7 +394,7 @@ VALUES = st.dictionaries(KEYS, st.sampled_from(["", "0", "ro", "-1", "9" * 30, "
 
 @pytest.mark.parametrize("name", STATE)
 @given(values=VALUES, before=VALUES, seen=st.frozensets(KEYS), text=TEXTS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_sample_breaks_a_detector(
     name: str, values: dict[str, str], before: dict[str, str], seen: frozenset[str], text: str
 ) -> None:

@@ -138,7 +138,7 @@ def test_with_a_witness_it_is_the_fault_that_it_would_have_been(line: str, row: 
 
 
 @pytest.mark.parametrize(("line", "row"), PAIRS)
-def test_a_fault_that_was_borne_out_tells_both(line: str, row: tuple) -> None:
+def test_a_fault_that_was_borne_out_reports_both(line: str, row: tuple) -> None:
     health = took(took(Health(), suspect(line)), corroboration(row))
 
     fault = next(fault for fault in health.faults if fault.key == suspect(line).key)

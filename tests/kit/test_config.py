@@ -88,7 +88,7 @@ def test_a_whole_number_becomes_a_float_where_one_is_expected() -> None:
     assert isinstance(parse_table({"policy": {"share": 1}}, Settings).policy.share, float)
 
 
-def test_all_problems_are_told_at_once_in_the_order_of_their_tables() -> None:
+def test_all_problems_are_reported_at_once_in_the_order_of_their_tables() -> None:
     table = {
         "dry_rum": True,
         "policy": {"trys": 3, "timeout": "soon", "share": True},

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from holdfast.kit.files import write_atomically, write_durably
+from holdfast.kit.files import open_to_append, write_atomically, write_durably
 
 
 def test_a_written_file_has_the_new_content_and_no_leftover(tmp_path) -> None:
@@ -53,3 +53,25 @@ def test_the_mode_of_a_file_follows_the_umask(tmp_path) -> None:
         os.umask(before)
 
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_lines_are_appended_to_a_file_that_may_exist(tmp_path) -> None:
+    for line in (b"one\n", b"two\n"):
+        with open(open_to_append(tmp_path / "lines"), "ab") as file:
+            file.write(line)
+
+    assert (tmp_path / "lines").read_bytes() == b"one\ntwo\n"
+
+
+def test_nothing_but_a_regular_file_is_appended_to(tmp_path) -> None:
+    link, fifo = tmp_path / "link", tmp_path / "fifo"
+    link.symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO that somebody reads opens at once
+
+    for path in (link, fifo, tmp_path):
+        with pytest.raises(OSError, match=path.name):
+            open_to_append(path)
+
+    os.close(reader)
+    assert not (tmp_path / "elsewhere").exists()

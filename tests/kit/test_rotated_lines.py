@@ -44,7 +44,7 @@ def test_a_line_of_exactly_the_rest_fits(tmp_path) -> None:
     assert path.read_text(encoding="utf-8") == "c\n"
 
 
-def test_a_line_that_was_cut_off_does_not_spoil_the_next(tmp_path) -> None:
+def test_a_line_that_was_cut_off_does_not_invalidate_the_next(tmp_path) -> None:
     path = tmp_path / "log"
     path.touch(0o600)
     path.write_text("cut", encoding="utf-8")

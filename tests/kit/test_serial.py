@@ -176,7 +176,7 @@ class Whole:
     parts: tuple[Part, ...] = ()
 
 
-def test_times_are_told_in_utc_and_durations_in_seconds() -> None:
+def test_times_are_reported_in_utc_and_durations_in_seconds() -> None:
     at = datetime(2026, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
     whole = Whole(name="a", at=at, pause=timedelta(minutes=1, milliseconds=5))
 
@@ -186,7 +186,7 @@ def test_times_are_told_in_utc_and_durations_in_seconds() -> None:
     assert from_plain(Whole, plain) == whole
 
 
-def test_defaults_are_told_and_sets_are_in_order() -> None:
+def test_defaults_are_reported_and_sets_are_in_order() -> None:
     assert to_plain(Whole(name="a", names=frozenset("cab"))) == {
         "name": "a",
         "share": 0.5,
@@ -246,7 +246,7 @@ def test_what_has_no_plain_form_is_not_guessed_at() -> None:
         to_plain(object())
 
 
-def test_mappings_are_told_with_their_keys_as_text() -> None:
+def test_mappings_are_reported_with_their_keys_as_text() -> None:
     assert to_plain({1: Remedy.REBOOT}) == {"1": "reboot"}
 
 

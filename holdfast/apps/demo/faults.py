@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.progress_file import read_progress
 from holdfast.adapters.local.faults import (
     XID_TEXTS,
     hang_rank,
@@ -18,7 +19,6 @@ from holdfast.adapters.local.faults import (
     xid_line,
 )
 from holdfast.adapters.local.layout import NodeDir, RunDir
-from holdfast.adapters.local.progress import read_progress
 from holdfast.adapters.local.store import LocalStore
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase

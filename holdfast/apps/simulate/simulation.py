@@ -236,7 +236,7 @@ def _scenario(trial: Trial) -> Scenario:
 def _result(trial: Trial, simulation: Simulation, tally: _Tally) -> TrialResult:
     world = simulation.world
     job = world.jobs[_JOB]
-    incidents = tuple(world.incidents.values())
+    incidents = tuple(one for one in world.incidents.values() if one.node)
     rate = trial.job_nodes * trial.faults_per_1000_node_days / 1000
     waits = job.record.phase is JobPhase.WAITING
     still_waiting = world.now - job.record.phase_since if waits else timedelta(0)

@@ -155,7 +155,7 @@ def test_a_change_that_raises_changes_nothing(records, database) -> None:
         assert len(connection.execute(select(REQUESTS)).all()) == 1
 
 
-def test_a_token_names_one_wish_for_as_long_as_it_is_kept(records, database) -> None:
+def test_a_token_names_one_request_for_as_long_as_it_is_kept(records, database) -> None:
     records.create(a_cluster(), [], {}, ASKED)
 
     def ask(at: datetime, nonce: str = "t"):
@@ -290,7 +290,7 @@ def test_tables_of_a_later_release_are_refused(url) -> None:
         Database(url, FakeClock(NOW))
 
 
-def test_a_damaged_file_is_told_as_what_it_is(tmp_path) -> None:
+def test_a_damaged_file_is_reported_as_what_it_is(tmp_path) -> None:
     path = tmp_path / "clusters.db"
     path.write_bytes(b"no database at all" * 1000)
 
@@ -315,7 +315,7 @@ def test_a_damaged_file_is_restored_when_its_owner_starts_again(tmp_path) -> Non
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_body_that_is_damaged_is_told(tmp_path) -> None:
+def test_a_body_that_is_damaged_is_reported(tmp_path) -> None:
     path = tmp_path / "clusters.db"
     database = Database(f"sqlite:///{path}", FakeClock(NOW))
     records = DatabaseRecords(database)
@@ -329,7 +329,7 @@ def test_a_body_that_is_damaged_is_told(tmp_path) -> None:
     database.close()
 
 
-def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path) -> None:
+def test_a_full_disk_is_reported_and_what_was_written_before_stays(tmp_path) -> None:
     path = tmp_path / "clusters.db"
     database = Database(f"sqlite:///{path}", FakeClock(NOW))
     records = DatabaseRecords(database)
@@ -356,17 +356,17 @@ def test_a_full_disk_is_told_and_what_was_written_before_stays(tmp_path) -> None
         ("sqlite:///:memory:", "has no file path"),
     ],
 )
-def test_a_url_that_is_none_is_told(given, says) -> None:
+def test_a_url_that_is_none_is_reported(given, says) -> None:
     with pytest.raises(ConfigError, match=f"database: .*{says}.*; expected sqlite:////path"):
         Database(given, FakeClock(NOW))
 
 
-def test_a_file_that_cannot_be_made_is_told_with_what_to_do(tmp_path) -> None:
+def test_a_file_that_cannot_be_made_is_reported_with_what_to_do(tmp_path) -> None:
     with pytest.raises(BackendError, match=r"unable to open .*; its directory must be there"):
         Database(f"sqlite:///{tmp_path}/missing/clusters.db", FakeClock(NOW))
 
 
-def test_a_server_that_is_away_is_told_without_its_password() -> None:
+def test_a_server_that_is_away_is_reported_without_its_password() -> None:
     with pytest.raises(BackendError) as raised:
         Database("postgresql+psycopg://me:secret@127.0.0.1:1/x", FakeClock(NOW))
 

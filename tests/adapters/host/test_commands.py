@@ -46,7 +46,7 @@ def test_output_longer_than_a_pipe_and_not_of_utf8_is_taken() -> None:
     assert len(run_command(python(code), timeout=LONG).stdout) == 1_000_001
 
 
-def test_a_command_that_is_missing_is_said() -> None:
+def test_a_command_that_is_missing_is_reported() -> None:
     with pytest.raises(BackendError, match="cannot start /no/such/tool"):
         run_command(["/no/such/tool"], timeout=LONG)
 

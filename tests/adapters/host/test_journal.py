@@ -186,7 +186,7 @@ def test_what_is_no_message_or_too_long_hides_no_other(fake: FakeJournal, messag
     journal.close()
 
 
-def test_a_journalctl_that_dies_is_told_and_started_again_and_nothing_is_lost_or_read_twice(
+def test_a_journalctl_that_dies_is_reported_and_started_again_and_nothing_is_lost_or_read_twice(
     fake: FakeJournal,
 ) -> None:
     fake.add("NVRM: a")
@@ -226,7 +226,7 @@ def host(journalctl: str, folder: Path) -> LinuxHost:
     )  # fmt: skip
 
 
-def test_a_journalctl_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_journalctl_that_is_missing_is_reported(tmp_path: Path) -> None:
     machine = host(str(tmp_path / "journalctl"), tmp_path)
 
     assert machine.read().samples == {
@@ -239,7 +239,7 @@ def test_a_journalctl_that_is_missing_is_told(tmp_path: Path) -> None:
     machine.close()
 
 
-def test_a_journal_without_the_kernel_is_told_until_the_kernel_says_something(
+def test_a_journal_without_the_kernel_is_reported_until_the_kernel_says_something(
     fake: FakeJournal,
 ) -> None:
     (fake.folder / "records").touch()

@@ -187,7 +187,7 @@ def test_a_log_that_fails_hides_no_other(machine: Machine) -> None:
     host.close()
 
 
-def test_a_log_that_fails_is_told_once_and_so_is_its_return(machine: Machine) -> None:
+def test_a_log_that_fails_is_reported_once_and_so_is_its_return(machine: Machine) -> None:
     path = machine.logs.log_files[0]
     path.unlink()
     host = machine.host()

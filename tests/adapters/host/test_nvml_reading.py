@@ -63,7 +63,7 @@ def test_healthy_gpus_give_no_finding(stub: Stub) -> None:
     assert stub.found("healthy") == []
 
 
-def test_every_fault_is_judged_as_if_nvidia_smi_had_told_it(stub: Stub) -> None:
+def test_every_fault_is_judged_as_if_nvidia_smi_had_reported_it(stub: Stub) -> None:
     findings = stub.found("faulty")
 
     assert {(one.reason, one.remedy) for one in findings} == {
@@ -80,7 +80,7 @@ def test_every_fault_is_judged_as_if_nvidia_smi_had_told_it(stub: Stub) -> None:
     assert {one.device for one in findings} == {"PCI:0000:b9:00"}
 
 
-def test_a_gpu_that_is_lost_is_told_and_the_other_is_read(stub: Stub) -> None:
+def test_a_gpu_that_is_lost_is_reported_and_the_other_is_read(stub: Stub) -> None:
     [finding] = [one for one in stub.found("lost") if one.reason != Reason.SOURCE_FAILED]
 
     assert (finding.reason, finding.remedy, finding.device) == (
@@ -94,7 +94,7 @@ def test_an_unknown_error_is_a_gpu_that_does_not_answer(stub: Stub) -> None:
     assert {one.reason for one in stub.found("unknown")} == {Reason.GPU_LOST}
 
 
-def test_what_an_old_gpu_cannot_tell_is_neither_good_nor_bad(stub: Stub) -> None:
+def test_what_an_old_gpu_cannot_report_is_neither_good_nor_bad(stub: Stub) -> None:
     assert stub.found("old") == []
 
 

@@ -104,7 +104,7 @@ def test_what_cannot_be_written_is_an_error_that_names_the_file(
         files.heartbeat("b1", 1)
 
 
-def test_a_full_disk_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ReportFiles(tmp_path)
     opened = os.open
 

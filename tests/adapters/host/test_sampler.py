@@ -112,7 +112,7 @@ def test_a_source_with_a_bug_is_an_error_and_is_read_again() -> None:
             thread.join(20)  # what it raised is collected within this test
 
 
-def test_a_source_that_hangs_holds_up_no_other_and_is_told_once() -> None:
+def test_a_source_that_hangs_holds_up_no_other_and_is_reported_once() -> None:
     released = threading.Event()
     calls = []
 

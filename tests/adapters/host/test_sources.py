@@ -49,7 +49,7 @@ NUMBERS = " ".join(str(number) for number in range(4, 53))
 """The fields of proc(5) stat after the state, each the number that it has there."""
 
 
-def test_every_source_is_wanted_by_a_detector_and_every_wish_has_a_source() -> None:
+def test_every_source_is_wanted_by_a_detector_and_every_request_has_a_source() -> None:
     assert set(required_samples(detectors(Profile.HYPERPOD))) == set(SOURCES)
 
 

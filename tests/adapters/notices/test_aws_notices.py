@@ -202,7 +202,7 @@ def test_only_what_the_bus_did_not_take_is_put_again(bus: Bus) -> None:
     assert "ThrottlingException" in failures[0]
 
 
-def test_what_the_bus_will_never_take_is_dropped_and_told(bus: Bus) -> None:
+def test_what_the_bus_will_never_take_is_dropped_and_reported(bus: Bus) -> None:
     bus.answers = [(200, ["NotAuthorizedForSourceException"])]
     failures: list[str] = []
     with collector(on(bus), failures) as notices:
@@ -237,7 +237,7 @@ def test_a_source_of_aws_itself_is_refused() -> None:
         NoticeSettings(eventbridge=NoticeEventBridge(), source="aws.sagemaker")
 
 
-def test_without_a_region_it_is_told_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_region_the_message_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_CONFIG_FILE", "/missing")
 
     with pytest.raises(ConfigError, match=r"notices\.eventbridge: You must specify a region"):

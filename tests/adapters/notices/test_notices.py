@@ -60,7 +60,7 @@ def collector(settings: NoticeSettings, failures: list[str] | None = None) -> It
 # the form
 
 
-def test_a_faulty_node_is_told_as_sagemaker_tells_it() -> None:
+def test_a_faulty_node_is_reported_as_sagemaker_reports_it() -> None:
     event = envelope(FAULT, NOW, ORIGIN)
 
     assert (event["detail-type"], event["source"]) == (HEALTH, "holdfast")
@@ -87,7 +87,7 @@ def test_anything_else_is_an_event_of_the_cluster() -> None:
 @pytest.mark.parametrize(
     ("event", "level"), [(TRIPPED, "Error"), (FAILED, "Error"), (DONE, "Info"), (FAULT, "Error")]
 )
-def test_what_went_wrong_is_told_louder(event, level) -> None:
+def test_what_went_wrong_is_reported_louder(event, level) -> None:
     assert level_of(event) == level
 
 
@@ -116,7 +116,7 @@ def test_a_webhook_gets_every_event_in_order_and_signed(tmp_path) -> None:
     assert (digest, headers["idempotency-key"]) == (signed, post["id"])
 
 
-def test_a_webhook_that_is_busy_or_broken_is_told_again_in_order() -> None:
+def test_a_webhook_that_is_busy_or_broken_is_reported_again_in_order() -> None:
     failures: list[str] = []
     with reported() as seen:
         seen.answers = [500, 429]
@@ -133,7 +133,7 @@ def test_a_webhook_that_is_busy_or_broken_is_told_again_in_order() -> None:
     assert not any("s3cret" in failure for failure in failures)
 
 
-def test_what_a_webhook_refuses_is_dropped_and_told_and_the_rest_goes_on() -> None:
+def test_what_a_webhook_refuses_is_dropped_and_reported_and_the_rest_goes_on() -> None:
     failures: list[str] = []
     with reported() as seen:
         seen.answers = [400]
@@ -146,7 +146,7 @@ def test_what_a_webhook_refuses_is_dropped_and_told_and_the_rest_goes_on() -> No
     assert seen.posts[0][1]["detail"]["Holdfast"]["event"] == BACK.name
 
 
-def test_a_webhook_that_is_away_keeps_nobody_waiting_and_is_told_when_it_is_back() -> None:
+def test_a_webhook_that_is_away_keeps_nobody_waiting_and_is_reported_when_it_is_back() -> None:
     with reported() as seen:
         url = seen.url
     port = int(url.split(":")[2].split("/")[0])
@@ -189,7 +189,7 @@ def test_what_waits_is_delivered_at_the_end() -> None:
         assert len(seen.posts) == 50
 
 
-def test_a_call_that_failed_is_not_told() -> None:
+def test_a_call_that_failed_is_not_reported() -> None:
     with reported() as seen:
         with collector(NoticeSettings(webhook=NoticeWebhook(url=seen.url))) as notices:
             notices.emit(CallFailed(what="x", error="y"))
@@ -199,7 +199,7 @@ def test_a_call_that_failed_is_not_told() -> None:
 # people
 
 
-def test_people_are_told_what_they_may_have_to_look_at(tmp_path) -> None:
+def test_people_are_notified_of_what_they_may_have_to_look_at(tmp_path) -> None:
     with reported() as seen:
         addresses = tmp_path / "addresses"
         address = seen.url.replace("http://", "json://")
@@ -215,7 +215,7 @@ def test_people_are_told_what_they_may_have_to_look_at(tmp_path) -> None:
     assert "retries are spent" in messages[1]
 
 
-def test_people_choose_what_they_are_told() -> None:
+def test_people_choose_what_they_are_notified_of() -> None:
     with reported() as seen:
         address = seen.url.replace("http://", "json://")
         with collector(NoticeSettings(apprise=(address,), for_people=(FAULT.name,))) as notices:
@@ -224,7 +224,7 @@ def test_people_choose_what_they_are_told() -> None:
         assert ["NVLink" in post["message"] for _, post in seen.posts] == [True]
 
 
-def test_people_who_cannot_be_reached_are_told_later() -> None:
+def test_people_who_cannot_be_reached_are_notified_later() -> None:
     failures: list[str] = []
     with reported() as seen:
         seen.answers = [500]
@@ -237,7 +237,7 @@ def test_people_who_cannot_be_reached_are_told_later() -> None:
     assert "s3cret" not in failures[0]
 
 
-def test_who_cannot_be_reached_keeps_nobody_else_waiting_and_has_nobody_told_twice() -> None:
+def test_who_cannot_be_reached_keeps_nobody_else_waiting_and_has_nobody_notified_twice() -> None:
     failures: list[str] = []
     with reported() as seen, reported() as away:
         away.answers = [500] * 100
@@ -292,7 +292,7 @@ def test_a_timeout_that_never_ends_is_refused() -> None:
         ({"secret_file": "empty"}, "is empty"),
     ],
 )
-def test_a_setting_that_cannot_be_used_is_told_without_secrets(tmp_path, change, said) -> None:
+def test_a_setting_that_cannot_be_used_is_reported_without_secrets(tmp_path, change, said) -> None:
     (tmp_path / "empty").touch()
     change = {
         key: value if isinstance(value, tuple) else tmp_path / value
@@ -307,5 +307,5 @@ def test_a_setting_that_cannot_be_used_is_told_without_secrets(tmp_path, change,
     assert "s3cret" not in str(refused.value)
 
 
-def test_every_kind_of_event_can_be_told() -> None:
+def test_every_kind_of_event_can_be_reported() -> None:
     assert {kind.name for kind in Event.__subclasses__()} >= set(NoticeSettings().for_people)

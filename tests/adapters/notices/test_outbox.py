@@ -30,7 +30,7 @@ def test_all_is_delivered_in_order_but_what_is_refused(kinds) -> None:
     assert len(failures) == kinds.count("refused")
 
 
-def test_more_than_it_holds_drops_the_oldest_and_tells_how_many() -> None:
+def test_more_than_it_holds_drops_the_oldest_and_reports_how_many() -> None:
     gate, delivered, failures = threading.Event(), [], []
 
     def deliver(item) -> None:

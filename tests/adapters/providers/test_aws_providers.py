@@ -31,7 +31,7 @@ def calls(front: Front, operation: str) -> int:
     return front.made.count(operation)
 
 
-def test_a_group_is_told_that_an_instance_is_unhealthy_whatever_its_grace_period(
+def test_a_group_is_informed_that_an_instance_is_unhealthy_whatever_its_grace_period(
     cloud: Cloud, front: Front
 ) -> None:
     faulty, healthy = cloud.group(2)
@@ -116,7 +116,7 @@ def lifecycle(cloud: Cloud, front: Front, instance: str, state: str) -> None:
         ("Detaching", "is Detaching in group"),
     ],
 )
-def test_an_instance_outside_service_is_not_replaced_and_the_way_back_is_told(
+def test_an_instance_outside_service_is_not_replaced_and_the_way_back_is_reported(
     cloud: Cloud, front: Front, state: str, expected: str
 ) -> None:
     (faulty,) = cloud.group()
@@ -156,7 +156,7 @@ def gone_from_group(cloud: Cloud, front: Front) -> str:
     return faulty
 
 
-def test_a_repeated_order_tells_why_a_group_could_not_launch_another(
+def test_a_repeated_order_reports_why_a_group_could_not_launch_another(
     cloud: Cloud, front: Front
 ) -> None:
     faulty = gone_from_group(cloud, front)
@@ -178,7 +178,7 @@ def test_a_failure_that_has_been_overcome_is_forgotten(cloud: Cloud, front: Fron
     provider(front.url).replace(node(faulty), "t/2")
 
 
-def test_a_group_that_may_not_launch_is_told_for_an_instance_that_has_left(
+def test_a_group_that_may_not_launch_is_reported_for_an_instance_that_has_left(
     cloud: Cloud, front: Front
 ) -> None:
     faulty = gone_from_group(cloud, front)
@@ -188,7 +188,7 @@ def test_a_group_that_may_not_launch_is_told_for_an_instance_that_has_left(
         provider(front.url).replace(node(faulty), "t/2")
 
 
-def test_a_group_that_was_deleted_is_told(cloud: Cloud, front: Front) -> None:
+def test_a_group_that_was_deleted_is_reported(cloud: Cloud, front: Front) -> None:
     faulty = gone_from_group(cloud, front)
     cloud.autoscaling.delete_auto_scaling_group(AutoScalingGroupName=cloud.name, ForceDelete=True)
 
@@ -363,14 +363,14 @@ def test_want_of_capacity_is_waited_out_for_long(cloud: Cloud, front: Front) -> 
 @pytest.mark.parametrize(
     "code", ["ExpiredToken", "RequestExpired", "AuthFailure", "InvalidClientTokenId"]
 )
-def test_expired_credentials_are_told_as_such(cloud: Cloud, front: Front, code: str) -> None:
+def test_expired_credentials_are_reported_as_such(cloud: Cloud, front: Front, code: str) -> None:
     front.always["DescribeInstances"] = refused(code, "token expired")
 
     with pytest.raises(ProviderError, match=r"credentials are expired or wrong.*token expired"):
         provider(front.url, "ec2").reboot(node(UNKNOWN), "t/1")
 
 
-def test_missing_credentials_are_told_as_such(
+def test_missing_credentials_are_reported_as_such(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
@@ -381,7 +381,7 @@ def test_missing_credentials_are_told_as_such(
         provider(front.url, "ec2").reboot(node(UNKNOWN), "t/1")
 
 
-def test_a_refusal_that_nobody_knows_is_told_in_aws_s_words(cloud: Cloud, front: Front) -> None:
+def test_a_refusal_that_nobody_knows_is_reported_in_aws_s_words(cloud: Cloud, front: Front) -> None:
     one = cloud.instance()
     front.always["TerminateInstances"] = refused("OperationNotPermitted", "protected")
 
@@ -427,7 +427,7 @@ def test_a_dead_endpoint_is_tried_again_later(front: Front, dead_url: str) -> No
         provider(dead_url, "ec2").replace(node(UNKNOWN), "t/1")
 
 
-def test_an_answer_that_is_no_answer_of_aws_is_told(front: Front) -> None:
+def test_an_answer_that_is_no_answer_of_aws_is_reported(front: Front) -> None:
     front.always["DescribeInstances"] = (200, "<html>a proxy's page")
 
     with pytest.raises(ProviderError, match="ec2:DescribeInstances"):
@@ -472,7 +472,7 @@ def test_an_instance_of_another_region_gets_no_order(front: Front) -> None:
     assert front.made == []
 
 
-def test_an_unknown_region_is_told_at_the_start(
+def test_an_unknown_region_is_reported_at_the_start(
     front: Front, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)

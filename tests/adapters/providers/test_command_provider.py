@@ -119,7 +119,7 @@ def test_a_command_that_a_signal_ends_may_have_carried_the_order_out() -> None:
     assert caught.value.is_outcome_unknown
 
 
-def test_the_end_of_what_it_wrote_is_told_however_much_that_was() -> None:
+def test_the_end_of_what_it_wrote_is_reported_however_much_that_was() -> None:
     script = "import sys; sys.stderr.write('x' * 1_000_000 + ' the end \\n'); sys.exit(1)"
 
     with pytest.raises(ProviderError, match=r"x the end$") as caught:
@@ -169,6 +169,6 @@ def test_a_process_left_behind_does_not_hold_up_the_answer() -> None:
         (["echo", "{provider_id}"], a_node(provider_id="a\0b")),
     ],
 )
-def test_what_cannot_be_run_is_told(argv: list[str], node: NodeView) -> None:
+def test_what_cannot_be_run_is_reported(argv: list[str], node: NodeView) -> None:
     with pytest.raises(ProviderError, match=f"cannot run {argv[0]}"):
         build(argv).reboot(node, "t/1")

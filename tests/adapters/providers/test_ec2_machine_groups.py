@@ -320,7 +320,7 @@ def test_a_machine_runs_once_its_scripts_have_succeeded(place, text, state, mess
     assert message in now.message
 
 
-def test_scripts_that_tell_nothing_for_too_long_have_failed(place):
+def test_scripts_that_report_nothing_for_too_long_have_failed(place):
     [machine] = place.grown(1, replace(GPU, scripts=SCRIPTS))
     limit = place.settings.scripts_timeout
     for late, state in (
@@ -355,7 +355,7 @@ def test_a_machine_that_was_stopped_leaves(place):
 # what goes wrong
 
 
-def test_want_of_capacity_is_told_with_aws_s_own_words(place):
+def test_want_of_capacity_is_reported_with_aws_s_own_words(place):
     why = "We currently do not have sufficient p5 capacity. InsufficientInstanceCapacity"
     place.groups.ensure(GPU)
     place.front.say("DescribeScalingActivities", activities(("Failed", why)))
@@ -408,7 +408,9 @@ def short(place: Place, desired: int, suspended: tuple[str, ...] = ("AZRebalance
         ("SuspendProcesses", error_response("Throttling"), RetryLater),
     ],
 )  # fmt: skip
-def test_a_refusal_of_aws_is_told_and_the_next_try_ends_the_work(place, operation, answer, error):
+def test_a_refusal_of_aws_is_reported_and_the_next_try_ends_the_work(
+    place, operation, answer, error
+):
     place.front.say(operation, answer, times=2)
 
     with pytest.raises(error):
@@ -540,6 +542,6 @@ def live(groups: Ec2MachineGroups) -> None:
         ({"scripts_timeout": "0s"}, "scripts_timeout must be longer than 0s"),
     ],
 )
-def test_settings_that_cannot_be_are_told(settings, said):
+def test_settings_that_cannot_be_are_reported(settings, said):
     with pytest.raises(ConfigError, match=said):
         parse_table(settings, Ec2GroupSettings)

@@ -131,7 +131,7 @@ def test_scripts_that_fail_say_why(machine, entry, why) -> None:
     assert machine.log.endswith("[SageMaker] The lifecycle scripts failed\n")
 
 
-def test_what_cannot_be_told_at_once_is_told_later(machine) -> None:
+def test_what_cannot_be_reported_at_once_is_reported_later(machine) -> None:
     machine.boot("true", refused=2)
 
     assert machine.tagged == [tag("done")] * 3

@@ -189,7 +189,7 @@ def test_what_kubernetes_provisions_is_only_for_nodes_of_kubernetes(name: Provid
         build_provider(ProviderConfig(replace=name), FakeClock())
 
 
-def test_a_missing_package_is_told_with_the_way_to_install_it(
+def test_a_missing_package_is_reported_with_the_way_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)

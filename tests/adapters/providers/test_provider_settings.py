@@ -56,7 +56,7 @@ def test_one_may_reboot_and_another_replace() -> None:
     assert (config.replace, config.rebooter) == (ProviderName.KARPENTER, ProviderName.EC2)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     reported = problems(
         {
             "replace": "ec2-autoscale",
@@ -76,7 +76,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert "command.timeout" in text
 
 
-def test_unknown_placeholders_are_told_with_those_there_are() -> None:
+def test_unknown_placeholders_are_reported_with_those_there_are() -> None:
     (reported,) = problems({"command": {"reboot": ["{nod}"], "replace": ["{x} {token}"]}})
 
     assert "unknown placeholder {nod}" in reported

@@ -132,7 +132,7 @@ def test_what_may_pass_is_tried_again(
         getattr(orders, verb)(NODE, "t/1")
 
 
-def test_a_refusal_for_a_reason_of_the_future_is_told(front: Front, orders: Orders) -> None:
+def test_a_refusal_for_a_reason_of_the_future_is_reported(front: Front, orders: Orders) -> None:
     failed = [{"NodeId": INSTANCE, "ErrorCode": "NodeIsControllerNode", "Message": "no"}]
     front.always["BatchReplaceClusterNodes"] = (200, json.dumps({"Failed": failed}))
 
@@ -159,7 +159,7 @@ def test_a_refusal_of_another_node_is_none(front: Front, orders: Orders) -> None
         orders.replace(NODE, "t/1")
 
 
-def test_an_unknown_cluster_is_told_with_its_setting(front: Front, orders: Orders) -> None:
+def test_an_unknown_cluster_is_reported_with_its_setting(front: Front, orders: Orders) -> None:
     error = {"__type": "ResourceNotFound", "Message": "Cluster ml-cluster not found"}
     front.always["BatchRebootClusterNodes"] = (400, json.dumps(error))
 
@@ -177,7 +177,7 @@ def test_an_unknown_cluster_is_told_with_its_setting(front: Front, orders: Order
         ("InternalFailure", 500, RetryLater, "InternalFailure"),
     ],
 )
-def test_refusals_of_the_whole_call_are_told_apart(
+def test_refusals_of_the_whole_call_are_kept_apart(
     front: Front, orders: Orders, error: str, status: int, kind: type[Exception], expected: str
 ) -> None:
     reported = json.dumps({"__type": error, "message": "Rate exceeded"})

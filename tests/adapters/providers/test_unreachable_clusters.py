@@ -92,7 +92,9 @@ def test_an_api_server_that_cannot_answer_now_is_asked_later(
 
 @pytest.mark.parametrize("status", [400, 401, 403, 409, 410, 499])
 @pytest.mark.parametrize("name", NAMES)
-def test_what_an_api_server_refuses_is_told_with_its_words(name: ProviderName, status: int) -> None:
+def test_what_an_api_server_refuses_is_reported_with_its_words(
+    name: ProviderName, status: int
+) -> None:
     permission = "not permitted to " if status in (401, 403) else "cannot "
 
     with (
@@ -138,7 +140,7 @@ def test_without_a_kubeconfig_orders_go_to_the_cluster_of_the_nodes() -> None:
 @pytest.mark.parametrize(
     "content", [None, "", "[]", "a: [", "clusters: 1\nusers: []\ncontexts: []", "contexts: [1]"]
 )
-def test_an_unfit_kubeconfig_is_told_at_the_start(tmp_path: Path, content: str | None) -> None:
+def test_an_unfit_kubeconfig_is_reported_at_the_start(tmp_path: Path, content: str | None) -> None:
     file = tmp_path / "kubeconfig"
     if content is not None:
         file.write_text(content)
@@ -151,14 +153,14 @@ def test_an_unfit_kubeconfig_is_told_at_the_start(tmp_path: Path, content: str |
         build_provider(config, FakeClock(), Clusters(call(Server(url="http://127.0.0.1:1")), call))
 
 
-def test_a_context_that_is_not_there_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_context_that_is_not_there_is_reported_at_the_start(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path, "http://127.0.0.1:1")
 
     with pytest.raises(ConfigError, match="nowhere"):
         elsewhere(file, "nowhere")
 
 
-def test_an_address_that_is_none_is_told_at_the_start(tmp_path: Path) -> None:
+def test_an_address_that_is_none_is_reported_at_the_start(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path, "http://")
 
     with pytest.raises(

@@ -158,7 +158,7 @@ def test_a_secret_in_a_file_may_change_while_holdfast_runs(
     assert signed == hmac.digest(b"second", f"{seconds}.".encode() + body, "sha256").hex()
 
 
-def test_a_secret_that_went_missing_is_told_and_nothing_is_posted(
+def test_a_secret_that_went_missing_is_reported_and_nothing_is_posted(
     receiver: WebhookClient, tmp_path: Path
 ) -> None:
     file = tmp_path / "secret"
@@ -195,7 +195,7 @@ def test_an_order_is_accepted_also_when_it_was_seen_before(
     build(receiver.url).replace(NODE, "t/1")
 
 
-def test_a_machine_that_is_gone_is_told(receiver: WebhookClient) -> None:
+def test_a_machine_that_is_gone_is_reported(receiver: WebhookClient) -> None:
     receiver.status, receiver.body = 410, b"sold"
 
     with pytest.raises(
@@ -225,7 +225,7 @@ def test_a_busy_receiver_says_when_to_come_again(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404])
-def test_other_answers_are_refusals_told_with_what_the_receiver_said(
+def test_other_answers_are_refusals_reported_with_what_the_receiver_reported(
     receiver: WebhookClient, status: int
 ) -> None:
     receiver.status, receiver.body = status, b"no such \xff rack\n" + b"x" * 5000
@@ -360,7 +360,7 @@ def test_a_receiver_with_a_certificate_of_nobody_gets_no_order(tls_receiver: Web
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
-def test_certificates_that_cannot_be_read_are_told_at_the_start(
+def test_certificates_that_cannot_be_read_are_reported_at_the_start(
     tmp_path: Path, content: str | None
 ) -> None:
     file = tmp_path / "ca.pem"

@@ -15,7 +15,7 @@ def region(monkeypatch):
         monkeypatch.setenv(name, "testing")
 
 
-def test_of_the_alarms_that_are_named_those_that_went_off_are_told(region) -> None:
+def test_of_the_alarms_that_are_named_those_that_went_off_are_reported(region) -> None:
     with mock_aws():
         client = boto3.client("cloudwatch")
         for name in ("loss", "calm", "unasked"):

@@ -178,7 +178,7 @@ def test_cloudwatch_out_of_reach_is_an_error_to_try_again(aws: Aws) -> None:
         nowhere.put_metrics([line(action="reboot")])
 
 
-def test_without_a_region_it_is_said_what_is_missing(
+def test_without_a_region_it_is_reported_what_is_missing(
     aws: Aws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)

@@ -55,7 +55,7 @@ def reported(before: NodeReport | None, now: NodeReport) -> list[dict]:
 HEALTHY = report()
 
 
-def test_a_new_fault_is_told_in_both_forms_that_hyperpod_has() -> None:
+def test_a_new_fault_is_reported_in_both_forms_that_hyperpod_has() -> None:
     line = reported(HEALTHY, after(HEALTHY, report(FAULT)))[0]
 
     assert line == {
@@ -80,7 +80,7 @@ def test_a_new_fault_is_told_in_both_forms_that_hyperpod_has() -> None:
     }
 
 
-def test_a_condition_that_is_set_and_one_that_clears_are_told_once_each() -> None:
+def test_a_condition_that_is_set_and_one_that_clears_are_reported_once_each() -> None:
     faulty = after(HEALTHY, report(FAULT))
     cleared = after(faulty, HEALTHY)
 
@@ -99,14 +99,14 @@ def test_a_condition_that_is_set_and_one_that_clears_are_told_once_each() -> Non
     assert reported(cleared, cleared) == []
 
 
-def test_the_first_report_ever_tells_the_standing_conditions() -> None:
+def test_the_first_report_ever_reports_the_standing_conditions() -> None:
     assert {line["condition type: "] for line in reported(None, HEALTHY)} == {
         "NvidiaErrorTerminate",
         "NvidiaErrorReboot",
     } | {line.type for line in HEALTHY.conditions}
 
 
-def test_what_is_only_said_again_is_not_told() -> None:
+def test_what_is_only_reported_again_is_not_reported() -> None:
     faulty = after(HEALTHY, report(FAULT, notices=(NOTICE,)))
     again = replace(
         faulty,
@@ -118,7 +118,7 @@ def test_what_is_only_said_again_is_not_told() -> None:
     assert reported(faulty, again) == []
 
 
-def test_a_fault_that_now_asks_for_more_is_told() -> None:
+def test_a_fault_that_now_asks_for_more_is_reported() -> None:
     faulty = after(HEALTHY, report(FAULT))
 
     (line, _) = reported(
@@ -137,7 +137,7 @@ def test_the_same_fault_in_another_boot_is_a_new_one() -> None:
     assert [line["Event detail"]["Action"] for line in lines] == ["reboot", "none"]
 
 
-def test_a_notice_is_told_without_a_condition() -> None:
+def test_a_notice_is_reported_without_a_condition() -> None:
     (line,) = reported(HEALTHY, replace(HEALTHY, notices=(NOTICE,)))
 
     assert line["details: "]["severity"] == "info"

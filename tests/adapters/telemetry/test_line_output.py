@@ -111,7 +111,7 @@ def test_what_is_kept_is_bounded_and_only_whole_lines_are_lost(
     assert "1 log lines dropped" in said[1]
 
 
-def test_a_full_disk_is_told_once_and_tried_again(tmp_path: Path, said: Said) -> None:
+def test_a_full_disk_is_reported_once_and_tried_again(tmp_path: Path, said: Said) -> None:
     path = tmp_path / "agent.log"
     path.symlink_to("/dev/full")
     output = LineOutput(path, said)

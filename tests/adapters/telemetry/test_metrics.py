@@ -92,7 +92,7 @@ def test_a_problem_that_lasts_is_counted_when_it_begins_and_gauged_while_it_last
     assert {f"{COUNTER} 2", f"problem_gauge{{{TERMINATE}}} 1"} <= set(back)
 
 
-def test_what_an_earlier_agent_of_this_boot_has_told_is_not_counted_again() -> None:
+def test_what_an_earlier_agent_of_this_boot_has_reported_is_not_counted_again() -> None:
     story = Story()
     story.tell(FAULT)
     story.metrics = AgentMetrics("n1", [Reason.XID_REPLACE])
