@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Protocol
 
-from holdfast.api.clusters import Node, cluster_id
+from holdfast.api.clusters import Node
 from holdfast.model.clusters import ClusterEvent, DesiredCluster, Member
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
@@ -44,7 +44,7 @@ class CreatedCluster:
     @property
     def id(self) -> str:
         """See ``Cluster.id``."""
-        return self.held.cluster.uid or cluster_id(self.name)
+        return self.held.cluster.uid
 
     @property
     def is_listed(self) -> bool:

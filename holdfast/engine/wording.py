@@ -261,8 +261,8 @@ def _job_sentence(
             how = f"exchanging {event.exchanged}" if event.exchanged else "restarting"
             return (
                 f"{event.job} {how} ({event.kind}: {event.reason}); retries used: "
-                f"hardware {_used(event.hardware_retries, event.max_retries)}, "
-                f"application {_used(event.app_retries, event.max_app_retries)}"
+                f"hardware {event.hardware_retries}/{event.max_retries}, "
+                f"application {event.app_retries}/{event.max_app_retries}"
             )
         case JobWaits(job=job, why=why):
             return f"{job}: {why}"
@@ -270,7 +270,3 @@ def _job_sentence(
             return f"{job} {outcome}: {reason}"
         case JobInputRejected(job=job, key=key, value=value, expected=expected):
             return f"{job}: {key} rejected: got {value!r}, expected {expected}"
-
-
-def _used(retries: int, allowed: int | None) -> str:
-    return str(retries) if allowed is None else f"{retries}/{allowed}"

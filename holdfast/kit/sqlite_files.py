@@ -42,6 +42,14 @@ def create_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, PRIVATE))
 
 
+def other_layout(path: Path, found: int, known: int) -> str:
+    """Return why a database of another layout is refused: no layout is converted to another."""
+    return (
+        f"{path} has layout {found}, this release of Holdfast reads layout {known}; use the release"
+        " that wrote it, or move the file away to begin without it"
+    )
+
+
 def backup_of(path: Path) -> Path:
     """Return the path of the backup of a database."""
     return path.with_name(path.name + BACKUP_SUFFIX)

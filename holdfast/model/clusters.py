@@ -204,9 +204,8 @@ class DesiredCluster:
     """Desired state of a cluster."""
 
     name: str
-    uid: str = ""
-    """Unique among all present and past clusters, 12 lower-case letters and digits; empty for a
-    cluster of an earlier release."""
+    uid: str
+    """Unique among all present and past clusters, 12 lower-case letters and digits."""
 
     created_at: datetime
     status: ClusterStatus

@@ -38,7 +38,7 @@ class Incident:
     """Job whose checkpoint was moved; empty if the subject is a node."""
 
     checkpoint: SetAside | None = None
-    """Evidence about the checkpoint; also None where an earlier release has stored the incident."""
+    """Evidence about the checkpoint; None if the subject is a node."""
 
     reason: str
     remedy: str

@@ -18,7 +18,7 @@ class SetAside:
     why: str
     at: datetime
     folder: str = ""
-    """Directory that it was moved out of; empty in a file of an earlier release."""
+    """Directory that it was moved out of; empty if unknown."""
 
     state: str = ""
     """``incomplete``, ``damaged`` or ``suspected``; empty if a person selected an older one."""

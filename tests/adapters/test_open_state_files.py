@@ -1,6 +1,8 @@
 """A state database that cannot be used is closed: retries do not run out of file descriptors."""
 
+import contextlib
 import os
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +26,24 @@ def test_a_damaged_file_is_closed(
 
     assert str(path) not in {os.path.realpath(f"/proc/self/fd/{one}") for one in open_files()}
     assert str(path) in str(raised.value)
+
+
+def test_another_layout_of_slurm_is_refused_with_its_remedy_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    with contextlib.closing(SlurmStore(path)) as store:
+        store.hold("node1", "later")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA user_version = 1")
+
+    with pytest.raises(BackendError, match=r"has layout 1, .* move the file away") as raised:
+        SlurmStore(path)
+
+    assert str(path) in str(raised.value)
+    assert str(path) not in {os.path.realpath(f"/proc/self/fd/{one}") for one in open_files()}
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA user_version = 2")
+    with contextlib.closing(SlurmStore(path)) as store:
+        assert store.read().holds == {"node1": "later"}
 
 
 def open_files() -> list[str]:

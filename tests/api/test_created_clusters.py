@@ -258,6 +258,7 @@ def test_a_cluster_that_came_while_a_request_was_read_counts(lab) -> None:
     lab.protocol = lab.served()
     other = DesiredCluster(
         name="other",
+        uid="0123456789ab",
         created_at=lab.late.now(),
         status=ClusterStatus.CREATING,
         since=lab.late.now(),

@@ -54,6 +54,7 @@ class Place:
             records.create(
                 DesiredCluster(
                     name=SHARED,
+                    uid="0123456789ab",
                     created_at=NOW,
                     status=ClusterStatus.IN_SERVICE,
                     since=NOW,

@@ -63,6 +63,7 @@ def wanted(count: int, name: str = "gpu-workers") -> DesiredCluster:
     made_of = MachineGroup(cluster="lab", name=name)
     return DesiredCluster(
         name="lab",
+        uid="0123456789ab",
         created_at=NOW,
         since=NOW,
         status=ClusterStatus.CREATING,

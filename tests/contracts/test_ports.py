@@ -10,7 +10,7 @@ from holdfast.adapters.local.cluster import LocalCluster
 from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
-from holdfast.adapters.local.store import LocalStore
+from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.adapters.sim.scenario import Scenario, Training
 from holdfast.adapters.sim.simulation import Simulation, platform
 from holdfast.apps.clock import SystemClock
@@ -114,8 +114,11 @@ class LocalJobHarness:
         self._machines.boot_due()
         launch = Launch(argv=["sleep", "600"], nproc_per_node=1, checkpoint_dir=path)
         self.jobs = LocalJobs(run, self._machines, self._store, lambda _: launch, clock)
+        now = clock.now()
         self._store.add_job(
-            JobSpec(name="job", nodes=2), JobRecord(phase=JobPhase.WAITING, phase_since=clock.now())
+            JobSpec(name="job", nodes=2),
+            JobRecord(phase=JobPhase.WAITING, phase_since=now),
+            Submission(id="job", name="job", command=(), pid=1, started_at=now, checkpoint_dir=""),
         )
 
     def settle(self, is_done):

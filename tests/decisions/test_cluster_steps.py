@@ -44,7 +44,9 @@ def a_member(machine: GroupMachine | None, status=InstanceStatus.RUNNING, name: 
 
 def a_cluster(target: int, status=ClusterStatus.IN_SERVICE, **group) -> DesiredCluster:
     wanted = DesiredGroup(made_of=MADE_OF, target=target, stage=GroupStage.MADE, **group)
-    return DesiredCluster(name="lab", created_at=NOW, since=NOW, status=status, groups=(wanted,))
+    return DesiredCluster(
+        name="lab", uid="0123456789ab", created_at=NOW, since=NOW, status=status, groups=(wanted,)
+    )
 
 
 def stepped(cluster, machines, now=NOW, members=()):

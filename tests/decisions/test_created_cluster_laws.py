@@ -41,6 +41,7 @@ class World:
         )
         self.cluster: DesiredCluster | None = DesiredCluster(
             name="lab",
+            uid="0123456789ab",
             created_at=NOW,
             status=ClusterStatus.CREATING,
             since=NOW,

@@ -185,6 +185,7 @@ def test_scripts_that_are_not_there_are_reported_before_a_machine_is_made(
     since = datetime(2026, 1, 1, tzinfo=UTC)
     cluster = DesiredCluster(
         name="lab",
+        uid="0123456789ab",
         created_at=since,
         status=ClusterStatus.CREATING,
         since=since,

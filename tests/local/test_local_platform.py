@@ -20,11 +20,11 @@ from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.node_process import RestartHeartbeat
 from holdfast.adapters.local.pair_check import BYTES
-from holdfast.adapters.local.store import LocalStore
+from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.summary import recoveries
 from holdfast.kit.serial import to_plain
-from holdfast.model.errors import BackendError, NodeGone
+from holdfast.model.errors import NodeGone
 from holdfast.model.events import CallFailed
 from holdfast.model.jobs import (
     AttemptRecord,
@@ -73,7 +73,10 @@ class Platform:
         record = JobRecord(
             phase=JobPhase.STARTING, phase_since=NOW, attempt=1, placement=(self.node,)
         )
-        self.store.add_job(JobSpec(name="job", nodes=1), record)
+        submission = Submission(
+            id="job", name="job", command=(), pid=1, started_at=NOW, checkpoint_dir=""
+        )
+        self.store.add_job(JobSpec(name="job", nodes=1), record, submission)
 
     def rank(self):
         """The only rank once it is over."""
@@ -162,13 +165,6 @@ def test_a_rank_dies_with_its_machine(platform):
 
     assert platform.rank().exit_code == -9
     assert platform.view().powered_on is False
-
-
-def test_a_store_of_another_layout_is_refused(platform, tmp_path):
-    platform.store._db.execute("PRAGMA user_version = 99")
-
-    with pytest.raises(BackendError, match="layout 99"):
-        LocalStore(platform.run.state)
 
 
 def test_the_steps_that_are_lost_are_those_done_again():

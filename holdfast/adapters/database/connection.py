@@ -10,7 +10,7 @@ from sqlalchemy import URL, Connection, create_engine, event
 from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
-from holdfast.adapters.database.schema import migrate
+from holdfast.adapters.database.schema import set_up
 from holdfast.kit.sqlite_files import (
     HourlyBackup,
     UnrecoverableDatabase,
@@ -38,7 +38,7 @@ class Database:
 
     Args:
         url: ``sqlite:////path/of/file`` or ``postgresql+psycopg://...``.
-        clock: timestamps the schema versions.
+        clock: timestamps the creation of the tables.
 
     Raises:
         ConfigError: the URL is invalid, or its driver is not installed.
@@ -74,7 +74,7 @@ class Database:
         with ExitStack() as failed:
             failed.callback(self.close)
             with self.writing() as connection:
-                migrate(connection, clock.now().isoformat())
+                set_up(connection, clock.now().isoformat())
             failed.pop_all()
 
     def keep_backup(self) -> None:

@@ -1,6 +1,5 @@
-"""Database tables, and their migrations from earlier releases."""
+"""Database tables."""
 
-from functools import partial
 from typing import Final
 
 from sqlalchemy import (
@@ -28,8 +27,8 @@ def _of_cluster() -> Column[str]:
     return Column("cluster", Text, where, primary_key=True)
 
 
-MIGRATIONS: Final = Table(
-    "migrations",
+LAYOUT: Final = Table(
+    "layout",
     TABLES,
     Column("version", Integer, primary_key=True, autoincrement=False),
     Column("at", Text, nullable=False),
@@ -111,29 +110,27 @@ SESSIONS: Final = Table(
     Index("sessions_of_subject", "subject"),
 )
 
-_STEPS: Final = (TABLES.create_all, partial(SESSIONS.create, checkfirst=True))
-"""Migration steps, one for each schema version, starting from an empty database.
-
-The first one creates the tables of all versions, so a later step must not fail if its table exists.
-"""
+_VERSION: Final = 3
 
 
-def migrate(connection: Connection, now: str) -> None:
-    """Migrate the tables to the current version.
+def set_up(connection: Connection, now: str) -> None:
+    """Create the tables in a database that has none of them.
 
     Raises:
-        BackendError: the tables are from a later release.
+        BackendError: the tables have another layout, which this release does not read.
 
     """
-    found = 0
-    if inspect(connection).has_table(MIGRATIONS.name):
-        versions = connection.execute(select(MIGRATIONS.c.version)).scalars().all()
-        found = max(versions, default=0)
-    if found > len(_STEPS):
+    present = inspect(connection)
+    if not any(present.has_table(name) for name in TABLES.tables):
+        TABLES.create_all(connection)
+        connection.execute(insert(LAYOUT).values(version=_VERSION, at=now))
+        return
+    found = None
+    if present.has_table(LAYOUT.name):
+        found = connection.execute(select(LAYOUT.c.version)).scalar_one_or_none()
+    if found != _VERSION:
         raise BackendError(
-            f"its tables have version {found}, and this release of Holdfast knows versions up to "
-            f"{len(_STEPS)}; use the release that wrote them, or a later one"
+            f"its tables have layout {found or 'unknown'}, this release of Holdfast reads layout"
+            f" {_VERSION}; use the release that wrote them, or another database to begin without"
+            " them"
         )
-    for version, step in enumerate(_STEPS[found:], found + 1):
-        step(connection)
-        connection.execute(insert(MIGRATIONS).values(version=version, at=now))

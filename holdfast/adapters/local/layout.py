@@ -174,8 +174,7 @@ class RunDir:
     def of_job(self, job: str) -> "RunDir":
         """Return the directory of the logs, progress and checkpoints of a job.
 
-        The job of a plain run, and that of a cluster of an earlier release, uses the directory of
-        its run.
+        The job of a plain run uses the directory of its run.
 
         Args:
             job: ``JobSpec.name``.

@@ -14,9 +14,9 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.sqlite_files import (
     HourlyBackup,
     UnrecoverableDatabase,
-    back_up,
     create_private,
     is_damage,
+    other_layout,
     recover,
 )
 from holdfast.model.errors import BackendError, StateDamaged, StorageFull
@@ -34,11 +34,11 @@ _VERSION: Final = 4
 _SCHEMA: Final = """
 CREATE TABLE nodes (
     name TEXT PRIMARY KEY, provider_id TEXT NOT NULL, replaces TEXT NOT NULL, record TEXT NOT NULL,
-    instance_group TEXT NOT NULL DEFAULT '', launched_at TEXT NOT NULL DEFAULT ''
+    instance_group TEXT NOT NULL, launched_at TEXT NOT NULL
 );
 CREATE TABLE jobs (
     name TEXT PRIMARY KEY, spec TEXT NOT NULL, record TEXT NOT NULL,
-    cancel_requested INTEGER NOT NULL DEFAULT 0, submission TEXT NOT NULL DEFAULT ''
+    cancel_requested INTEGER NOT NULL DEFAULT 0, submission TEXT NOT NULL
 );
 CREATE TABLE incidents (number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
 CREATE TABLE requests (node TEXT PRIMARY KEY, body TEXT NOT NULL);
@@ -49,34 +49,20 @@ CREATE TABLE cluster (uid TEXT NOT NULL);
 CREATE TABLE events (
     number INTEGER PRIMARY KEY, at TEXT NOT NULL, name TEXT NOT NULL, body TEXT NOT NULL
 );
-"""
-
-_CLUSTER: Final = """
 CREATE TABLE groups (name TEXT PRIMARY KEY, count INTEGER NOT NULL, body TEXT NOT NULL);
 CREATE TABLE leaving (node TEXT PRIMARY KEY);
 CREATE TABLE launches (job TEXT PRIMARY KEY, body TEXT NOT NULL);
 """
-"""Tables of clusters, which outlive their jobs."""
-
-_UPGRADES: Final = {
-    1: "CREATE TABLE IF NOT EXISTS holds (node TEXT PRIMARY KEY, why TEXT NOT NULL);",
-    2: "ALTER TABLE nodes ADD COLUMN instance_group TEXT NOT NULL DEFAULT '';"
-    "ALTER TABLE nodes ADD COLUMN launched_at TEXT NOT NULL DEFAULT '';" + _CLUSTER,
-    3: "ALTER TABLE jobs ADD COLUMN submission TEXT NOT NULL DEFAULT '';"
-    "UPDATE jobs SET submission = coalesce((SELECT body FROM run), '');"
-    "DROP TABLE run; CREATE TABLE cluster (uid TEXT NOT NULL);",
-}
-"""Statements that upgrade each earlier schema version to the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """How a job was submitted."""
 
-    id: str = ""
-    """Unique among all jobs; empty for a job of an earlier release."""
+    id: str
+    """Unique among all jobs."""
 
-    name: str = ""
+    name: str
     """Name for people; successive jobs may share it."""
 
     command: tuple[str, ...]
@@ -104,12 +90,9 @@ class LocalStore:
             with ExitStack() as failed:
                 failed.callback(self._db.close)
                 self._db.execute("PRAGMA synchronous = NORMAL")
-                version = _upgraded(self._db, path)
+                [(version,)] = self._db.execute("PRAGMA user_version")
                 if version != _VERSION:
-                    raise BackendError(
-                        f"{path} has layout {version}, this release of Holdfast reads layout"
-                        f" {_VERSION}"
-                    )
+                    raise BackendError(other_layout(path, version, _VERSION))
                 failed.pop_all()
         self._path = path
         self._back_up: Callable[[], None] = lambda: None
@@ -123,7 +106,7 @@ class LocalStore:
         self._db.close()
 
     def uid(self) -> str | None:
-        """Return the unique ID of the cluster; None if not written, as in earlier releases."""
+        """Return the unique ID of the cluster; None for a plain run."""
         rows = self._read("SELECT uid FROM cluster")
         return str(rows[0][0]) if rows else None
 
@@ -239,17 +222,15 @@ class LocalStore:
         return _job(*rows[0])
 
     def submissions(self) -> dict[str, Submission]:
-        """Return ``JobSpec.name -> submission`` of the jobs that have one, oldest first."""
-        rows = self._read("SELECT name, submission FROM jobs WHERE submission != '' ORDER BY rowid")
+        """Return ``JobSpec.name -> submission``, oldest first."""
+        rows = self._read("SELECT name, submission FROM jobs ORDER BY rowid")
         return {name: _load(Submission, text) for name, text in rows}
 
-    def add_job(
-        self, spec: JobSpec, record: JobRecord, submission: Submission | None = None
-    ) -> None:
+    def add_job(self, spec: JobSpec, record: JobRecord, submission: Submission) -> None:
         """Submit a job; no effect if its ``JobSpec.name`` exists."""
         self._write(
             "INSERT OR IGNORE INTO jobs (name, spec, record, submission) VALUES (?, ?, ?, ?)",
-            spec.name, _dump(spec), _dump(record), "" if submission is None else _dump(submission),
+            spec.name, _dump(spec), _dump(record), _dump(submission),
         )  # fmt: skip
 
     def put_job(self, name: str, record: JobRecord) -> None:
@@ -346,24 +327,10 @@ def _create(path: Path) -> None:
     db = sqlite3.connect(unfinished, isolation_level=None)
     try:
         db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(f"BEGIN; {_SCHEMA} {_CLUSTER} PRAGMA user_version = {_VERSION}; COMMIT;")
+        db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
     finally:
         db.close()
     unfinished.rename(path)
-
-
-def _upgraded(db: sqlite3.Connection, path: Path) -> int:
-    """Upgrade the schema of a file, after a backup ``state.db.layout-N``; return its version."""
-    version: int = db.execute("PRAGMA user_version").fetchone()[0]
-    if version in _UPGRADES:
-        back_up(path, path.with_name(f"{path.name}.layout-{version}"))
-    while version in _UPGRADES:
-        steps = (
-            f"BEGIN IMMEDIATE; {_UPGRADES[version]} PRAGMA user_version = {version + 1}; COMMIT;"
-        )
-        db.executescript(steps)
-        version += 1
-    return version
 
 
 def _job(spec: str, record: str, cancel: int) -> tuple[JobSpec, JobRecord, bool]:

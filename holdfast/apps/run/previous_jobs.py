@@ -79,10 +79,10 @@ def _archived(archived: RunDir, run: RunDir, *, is_last: bool) -> PreviousJob | 
         at = datetime.fromtimestamp(archived.path.stat().st_mtime, UTC)
         own = PreviousJob(id=archived.name, started_at=at, checkpoints=archived.checkpoints)
         return own if is_last else None
-    if reported.name not in ("", run.name):
+    if reported.name != run.name:
         return None
     return PreviousJob(
-        id=reported.id or archived.name,
+        id=reported.id,
         started_at=reported.started_at,
         checkpoints=archived.moved_from(run, Path(reported.checkpoint_dir)),
     )

@@ -45,8 +45,8 @@ class KnownJob:
 
     @property
     def id(self) -> str:
-        """Unique ID; the name for a job of an earlier release, which has no ID."""
-        return self.submission.id or self.name
+        """Unique ID."""
+        return self.submission.id
 
     @property
     def ref(self) -> str:
@@ -87,7 +87,7 @@ class KnownRun:
                 spec=spec,
                 record=record,
                 cancel_requested=cancel,
-                submission=known.get(key) or _unknown(self.name, record),
+                submission=known[key],
             )
             for key, (spec, record, cancel) in self.store.jobs().items()
         ]
@@ -231,10 +231,3 @@ def find_job(text: str, known: Sequence[KnownRun]) -> KnownJob:
     if not named:
         raise NotFound(no_such("job", text, list(dict.fromkeys(job.ref for job in jobs))))
     return (active or sorted(named, key=lambda one: one.submission.started_at))[-1]
-
-
-def _unknown(name: str, record: JobRecord) -> Submission:
-    """Return a placeholder for a job whose submission was not recorded."""
-    return Submission(
-        name=name, command=(), pid=0, started_at=record.phase_since, checkpoint_dir=""
-    )

@@ -81,10 +81,10 @@ class JobRetried(Event):
     reason: str
     hardware_retries: int
     app_retries: int
-    max_retries: int | None = None
-    """Maximum number of hardware retries; None in events of earlier releases."""
+    max_retries: int
+    """Maximum number of hardware retries."""
 
-    max_app_retries: int | None = None
+    max_app_retries: int
     exchanged: str = ""
     """Node that is exchanged while the other ranks stay; empty if the whole job restarts."""
 

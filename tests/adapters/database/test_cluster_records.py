@@ -55,6 +55,7 @@ def a_cluster(name: str = "lab", **changes) -> DesiredCluster:
     made_of = MachineGroup(cluster=name, name="gpu", scripts=scripts, spec={"a": [1, {"b": True}]})
     values = {
         "name": name,
+        "uid": "0123456789ab",
         "created_at": NOW,
         "status": ClusterStatus.CREATING,
         "since": NOW,
@@ -279,15 +280,28 @@ def test_the_oldest_requests_are_forgotten(database, records) -> None:
     assert (numbers[0], numbers[-1], len(numbers)) == (3, most + 2, most)
 
 
-def test_tables_of_a_later_release_are_refused(url) -> None:
-    Database(url, FakeClock(NOW)).close()
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("UPDATE layout SET version = 2", "2"),
+        ("UPDATE layout SET version = 99", "99"),
+        ("DELETE FROM layout", "unknown"),
+        ("DROP TABLE layout", "unknown"),
+    ],
+)
+def test_tables_of_another_layout_are_refused_and_kept(url, change, found) -> None:
+    with contextlib.closing(Database(url, FakeClock(NOW))) as database:
+        DatabaseRecords(database).create(a_cluster(), [], {}, ASKED)
     engine = create_engine(url)
     with engine.begin() as connection:
-        connection.execute(text("INSERT INTO migrations VALUES (99, 'later')"))
-    engine.dispose()
+        connection.execute(text(change))
 
-    with pytest.raises(BackendError, match=r"version 99.*later one"):
+    with pytest.raises(BackendError, match=rf"layout {found}, .* or another database"):
         Database(url, FakeClock(NOW))
+
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT name FROM clusters")).scalars().all() == ["lab"]
+    engine.dispose()
 
 
 def test_a_damaged_file_is_reported_as_what_it_is(tmp_path) -> None:

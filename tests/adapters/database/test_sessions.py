@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.adapters.database.connection import Database
-from holdfast.adapters.database.schema import MIGRATIONS, SESSIONS
 from holdfast.adapters.database.sessions import DatabaseSessions
 from holdfast.ports.session_records import SessionRecords, StoredSession
 from holdfast.testing.fake_sessions import FakeSessions
@@ -55,20 +54,6 @@ def test_expired_sessions_and_the_oldest_of_a_subject_are_deleted(records) -> No
         True,
     ]
     assert records.find("b") is not None
-
-
-def test_a_database_of_an_earlier_release_gets_the_table(url) -> None:
-    with (
-        contextlib.closing(Database(url, FakeClock(NOW))) as database,
-        database.writing() as connection,
-    ):
-        SESSIONS.drop(connection)
-        connection.execute(MIGRATIONS.delete().where(MIGRATIONS.c.version > 1))
-    with contextlib.closing(Database(url, FakeClock(NOW))) as database:
-        records = DatabaseSessions(database)
-        records.add(session("a"), NOW, 10)
-
-        assert records.find("a") == session("a")
 
 
 def test_facts_are_stored_as_they_are(records) -> None:

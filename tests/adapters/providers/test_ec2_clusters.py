@@ -106,7 +106,12 @@ def test_a_cluster_is_made_grows_loses_a_named_node_and_goes(whole) -> None:
     now = SystemClock().now()
     group = DesiredGroup(made_of=GROUP, target=2)
     wanted = DesiredCluster(
-        name=NAME, created_at=now, status=ClusterStatus.CREATING, since=now, groups=(group,)
+        name=NAME,
+        uid="0123456789ab",
+        created_at=now,
+        status=ClusterStatus.CREATING,
+        since=now,
+        groups=(group,),
     )
     assert whole.groups.rejections(wanted) == []
     assert whole.records.create(wanted, (), {}, requested())
@@ -141,6 +146,7 @@ def test_what_cannot_be_had_is_objected_to_without_asking_aws(whole) -> None:
     going = replace(no_type, stage=GroupStage.LEAVING)
     wanted = DesiredCluster(
         name=NAME,
+        uid="0123456789ab",
         created_at=now,
         status=ClusterStatus.CREATING,
         since=now,

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from holdfast.kit.serial import from_plain, to_plain
-from holdfast.kit.sqlite_files import HourlyBackup, create_private, is_damage, recover
+from holdfast.kit.sqlite_files import (
+    HourlyBackup,
+    create_private,
+    is_damage,
+    other_layout,
+    recover,
+)
 from holdfast.model.errors import BackendError, StateDamaged, StorageFull
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobRecord
@@ -21,7 +27,7 @@ T = TypeVar("T")
 
 FILE: Final = "state.db"
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE nodes (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE requests (name TEXT PRIMARY KEY, body TEXT NOT NULL);
@@ -29,9 +35,8 @@ CREATE TABLE holds (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE offenders (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 CREATE TABLE incidents (number INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, body TEXT NOT NULL);
+CREATE TABLE jobs (name TEXT PRIMARY KEY, body TEXT NOT NULL);
 """
-_JOBS: Final = "CREATE TABLE IF NOT EXISTS jobs (name TEXT PRIMARY KEY, body TEXT NOT NULL)"
-"""Table added since the first release; earlier releases ignore it."""
 
 _BUSY_S: Final = 10.0
 _BUSY_PAUSE_S: Final = 0.02
@@ -146,13 +151,9 @@ class SlurmStore:
             for statement in _SCHEMA.split(";"):
                 self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {_VERSION}")
-        self._db.execute(_JOBS)
         self._db.execute("COMMIT")
         if version not in (0, _VERSION):
-            raise BackendError(
-                f"{self._path} has layout {version}, this release of Holdfast reads layout"
-                f" {_VERSION}"
-            )
+            raise BackendError(other_layout(self._path, version, _VERSION))
 
     def keep_backup(self) -> None:
         """Back the file up each hour from now on; for its owner, after ``recover_state``."""
