@@ -44,7 +44,7 @@ from holdfast.apps.views.overview import FleetSnapshot
 from holdfast.kit.rotated_lines import RotatedLines
 from holdfast.model.jobs import JobPhase
 from holdfast.model.nodes import Breaker, Phase
-from holdfast.testing.fake_sessions import FakeSessions
+from tests.ports.fake_sessions import FakeSessions
 
 BY_NAME_ONLY = "it takes minutes"
 

@@ -10,7 +10,7 @@ from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Breaker, ClusterView, NodeView, Phase
-from holdfast.testing.builders import LONG_AGO, NOW, a_cluster, a_fault, a_node, healthy_nodes
+from tests.ports.builders import LONG_AGO, NOW, a_cluster, a_fault, a_node, healthy_nodes
 
 ROUNDS = 30
 _MS = 1000

@@ -19,8 +19,8 @@ from holdfast.api.identity import AccessKey, Keyring, Role
 from holdfast.api.protocol import Protocol
 from holdfast.api.signature import SignedRequest
 from holdfast.model.errors import BackendError
-from holdfast.testing.fakes import FakeClock
 from tests.engines.fake_clusters import ShownCluster
+from tests.ports.fakes import FakeClock
 
 REGION = "eu-north-1"
 PLACE = AwsLocation(region=REGION, account="123456789012")

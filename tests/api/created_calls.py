@@ -22,7 +22,7 @@ from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.incidents import Incident
 from holdfast.model.requests import Verb
 from holdfast.model.sagemaker import InstanceStatus
-from holdfast.testing.fake_machine_groups import FakeMachineGroups
+from tests.ports.fake_machine_groups import FakeMachineGroups
 
 AT_ONCE = PollIntervals(busy=timedelta(0), quiet=timedelta(0))
 ROLE = "arn:aws:iam::123456789012:role/nodes"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from holdfast.api.console_live import HISTORY_LIMIT, Live, difference
 from holdfast.api.console_source import Json, RepairRequest, Tables
 from holdfast.model.errors import BackendError
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fakes import FakeClock
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TIMEOUT_S = 10.0

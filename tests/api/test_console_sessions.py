@@ -19,8 +19,8 @@ from holdfast.api.console_sessions import (
 )
 from holdfast.api.identity import AccessKey, Role, token_digest
 from holdfast.model.errors import BackendError
-from holdfast.testing.fake_sessions import FakeSessions
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fake_sessions import FakeSessions
+from tests.ports.fakes import FakeClock
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 TOKENS = {"ada": "token-of-ada-" * 2, "bob": "token-of-bob-" * 2}

@@ -9,7 +9,7 @@ from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.errors import ProviderError
 from holdfast.model.requests import Verb
 from holdfast.model.sagemaker import InstanceStatus
-from holdfast.testing.fake_machine_groups import FakeMachineGroups
+from tests.ports.fake_machine_groups import FakeMachineGroups
 
 
 @pytest.fixture

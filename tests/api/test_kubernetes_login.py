@@ -22,7 +22,7 @@ from holdfast.api.kubernetes_tokens import LIFETIME, TokenReviews
 from holdfast.api.problems import NotReadable
 from holdfast.api.signature import SignedRequest
 from holdfast.api.sts import StsProtocol
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fakes import FakeClock
 
 CALL = "Action=GetCallerIdentity&Version=2011-06-15"
 ELSEWHERE = AccessKey(

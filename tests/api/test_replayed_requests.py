@@ -17,8 +17,8 @@ from holdfast.api.call import ClusterCreation
 from holdfast.api.identity import Keyring
 from holdfast.api.protocol import Protocol
 from holdfast.api.signature import WINDOW, InMemorySignatures, SignedRequest
-from holdfast.testing.fakes import FakeClock
 from tests.engines.fake_clusters import ShownCluster
+from tests.ports.fakes import FakeClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MOMENT = timedelta(microseconds=1)

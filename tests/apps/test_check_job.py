@@ -19,9 +19,9 @@ from holdfast.model.deep_checks import Outcome, PartResult
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Remedy
 from holdfast.model.names import Reason
-from holdfast.testing.builders import NOW
 from tests.engines.host_tools import require_tool
 from tests.engines.slurm_cluster import installed_slurm, running_munged
+from tests.ports.builders import NOW
 
 BROKEN = "dcgm/diag4-memory.json"
 GOOD = "dcgm/diag4-pass.json"

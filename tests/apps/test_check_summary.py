@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.telemetry.check_summary import LIMIT, read_summary, summary_of, summary_text
 from holdfast.model.deep_checks import CheckSummary, Level, NodeCheck, Outcome, PartResult
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 NUMBERS = st.dictionaries(st.sampled_from("abcde"), st.floats(allow_nan=False), max_size=5)
 SUMMARIES = st.builds(CheckSummary, summary=st.text(max_size=200), measured=NUMBERS)

@@ -36,8 +36,8 @@ from holdfast.model.events import (
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
 from holdfast.ports.leadership import Alone
-from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_remediation, healthy_nodes
-from holdfast.testing.fakes import (
+from tests.ports.builders import NOW, a_cluster, a_fault, a_node, a_remediation, healthy_nodes
+from tests.ports.fakes import (
     Calls,
     FakeClock,
     FakeCluster,

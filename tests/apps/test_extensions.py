@@ -169,7 +169,7 @@ from holdfast.adapters.providers.settings import ProviderConfig
 from holdfast.adapters.providers.table import build_provider
 from holdfast.kit.config import parse_table
 from holdfast.model.errors import ConfigError
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fakes import FakeClock
 import json, sys
 try:
     provider = build_provider(parse_table(json.loads(sys.argv[1]), ProviderConfig), FakeClock())
@@ -229,6 +229,81 @@ def test_the_checkpoint_format_of_the_guide_chooses_the_newest_complete_one(
     assert unknown.returncode == 2
     assert 'plug-in "acne"' in unknown.stderr
     assert "megatron" in unknown.stderr
+
+
+OWNER = """
+class Machine:
+    def __init__(self, node, number, replaces=""):
+        self.node, self.id, self.boots, self.replaces = node, f"m-{number}", 0, replaces
+
+    @property
+    def boot(self):
+        return f"{self.id}/{self.boots}"
+
+
+class Owner:
+    open = {}
+
+    def __init__(self):
+        self.url = f"https://racks.example.com/{len(self.open)}"
+        self.open[self.url] = self
+        self.tokens, self.all = set(), [Machine("rack-1", 1)]
+
+    def machines(self):
+        return tuple(self.all)
+
+    def finish_orders(self):
+        pass
+"""
+
+RACKS = """
+from acme_holdfast.simulated import Machine, Owner
+
+
+class Racks:
+    def __init__(self, url):
+        self.owner = Owner.open[url]
+
+    def reboot(self, node, token):
+        if token not in self.owner.tokens:
+            self.owner.tokens.add(token)
+            self.owner.all[0].boots += 1
+
+    def replace(self, node, token):
+        if not any(one.replaces == node.name for one in self.owner.all):
+            self.owner.all.append(Machine("rack-2", 2, node.name))
+"""
+
+
+@pytest.mark.parametrize(
+    ("bug", "failed"),
+    [
+        (("", ""), set()),
+        (("tokens.add", "tokens.discard"), {"an_order_acts_once_however_often_it_is_given"}),
+        (
+            ("if not any(one.replaces == node.name for one in self.owner.all)", "if True"),
+            {
+                "a_node_has_one_replacement_however_many_are_ordered",
+                "an_order_repeated_by_the_next_controller_gives_no_second_replacement",
+            },
+        ),
+    ],
+)
+def test_the_contract_in_the_guide_finds_what_a_provider_does_wrong(
+    site: Path, bug: tuple[str, str], failed: set[str]
+) -> None:
+    (site / "acme_holdfast/simulated.py").write_text(OWNER, encoding="utf-8")
+    (site / "acme_holdfast/racks.py").write_text(RACKS.replace(*bug), encoding="utf-8")
+
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-rf", "test_racks.py"],
+        capture_output=True, check=False, encoding="utf-8", cwd=site / "acme_holdfast",
+        env={**os.environ, "PYTHONPATH": str(site)},
+    )  # fmt: skip
+
+    found = set(re.findall(r"^FAILED .*::test_(\w+)", done.stdout, re.MULTILINE))
+    assert (found, done.returncode) == (failed, 1 if failed else 0), done.stdout
+    assert f"{4 - len(failed)} passed" in done.stdout
 
 
 def test_every_public_name_exists_and_type_checkers_see_the_same_names() -> None:

@@ -4,8 +4,8 @@ from holdfast.apps.controller.job_metrics import JobMetrics, WatchedJobs
 from holdfast.apps.controller.progress import Progress
 from holdfast.model.events import AttemptKilled, AttemptStarted, AttemptStopped, JobFinished
 from holdfast.model.jobs import FailureKind, JobPhase
-from holdfast.testing.builders import NOW, a_job
-from holdfast.testing.fakes import Calls, FakeClock, FakeJobs, FakeLeadership
+from tests.ports.builders import NOW, a_job
+from tests.ports.fakes import Calls, FakeClock, FakeJobs, FakeLeadership
 
 SECOND = timedelta(seconds=1)
 

@@ -2,7 +2,7 @@
 
 from holdfast.apps.views.nodes import node_status
 from holdfast.model.names import Condition, Reason
-from holdfast.testing.builders import NOW, a_node
+from tests.ports.builders import NOW, a_node
 
 
 def test_a_node_with_a_silent_agent_has_the_condition_though_it_stays_in_service() -> None:

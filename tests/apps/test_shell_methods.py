@@ -15,7 +15,7 @@ from holdfast.apps.shell.methods import ShellMethod, argv, on_slurm
 from holdfast.apps.views.nodes import node_status
 from holdfast.model.errors import ConfigError
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import a_node
+from tests.ports.builders import a_node
 
 NODE = node_status(a_node(name="gpu-17"), run="lab", notices=(), incidents=())
 OF_HYPERPOD = "aws:///usw2-az2/sagemaker/cluster/hyperpod-abc123def456-i-0592464924bd45322"

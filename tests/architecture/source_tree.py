@@ -9,7 +9,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "holdfast"
 
-CHECKED = (PACKAGE, ROOT / "tests" / "engines", ROOT / "tests" / "simulation")
+CHECKED = (PACKAGE, *(ROOT / "tests" / name for name in ("engines", "ports", "simulation")))
 """The product, and what its tests and benchmarks are built on."""
 
 FILES = sorted(path for folder in CHECKED for path in folder.rglob("*.py"))

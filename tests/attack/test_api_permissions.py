@@ -17,8 +17,8 @@ from holdfast.api.operations import OPERATIONS
 from holdfast.api.problems import AccessDenied
 from holdfast.api.signature import SignedRequest
 from holdfast.model.errors import BackendError
-from holdfast.testing.fakes import FakeClock
 from tests.engines.fake_clusters import ShownCluster
+from tests.ports.fakes import FakeClock
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "api"))
 from api_calls import ADA, BOB, Api, AuditLines, signed

@@ -17,8 +17,8 @@ from holdfast.adapters.slurm.nodes.signatures import _payload
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.errors import BackendError
 from holdfast.model.report import NodeReport
-from holdfast.testing.builders import a_fault
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
+from tests.ports.builders import a_fault
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an attack changes its user: run as root")
 

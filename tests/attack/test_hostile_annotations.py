@@ -30,7 +30,7 @@ from holdfast.model.names import (
     STARTUP_TIMEOUT,
 )
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_request
+from tests.ports.builders import NOW, a_request
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kubernetes"))
 import job_objects

@@ -17,8 +17,8 @@ from holdfast.adapters.providers.table import build_provider
 from holdfast.model.errors import ProviderError, RetryLater
 from holdfast.model.nodes import Phase
 from holdfast.ports.provider import NodeProvider
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 NODE = a_node(Phase.REPLACING, provider_id="rack-3/7", addresses=("10.0.0.7",))
 HEADS = [

@@ -13,8 +13,8 @@ from holdfast.adapters.providers.settings import CommandSettings, ProviderConfig
 from holdfast.adapters.providers.table import build_provider
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 NODE = a_node(Phase.REPLACING, provider_id="rack-3/7")
 STATUSES = (0, 1, 2, EX_NOHOST, 70, EX_TEMPFAIL, 126, 127, 255)

@@ -25,8 +25,8 @@ from holdfast.adapters.providers.table import build_provider
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.ports.provider import NodeProvider
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 INSTANCE = "i-0123456789abcdef0"
 NODE = a_node(

@@ -30,7 +30,7 @@ from holdfast.kit.units import parse_duration
 from holdfast.kit.webhooks import pause_of
 from holdfast.model.jobs import JobRecord
 from holdfast.model.report import NodeReport
-from holdfast.testing.builders import a_fault, a_job
+from tests.ports.builders import a_fault, a_job
 
 NOW = datetime(2026, 11, 23, 8, 0, tzinfo=UTC)
 RECORDED = Path(__file__).parents[1] / "recordings" / "kernel-lines" / "reported.jsonl"

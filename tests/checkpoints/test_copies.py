@@ -37,8 +37,8 @@ from holdfast.engine.checkpoint_mirror import CheckpointMirror
 from holdfast.model.checkpoint_copies import CheckpointCopy
 from holdfast.model.checkpoints import Checkpoint, CheckpointHistory, ResumedAttempt
 from holdfast.model.errors import BackendError
-from holdfast.testing.builders import NOW
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import NOW
+from tests.ports.fakes import FakeClock
 
 CREDENTIALS = {
     "AWS_ACCESS_KEY_ID": "testing",

@@ -20,7 +20,7 @@ from holdfast.apps.run.checkpoint_watch import watch_of
 from holdfast.apps.run.save_metrics import save_metrics_text
 from holdfast.decisions.save_reports import SETTLED, incomplete_saves
 from holdfast.model.checkpoints import Checkpoint, CheckpointState, SaveReport, Survey
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 TICK = timedelta(microseconds=1)
 OLD = datetime.now(UTC) - 2 * SETTLED

@@ -10,9 +10,9 @@ from holdfast.adapters.local.layout import cluster_dir
 from holdfast.adapters.local.lock import guarded
 from holdfast.apps.api.local_clusters import ClusterSupervisors, local_groups
 from holdfast.model.clusters import MachineState
-from holdfast.testing.fake_machine_groups import FakeMachineGroups
-from holdfast.testing.fakes import FakeClock
-from holdfast.testing.machine_group_contract import CPU, GPU, MachineGroupsContract
+from tests.ports.fake_machine_groups import FakeMachineGroups
+from tests.ports.fakes import FakeClock
+from tests.ports.machine_group_contract import CPU, GPU, MachineGroupsContract
 
 
 class FakeHarness:

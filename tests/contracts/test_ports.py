@@ -15,15 +15,15 @@ from holdfast.adapters.sim.scenario import Scenario, Training
 from holdfast.adapters.sim.simulation import Simulation, platform
 from holdfast.apps.clock import SystemClock
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
-from holdfast.testing.builders import a_node
-from holdfast.testing.contracts import (
+from holdfast.testing import ProviderContract
+from tests.ports.builders import a_node
+from tests.ports.contracts import (
     ClusterContract,
     DurableClusterContract,
     IncidentContract,
     JobContract,
 )
-from holdfast.testing.fakes import Calls, FakeClock, FakeCluster, FakeEvents, FakeIncidents
-from holdfast.testing.provider_contracts import ProviderContract
+from tests.ports.fakes import Calls, FakeClock, FakeCluster, FakeEvents, FakeIncidents
 
 
 class FakeHarness:
@@ -47,6 +47,9 @@ class SimHarness:
 
     def put_request(self, request):
         self._world.nodes[self.node].request = request
+
+    def nodes(self):
+        return self.cluster.snapshot().nodes
 
     def settle(self):
         self._world.advance(self._world.now + timedelta(hours=1))
@@ -93,6 +96,9 @@ class LocalHarness:
 
     def put_request(self, request):
         self.store.put_request(self.node, request)
+
+    def nodes(self):
+        return self.cluster.snapshot().nodes
 
     def settle(self):
         self.provider.boot_due()

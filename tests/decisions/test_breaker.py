@@ -10,7 +10,7 @@ from holdfast.model.health import Remedy
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     LONG_AGO,
     NOW,
     a_cluster,

@@ -9,7 +9,7 @@ from holdfast.kit.quota import Quota
 from holdfast.model.actions import Drain
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     NOW,
     a_cluster,
     a_fault,

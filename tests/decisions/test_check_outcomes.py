@@ -14,7 +14,7 @@ from holdfast.model.actions import Release
 from holdfast.model.deep_checks import KindResult, Level, NodeCheck, Outcome, PartResult
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import CheckResult, Phase
-from holdfast.testing.builders import NOW, a_node
+from tests.ports.builders import NOW, a_node
 
 POLICY = RemediationPolicy(deep_check_on_start=True)
 KINDS = st.lists(

@@ -24,7 +24,7 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.incidents import Incident
 from holdfast.model.names import Reason
 from holdfast.model.set_aside import SetAside
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 POLICY = RemediationPolicy(incident_retention=timedelta(days=90))
 TICK = timedelta(microseconds=1)

@@ -20,7 +20,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, CheckResult, ClusterView, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     LONG_AGO,
     NOW,
     a_cluster,

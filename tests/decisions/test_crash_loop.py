@@ -11,7 +11,7 @@ from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.actions import Retry
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
-from holdfast.testing.builders import NOW, a_job, by_name, healthy_nodes
+from tests.ports.builders import NOW, a_job, by_name, healthy_nodes
 
 HARDWARE, APPLICATION, REQUESTED = FailureKind
 TICK = timedelta(microseconds=1)

@@ -20,8 +20,8 @@ from holdfast.model.clusters import (
     SoftwareUpdate,
 )
 from holdfast.model.sagemaker import ClusterStatus, InstanceStatus, UpdateStatus
-from holdfast.testing.fake_machine_groups import FakeMachineGroups
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fake_machine_groups import FakeMachineGroups
+from tests.ports.fakes import FakeClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POLICY = ClusterPolicy()

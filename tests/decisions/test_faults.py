@@ -18,7 +18,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import CheckResult, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import LONG_AGO, NOW, a_fault, a_node, a_remediation, a_request
+from tests.ports.builders import LONG_AGO, NOW, a_fault, a_node, a_remediation, a_request
 
 POLICY = RemediationPolicy()
 TICK = timedelta(microseconds=1)

@@ -13,7 +13,7 @@ from holdfast.model.actions import Deferred, Drain, Quarantine, Reboot, Rejoin, 
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_remediation, a_request
+from tests.ports.builders import NOW, a_cluster, a_fault, a_node, a_remediation, a_request
 
 POLICY = RemediationPolicy()
 LATE = timedelta(days=1)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.decisions.incident_updates import expired
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.incidents import Incident
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 POLICY = RemediationPolicy(incident_retention=timedelta(days=90), incidents_kept=3)
 TICK = timedelta(microseconds=1)

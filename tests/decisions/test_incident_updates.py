@@ -21,7 +21,7 @@ from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import CheckResult, Phase
 from holdfast.model.sagemaker import EventLevel
-from holdfast.testing.builders import LONG_AGO, NOW, a_fault, a_node, a_remediation
+from tests.ports.builders import LONG_AGO, NOW, a_fault, a_node, a_remediation
 
 LATER = NOW + timedelta(hours=1)
 NODE = a_node()

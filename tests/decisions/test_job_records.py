@@ -13,7 +13,7 @@ from holdfast.model.actions import (
     StopAttempt,
 )
 from holdfast.model.jobs import ATTEMPTS_LIMIT, AttemptRecord, Failure, FailureKind, JobPhase
-from holdfast.testing.builders import LONG_AGO, NOW, a_job
+from tests.ports.builders import LONG_AGO, NOW, a_job
 
 FAILURE = Failure(kind=FailureKind.HARDWARE, reason="Cause", at=LONG_AGO, step=7)
 OVER = AttemptRecord(

@@ -25,7 +25,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, RankView
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     LONG_AGO,
     NOW,
     a_fault,

@@ -7,7 +7,7 @@ from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.health import Remedy
 from holdfast.model.names import Condition
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_fault, a_node, a_past_fault, a_remediation
+from tests.ports.builders import NOW, a_fault, a_node, a_past_fault, a_remediation
 
 POLICY = RemediationPolicy()
 WINDOW = POLICY.reboot_window

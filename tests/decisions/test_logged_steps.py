@@ -22,7 +22,7 @@ from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.actions import StartAttempt, StopAttempt, Wait
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, LossAction, RankView
 from holdfast.model.names import Reason
-from holdfast.testing.builders import NOW, a_job, by_name, healthy_nodes
+from tests.ports.builders import NOW, a_job, by_name, healthy_nodes
 
 LIMITS = LossLimits()
 POLICY = ResumePolicy(job=JobPolicy(), nodes=RemediationPolicy())

@@ -29,7 +29,7 @@ from holdfast.model.jobs import (
     StepReport,
 )
 from holdfast.model.names import Reason
-from holdfast.testing.builders import NOW, a_job, by_name, healthy_nodes
+from tests.ports.builders import NOW, a_job, by_name, healthy_nodes
 
 POLICY = ResumePolicy(job=JobPolicy(), nodes=RemediationPolicy())
 LIMITS = LossLimits()

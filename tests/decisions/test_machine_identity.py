@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.decisions.machine_identity import is_machine_of, shown_identity
-from holdfast.testing.builders import a_node
+from tests.ports.builders import a_node
 
 LABELS = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True).filter(lambda one: one != "localhost")
 HOSTS = st.builds(lambda label, domain: f"{label}{domain}", LABELS, st.sampled_from(["", ".a.b"]))

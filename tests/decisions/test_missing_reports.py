@@ -9,7 +9,7 @@ from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.actions import Retry, Wait
 from holdfast.model.jobs import Failure, FailureKind, JobPhase
-from holdfast.testing.builders import NOW, a_fault, a_job, a_node, by_name
+from tests.ports.builders import NOW, a_fault, a_job, a_node, by_name
 
 ZERO, TICK = timedelta(0), timedelta(microseconds=1)
 HEARTBEAT = timedelta(seconds=10)

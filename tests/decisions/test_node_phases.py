@@ -22,7 +22,7 @@ from holdfast.model.actions import (
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import CheckResult, Phase
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     LONG_AGO,
     NOW,
     a_cluster,

@@ -28,7 +28,7 @@ from holdfast.model.actions import (
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus, Reason
 from holdfast.model.nodes import HISTORY_LIMIT, Phase
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     LONG_AGO,
     NOW,
     a_fault,

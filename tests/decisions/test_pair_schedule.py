@@ -29,7 +29,7 @@ from holdfast.model.nodes import (
     Phase,
 )
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_fault, a_node, a_remediation, a_request
+from tests.ports.builders import NOW, a_fault, a_node, a_remediation, a_request
 
 TICK = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)

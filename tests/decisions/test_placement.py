@@ -8,7 +8,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import JobPhase
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     NOW,
     a_fault,
     a_job,

@@ -10,7 +10,7 @@ from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.provider_timeouts import due_at, pause_after_refusal
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_record, a_remediation
+from tests.ports.builders import NOW, a_record, a_remediation
 
 POLICY = RemediationPolicy()
 HOUR = timedelta(hours=1)

@@ -14,7 +14,7 @@ from holdfast.model.actions import StopAttempt, Wait
 from holdfast.model.health import Urgency
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobView, RankView
 from holdfast.model.names import Reason
-from holdfast.testing.builders import NOW, a_fault, a_job, a_node, by_name, healthy_nodes
+from tests.ports.builders import NOW, a_fault, a_job, a_node, by_name, healthy_nodes
 
 MARGIN = JobPolicy().failure_margin
 TICK = timedelta(microseconds=1)

@@ -18,7 +18,7 @@ from holdfast.kit.units import DAY, HOUR
 from holdfast.model.actions import Drain, Rejoin, Release, Replace
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import ClusterView, Phase
-from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_remediation, healthy_nodes
+from tests.ports.builders import NOW, a_cluster, a_fault, a_node, a_remediation, healthy_nodes
 
 POLICY = RemediationPolicy(replacements_per_day=Quota(count=3), max_unavailable=Quota(percent=100))
 

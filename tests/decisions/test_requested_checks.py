@@ -16,7 +16,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, ClusterView, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     NOW,
     a_fault,
     a_node,

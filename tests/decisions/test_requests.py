@@ -13,7 +13,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_remediation, a_request
+from tests.ports.builders import NOW, a_cluster, a_fault, a_node, a_remediation, a_request
 
 POLICY = RemediationPolicy()
 MARK_ONLY = RemediationPolicy(node_recovery=RecoveryMode.NONE)

@@ -21,7 +21,7 @@ from holdfast.kit.one_line import one_line
 from holdfast.model.actions import Finish, Retry
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, RankView
 from holdfast.model.names import Cause, Reason
-from holdfast.testing.builders import NOW, a_job, by_name, healthy_nodes
+from tests.ports.builders import NOW, a_job, by_name, healthy_nodes
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "failures"
 POLICY = JobPolicy()

@@ -25,7 +25,7 @@ from holdfast.model.jobs import Ending, Failure, FailureKind, JobPhase, Placing,
 from holdfast.model.names import Reason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     NOW,
     a_fault,
     a_job,

@@ -29,7 +29,7 @@ from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, HealthStatus, Reason
 from holdfast.model.nodes import CheckResult, NodeView, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     NOW,
     a_cluster,
     a_fault,

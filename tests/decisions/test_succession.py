@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from holdfast.decisions.succession import Arrival, LeavingNode, successors, undecided
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_record, a_remediation
+from tests.ports.builders import NOW, a_record, a_remediation
 
 BEFORE = NOW - timedelta(seconds=1)
 AFTER = NOW + timedelta(seconds=1)

@@ -19,7 +19,7 @@ from holdfast.model.jobs import AttemptRecord, Failure, FailureKind
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_request, by_name
+from tests.ports.builders import NOW, a_cluster, a_fault, a_node, a_request, by_name
 
 WINDOW = timedelta(hours=24)
 POLICY = ResumePolicy(job=JobPolicy(), nodes=RemediationPolicy())

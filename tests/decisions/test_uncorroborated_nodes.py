@@ -15,7 +15,7 @@ from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import Reason
 from holdfast.model.nodes import Breaker, CheckResult, NodeView, Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import NOW, a_cluster, a_fault, a_node, a_request
+from tests.ports.builders import NOW, a_cluster, a_fault, a_node, a_request
 
 POLICY = RemediationPolicy(max_unavailable=Quota.parse("100%"))
 SUSPECT = replace(a_fault(since=NOW - timedelta(hours=1)), corroborated_within=timedelta(minutes=5))

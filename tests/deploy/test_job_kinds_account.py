@@ -15,7 +15,7 @@ from holdfast.adapters.kubernetes.nodes.cluster import KubernetesCluster
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.settings import JobKindName, KubernetesSettings
 from holdfast.apps.clock import SystemClock
-from holdfast.testing.fakes import FakeEvents
+from tests.ports.fakes import FakeEvents
 
 NAMESPACE = "few-kinds"
 ACCOUNT = "few-holdfast-controller"

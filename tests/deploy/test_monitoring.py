@@ -22,8 +22,8 @@ from holdfast.model.checkpoint_manifests import SaveSummary
 from holdfast.model.events import RepairPostponed
 from holdfast.model.names import Reason
 from holdfast.model.nodes import ClusterView, Phase
-from holdfast.testing.fakes import FakeClock, FakeLeadership
 from tests.engines.control_plane import Built
+from tests.ports.fakes import FakeClock, FakeLeadership
 
 ALERTS = HELM_CHART / "prometheus" / "alerts.yaml"
 DASHBOARDS = sorted((HELM_CHART / "grafana").glob("*.json"))

@@ -25,7 +25,7 @@ from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Phase
 from holdfast.model.report import NodeReport
-from holdfast.testing.fakes import Calls, FakeEvents, FakeProvider
+from tests.ports.fakes import Calls, FakeEvents, FakeProvider
 
 NODE = NODES[1]
 SETTINGS = KubernetesSettings(check=CheckSettings(image="check"))

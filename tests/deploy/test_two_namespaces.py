@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSetti
 from holdfast.apps.clock import SystemClock
 from holdfast.model.actions import TripBreaker
 from holdfast.model.report import NodeReport
-from holdfast.testing.fakes import FakeEvents
+from tests.ports.fakes import FakeEvents
 
 OWN = "training-control"
 AGENTS = "training-agents"

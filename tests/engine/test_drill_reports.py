@@ -5,8 +5,8 @@ from datetime import timedelta
 from holdfast.engine.drill_reports import DrillReports
 from holdfast.model.events import NodeDrillActive
 from holdfast.model.nodes import ClusterView
-from holdfast.testing.builders import NOW, a_node
-from holdfast.testing.fakes import FakeEvents
+from tests.ports.builders import NOW, a_node
+from tests.ports.fakes import FakeEvents
 
 UNTIL = NOW + timedelta(minutes=30)
 LATER = NOW + timedelta(minutes=50)

@@ -5,8 +5,8 @@ from dataclasses import replace
 from holdfast.engine.job_notices import JobNotices
 from holdfast.model.jobs import LossAction, LossFault
 from holdfast.model.names import Reason
-from holdfast.testing.builders import a_job
-from holdfast.testing.fakes import FakeEvents
+from tests.ports.builders import a_job
+from tests.ports.fakes import FakeEvents
 
 FAULT = LossFault(
     reason=Reason.LOSS_NOT_FINITE,

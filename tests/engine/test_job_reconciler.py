@@ -22,7 +22,7 @@ from holdfast.model.jobs import (
 from holdfast.model.names import Reason
 from holdfast.model.nodes import Phase
 from holdfast.ports.leadership import Alone
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     LONG_AGO,
     NOW,
     a_fault,
@@ -31,7 +31,7 @@ from holdfast.testing.builders import (
     a_remediation,
     healthy_nodes,
 )
-from holdfast.testing.fakes import (
+from tests.ports.fakes import (
     Calls,
     FakeClock,
     FakeCluster,

@@ -14,8 +14,8 @@ from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase
 from holdfast.model.set_aside import SetAside
 from holdfast.ports.leadership import Alone, Leadership
-from holdfast.testing.builders import NOW, a_job, healthy_nodes
-from holdfast.testing.fakes import (
+from tests.ports.builders import NOW, a_job, healthy_nodes
+from tests.ports.fakes import (
     Calls,
     FakeClock,
     FakeCluster,

@@ -20,7 +20,7 @@ from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, CheckResult, Phase
 from holdfast.model.requests import Verb
 from holdfast.ports.leadership import Alone
-from holdfast.testing.builders import (
+from tests.ports.builders import (
     LONG_AGO,
     NOW,
     a_fault,
@@ -30,7 +30,7 @@ from holdfast.testing.builders import (
     a_request,
     healthy_nodes,
 )
-from holdfast.testing.fakes import (
+from tests.ports.fakes import (
     Calls,
     FakeClock,
     FakeCluster,

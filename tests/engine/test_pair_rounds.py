@@ -11,8 +11,8 @@ from holdfast.engine.wording import sentence
 from holdfast.model.events import NodeCheckPassed, NodePairTested
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import CheckResult, NodeView, Pairing, PairOutcome, Phase
-from holdfast.testing.builders import NOW, a_node
-from holdfast.testing.fakes import (
+from tests.ports.builders import NOW, a_node
+from tests.ports.fakes import (
     Calls,
     FakeClock,
     FakeCluster,

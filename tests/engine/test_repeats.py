@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.events import CallFailed, NodeCheckWaits, RepairDeferred
-from holdfast.testing.builders import NOW
-from holdfast.testing.fakes import FakeEvents
+from tests.ports.builders import NOW
+from tests.ports.fakes import FakeEvents
 
 MINUTE = timedelta(minutes=1)
 

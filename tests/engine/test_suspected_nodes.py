@@ -17,8 +17,8 @@ from holdfast.model.events import NodeSuspected
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.names import Reason
 from holdfast.model.nodes import CheckResult, Phase
-from holdfast.testing.builders import NOW, a_job, a_node
-from holdfast.testing.fakes import (
+from tests.ports.builders import NOW, a_job, a_node
+from tests.ports.fakes import (
     Calls,
     FakeClock,
     FakeCluster,

@@ -8,8 +8,8 @@ from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 from holdfast.engine.wording import sentence
 from holdfast.model.events import FaultUncorroborated
 from holdfast.model.nodes import CheckResult, Phase
-from holdfast.testing.builders import NOW, a_fault, a_node
-from holdfast.testing.fakes import (
+from tests.ports.builders import NOW, a_fault, a_node
+from tests.ports.fakes import (
     Calls,
     FakeClock,
     FakeCluster,

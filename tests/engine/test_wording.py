@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from holdfast.engine.wording import log_line, sentence
 from holdfast.model import events
 from holdfast.model.events import Event
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 KINDS = [
     kind

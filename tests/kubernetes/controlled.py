@@ -21,8 +21,8 @@ from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.model.names import REPORT, REQUEST
 from holdfast.model.report import NodeReport
-from holdfast.testing.fakes import FakeEvents
 from tests.engines.control_plane import ControlPlane
+from tests.ports.fakes import FakeEvents
 
 CRD = Path(__file__).parents[2] / "deploy/helm/holdfast/crds/incidents.holdfast.dev.yaml"
 NAMESPACE = "holdfast"

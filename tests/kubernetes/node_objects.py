@@ -20,7 +20,7 @@ from holdfast.model.names import (
 )
 from holdfast.model.nodes import Phase
 from holdfast.model.report import NodeReport
-from holdfast.testing.builders import NOW, a_fault, a_record, a_remediation
+from tests.ports.builders import NOW, a_fault, a_record, a_remediation
 
 LABELS = Labels()
 HEALTH = LABELS.node_health_status

@@ -24,7 +24,7 @@ from holdfast.model.deep_checks import RESULT_VARIABLE, CheckSummary
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.nodes import Pairing, Phase
-from holdfast.testing.builders import a_record
+from tests.ports.builders import a_record
 
 __all__ = ["installed"]
 

@@ -17,8 +17,8 @@ from holdfast.model.health import Remedy
 from holdfast.model.names import HOLD, RECORD, REPLACES, Labels
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import a_fault, a_record, a_remediation
-from holdfast.testing.fakes import Calls, FakeProvider
+from tests.ports.builders import a_fault, a_record, a_remediation
+from tests.ports.fakes import Calls, FakeProvider
 
 __all__ = ["installed"]
 

@@ -13,7 +13,7 @@ from holdfast.adapters.kubernetes.nodes.pods import is_holdfast, leaving_pods
 from holdfast.model.health import Urgency
 from holdfast.model.names import CONFIG
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import a_record, a_remediation
+from tests.ports.builders import a_record, a_remediation
 
 __all__ = ["installed"]
 

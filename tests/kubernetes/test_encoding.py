@@ -46,7 +46,7 @@ from holdfast.model.names import (
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import NOW, a_fault, a_past_fault, a_record, a_remediation, a_request
+from tests.ports.builders import NOW, a_fault, a_past_fault, a_record, a_remediation, a_request
 
 PENDING = {
     HealthStatus.PENDING_REBOOT: Verb.REBOOT,

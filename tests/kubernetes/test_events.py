@@ -27,8 +27,8 @@ from holdfast.model.events import (
     NodeQuarantined,
     NodeReleased,
 )
-from holdfast.testing.builders import NOW
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import NOW
+from tests.ports.fakes import FakeClock
 
 __all__ = ["installed"]
 

@@ -16,7 +16,7 @@ from holdfast.decisions.lifecycle import incident_id
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.set_aside import SetAside
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 __all__ = ["installed"]
 

@@ -32,7 +32,7 @@ from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobVi
 from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF, REPORT
 from holdfast.model.report import NodeReport
 from holdfast.model.set_aside import SetAside
-from holdfast.testing.fakes import FakeClock, FakeEvents
+from tests.ports.fakes import FakeClock, FakeEvents
 
 JOB = "pytorchjob/default/llama"
 FOLDER = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"

@@ -4,7 +4,7 @@ import pytest
 from controlled import Controlled, controlled, installed
 
 from holdfast.adapters.kubernetes.client.values import compact_json
-from holdfast.testing.contracts import ClusterContract, DurableClusterContract, IncidentContract
+from tests.ports.contracts import ClusterContract, DurableClusterContract, IncidentContract
 
 __all__ = ["installed"]
 

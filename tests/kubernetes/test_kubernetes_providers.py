@@ -1,6 +1,6 @@
 """Karpenter and Cluster API, their controllers played, against the real API server."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -18,16 +18,16 @@ from holdfast.adapters.providers.table import build_provider
 from holdfast.apps.controller.config import ControllerConfig
 from holdfast.apps.controller.on_kubernetes import connect
 from holdfast.model.errors import ProviderError
-from holdfast.model.nodes import ClusterView, NodeView, Pool
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
-from holdfast.testing.provider_contracts import (
+from holdfast.model.nodes import NodeView
+from holdfast.testing import (
     DurableReplaceContract,
     ReplaceContract,
     ReplacedIdentityContract,
 )
 from tests.engines.api_connection import Refused
 from tests.engines.control_plane import ControlPlane
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 CAPI = "cluster.x-k8s.io"
 REMEDIATE = f"{CAPI}/remediate-machine"
@@ -272,7 +272,6 @@ class Harness:
 
     def __init__(self, site: KarpenterSite | CapiSite) -> None:
         self._site = site
-        self.cluster = self
         self.provider = site.provider()
 
     def reopened(self) -> Any:
@@ -284,12 +283,12 @@ class Harness:
     def is_untouched(self) -> bool:
         return self._site.is_untouched()
 
-    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
+    def nodes(self) -> tuple[NodeView, ...]:
         others = (
             a_node(name=f"node-{n}", provider_id=provider_id(n), replaces=self.node)
             for n in range(2, self._site.launched + 1)
         )
-        return ClusterView(nodes=(view(1), *others))
+        return (view(1), *others)
 
     def settle(self) -> None:
         self._site.work()

@@ -9,7 +9,7 @@ from holdfast.adapters.kubernetes.jobs.log_monitor import LogMonitor
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.loss_faults import LossLimits
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fakes import FakeClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

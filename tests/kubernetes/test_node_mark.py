@@ -34,7 +34,7 @@ from holdfast.model.names import (
 )
 from holdfast.model.nodes import Phase
 from holdfast.model.report import NodeReport
-from holdfast.testing.builders import NOW, a_fault, a_record
+from tests.ports.builders import NOW, a_fault, a_record
 
 LABELS = Labels()
 HEALTH = LABELS.node_health_status

@@ -14,8 +14,8 @@ from holdfast.model.health import Fault, Remedy
 from holdfast.model.names import RECORD, REPORT, Condition, Labels
 from holdfast.model.nodes import Phase
 from holdfast.model.report import NodeReport
-from holdfast.testing.builders import a_fault, a_record
 from tests.engines.api_connection import Refused
+from tests.ports.builders import a_fault, a_record
 
 NODE, OTHER = "n1", "n2"
 TAINT = {"key": HEALTH, "value": "Unschedulable", "effect": "NoSchedule"}

@@ -27,7 +27,7 @@ from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import ConfigError, HoldfastError
 from holdfast.model.health import Fault
 from holdfast.model.report import NodeReport
-from holdfast.testing.builders import a_fault
+from tests.ports.builders import a_fault
 
 NODE = "/api/v1/nodes/n1"
 EVENTS = "/api/v1/namespaces/default/events"

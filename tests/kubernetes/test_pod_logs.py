@@ -16,8 +16,8 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.kubernetes.pod_log_part import read_pod_log
 from holdfast.apps.views.rank_logs import BEGINNING, LogRequest
 from holdfast.model.errors import BackendError
-from holdfast.testing.fakes import FakeClock
 from tests.engines.kubelet import PodServer
+from tests.ports.fakes import FakeClock
 
 POD = "/api/v1/namespaces/default/pods"
 

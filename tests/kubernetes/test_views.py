@@ -23,7 +23,7 @@ from holdfast.adapters.kubernetes.nodes.views import (
 from holdfast.model.health import Urgency
 from holdfast.model.names import RECORD, REPLACES, REPORT
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_fault, a_record, a_remediation
+from tests.ports.builders import NOW, a_fault, a_record, a_remediation
 
 LEASED = NOW - timedelta(minutes=3)
 SINCE = datetime(2026, 1, 1, 11, 30, tzinfo=UTC)

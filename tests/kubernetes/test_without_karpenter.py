@@ -5,8 +5,8 @@ from real_cluster import Cluster
 from holdfast.adapters.providers.settings import ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import build_provider
 from holdfast.model.errors import ProviderError
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 
 def test_a_cluster_without_karpenter_is_reported(cluster: Cluster) -> None:

@@ -37,8 +37,8 @@ from holdfast.model.jobs import (
 from holdfast.model.nodes import Pairing, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import a_fault
-from holdfast.testing.fakes import FakeEvents
+from tests.ports.builders import a_fault
+from tests.ports.fakes import FakeEvents
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -27,7 +27,7 @@ from holdfast.kit.serial import to_plain
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.fakes import FakeEvents
+from tests.ports.fakes import FakeEvents
 
 JOB = "echo attempt $HOLDFAST_ATTEMPT; sleep 600 & echo $! > $HOLDFAST_CHECKPOINT_DIR/child; wait"
 

@@ -27,7 +27,7 @@ from holdfast.model.errors import BackendError
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)

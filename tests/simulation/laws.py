@@ -17,7 +17,7 @@ from holdfast.model.jobs import FailureKind, JobPhase, JobRecord, Placing
 from holdfast.model.names import Condition
 from holdfast.model.nodes import NodeRecord, NodeView, Phase, Remediation
 from holdfast.model.requests import Verb
-from holdfast.testing.event_laws import EventLaw
+from tests.ports.event_laws import EventLaw
 from tests.simulation.breaker_laws import BreakerLaws
 from tests.simulation.checkpoint_laws import judge_moved_checkpoints
 from tests.simulation.pair_laws import judge_company, judge_pair

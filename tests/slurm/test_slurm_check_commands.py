@@ -14,8 +14,8 @@ from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, RequestedCheck
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import CheckResult, Pairing, Phase
-from holdfast.testing.builders import NOW, a_record
-from holdfast.testing.fakes import FakeClock, FakeEvents
+from tests.ports.builders import NOW, a_record
+from tests.ports.fakes import FakeClock, FakeEvents
 
 TIME = timedelta(seconds=20)
 NODE = (

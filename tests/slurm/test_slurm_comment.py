@@ -24,7 +24,7 @@ from holdfast.adapters.slurm.jobs.loss_reports import LossReports
 from holdfast.decisions.step_restart import RestartMode
 from holdfast.model.jobs import LossAction, LossFault
 from holdfast.model.names import Reason
-from holdfast.testing.fakes import FakeEvents
+from tests.ports.fakes import FakeEvents
 
 
 def test_a_comment_without_our_words_says_nothing() -> None:

@@ -7,7 +7,7 @@ from holdfast.adapters.slurm.commands.comment import parse
 from holdfast.adapters.slurm.jobs.advice import stop_message
 from holdfast.model.jobs import Failure, FailureKind
 from holdfast.model.names import Reason
-from holdfast.testing.builders import NOW, a_job
+from tests.ports.builders import NOW, a_job
 
 SPENT = "no hardware retries allowed"
 

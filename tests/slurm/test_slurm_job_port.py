@@ -22,8 +22,8 @@ from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, JobInputRejected
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeRecord, Phase
-from holdfast.testing.fakes import FakeEvents
 from tests.engines.slurm_cluster import SlurmCluster
+from tests.ports.fakes import FakeEvents
 
 
 class Nodes:

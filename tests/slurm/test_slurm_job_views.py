@@ -26,7 +26,7 @@ from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeRecord, Phase
-from holdfast.testing.builders import NOW, a_remediation
+from tests.ports.builders import NOW, a_remediation
 
 RESUMED = CommentRequest(auto_resume=True)
 STEP = parse("auto-resume=1 mode=step")

@@ -24,10 +24,10 @@ from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import NOW, a_record, a_remediation, a_request
-from holdfast.testing.contracts import ClusterContract, DurableClusterContract, IncidentContract
-from holdfast.testing.fakes import FakeEvents
 from tests.engines.slurm_cluster import SlurmCluster
+from tests.ports.builders import NOW, a_record, a_remediation, a_request
+from tests.ports.contracts import ClusterContract, DurableClusterContract, IncidentContract
+from tests.ports.fakes import FakeEvents
 
 REPLACE, OURS = SlurmReason.REPLACE, SlurmReason.HOLDFAST
 

@@ -10,8 +10,8 @@ from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.ports.provider import NodeProvider
-from holdfast.testing.builders import a_node, a_remediation
 from tests.engines.slurm_cluster import SlurmCluster
+from tests.ports.builders import a_node, a_remediation
 
 
 @pytest.fixture

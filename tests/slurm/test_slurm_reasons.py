@@ -7,7 +7,7 @@ from holdfast.model.health import Remedy
 from holdfast.model.names import SlurmReason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
-from holdfast.testing.builders import a_record, a_remediation
+from tests.ports.builders import a_record, a_remediation
 
 
 @pytest.mark.parametrize(

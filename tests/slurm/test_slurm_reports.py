@@ -17,7 +17,7 @@ from holdfast.adapters.slurm.nodes.signatures import SIGN_EVERY, VALID_FOR, sign
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.report import NodeReport
-from holdfast.testing.builders import NOW, a_fault
+from tests.ports.builders import NOW, a_fault
 
 REPORT = NodeReport(
     node="n1", boot_id="b1", sequence=1, reported_at=NOW, faults=(a_fault(),)

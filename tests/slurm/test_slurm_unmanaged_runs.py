@@ -15,7 +15,7 @@ from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.model.jobs import Failure, FailureKind
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeRecord, Phase
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 RUNS = BatchJob(
     id="7", number="7", state="RUNNING", why="", restarts=0, can_requeue=True, is_batch=True,

@@ -28,7 +28,7 @@ from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
-from holdfast.testing.builders import NOW, a_fault, a_record, a_remediation
+from tests.ports.builders import NOW, a_fault, a_record, a_remediation
 
 EARLIER = NOW - timedelta(minutes=1)
 LATER = NOW + timedelta(hours=1)

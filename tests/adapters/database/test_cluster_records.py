@@ -29,7 +29,7 @@ from holdfast.model.clusters import (
 from holdfast.model.errors import BackendError, ConfigError, StorageFull
 from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import Change, RecordedRequest
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fakes import FakeClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED = RecordedRequest(

@@ -9,8 +9,8 @@ import pytest
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.sessions import DatabaseSessions
 from holdfast.ports.session_records import SessionRecords, StoredSession
-from holdfast.testing.fake_sessions import FakeSessions
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fake_sessions import FakeSessions
+from tests.ports.fakes import FakeClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(hours=1)

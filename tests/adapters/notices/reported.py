@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fakes import FakeClock
 
 
 @dataclass

@@ -25,7 +25,7 @@ from holdfast.model.events import (
     NodeReleased,
 )
 from holdfast.model.jobs import JobPhase
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 FAULT = NodeQuarantined(node="n1", reason="Xid74", remedy="replace", message="NVLink is broken")
 BACK = NodeReleased(node="n1", after="Xid74")

@@ -10,8 +10,8 @@ from holdfast.adapters.providers.settings import AwsSettings, ProviderConfig, Pr
 from holdfast.adapters.providers.table import build_provider
 from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 HALF_A_SECOND = timedelta(seconds=0.5)
 UNKNOWN = "i-0123456789abcdef0"

@@ -12,8 +12,8 @@ from holdfast.adapters.providers.settings import CommandSettings, ProviderConfig
 from holdfast.adapters.providers.table import build_provider
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView, Phase
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 TIMEOUT_S = 30.0
 NODE = a_node(Phase.REPLACING, provider_id="rack-3/7")

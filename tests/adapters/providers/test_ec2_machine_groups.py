@@ -19,8 +19,8 @@ from holdfast.model.clusters import GroupMachine, LifecycleScripts, MachineGroup
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
 from holdfast.model.names import MachineTag
 from holdfast.ports.clock import Clock
-from holdfast.testing.fakes import FakeClock
-from holdfast.testing.machine_group_contract import GPU, MachineGroupsContract
+from tests.ports.fakes import FakeClock
+from tests.ports.machine_group_contract import GPU, MachineGroupsContract
 
 RUNNING = MachineState.RUNNING
 SCRIPTS = LifecycleScripts(source="s3://sagemaker-a/lifecycle", on_create="on create.sh")

@@ -10,8 +10,8 @@ from holdfast.adapters.providers.settings import CommandSettings, ProviderConfig
 from holdfast.adapters.providers.table import ROWS, build_provider
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 NODE = a_node()
 PAUSE = timedelta(seconds=30)

@@ -3,7 +3,7 @@
 import ast
 import json
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,15 +23,15 @@ from holdfast.adapters.providers.settings import (
     WebhookSettings,
 )
 from holdfast.adapters.providers.table import ROWS, build_provider
-from holdfast.model.nodes import ClusterView, NodeView, Pool
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
-from holdfast.testing.provider_contracts import (
+from holdfast.model.nodes import NodeView
+from holdfast.testing import (
     DurableRebootContract,
     DurableReplaceContract,
     IdentityContract,
     ProviderContract,
 )
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 
 class Platform:
@@ -41,13 +41,12 @@ class Platform:
         self._config = config
         self.stranger = ""
         self.provider = self.reopened()
-        self.cluster = self
         self.node = "node-1"
 
     def reopened(self) -> Any:
         return build_provider(self._config, FakeClock())
 
-    def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
+    def nodes(self) -> tuple[NodeView, ...]:
         first, *others = self.machines()
         boot_id = f"boot-{self.reboots()}"
         node = a_node(provider_id=first, boot_id=boot_id, addresses=self.addresses(first))
@@ -56,10 +55,10 @@ class Platform:
             replace(node, name=name, provider_id=one, replaces=self.node)
             for name, one in zip(names, others, strict=True)
         ]
-        return ClusterView(nodes=(node, *successors))
+        return (node, *successors)
 
     def misled(self) -> NodeView:
-        return replace(self.snapshot().nodes[0], provider_id=self.stranger)
+        return replace(self.nodes()[0], provider_id=self.stranger)
 
     def machines(self) -> list[str]:
         """Every machine there ever was, oldest first."""

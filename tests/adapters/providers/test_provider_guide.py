@@ -15,8 +15,8 @@ from holdfast.adapters.providers.settings import AwsSettings, ProviderConfig, Pr
 from holdfast.adapters.providers.table import build_provider
 from holdfast.kit.config import parse_table
 from holdfast.kit.webhooks import signature
-from holdfast.testing.builders import NOW, a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import NOW, a_node
+from tests.ports.fakes import FakeClock
 
 GUIDE = (Path(__file__).parents[3] / "docs/howto/choose-a-provider.md").read_text("utf-8")
 

@@ -14,8 +14,8 @@ from holdfast.adapters.providers.settings import (
 )
 from holdfast.adapters.providers.table import build_provider
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 INSTANCE = "i-0123456789abcdef0"
 NODE = a_node(name=f"hyperpod-{INSTANCE}", provider_id="")

@@ -16,8 +16,8 @@ from holdfast.adapters.providers.settings import ClusterApiSettings, ProviderCon
 from holdfast.adapters.providers.table import build_provider
 from holdfast.apps.controller.kubernetes_calls import Clusters
 from holdfast.model.errors import ConfigError, ProviderError, RetryLater
-from holdfast.testing.builders import a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import a_node
+from tests.ports.fakes import FakeClock
 
 NAMES = [ProviderName.KARPENTER, ProviderName.CLUSTER_API]
 

@@ -26,8 +26,8 @@ from holdfast.adapters.providers.table import build_provider
 from holdfast.kit.webhooks import pause_of
 from holdfast.model.errors import ConfigError, NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import Phase
-from holdfast.testing.builders import NOW, a_node
-from holdfast.testing.fakes import FakeClock
+from tests.ports.builders import NOW, a_node
+from tests.ports.fakes import FakeClock
 
 SECRET = "a secret of some length"  # noqa: S105
 NODE = a_node(Phase.REPLACING, provider_id="rack-3/7", addresses=("10.0.0.7",))

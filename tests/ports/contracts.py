@@ -1,6 +1,6 @@
 """What every adapter of a port must do: test classes to inherit from, with a ``harness`` fixture.
 
-A plug-in proves itself by the same tests as the adapters and fakes of this package::
+Fakes and adapters pass the same tests. The contract of providers is in ``holdfast.testing``::
 
     class TestMyCluster(ClusterContract):
         @pytest.fixture
@@ -21,8 +21,8 @@ from holdfast.model.requests import Request, Verb
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.incidents import IncidentStore
 from holdfast.ports.jobs import JobBackend
-from holdfast.testing.builders import NOW, a_fault, a_past_fault, a_record, a_remediation
-from holdfast.testing.event_laws import ReportedOnce
+from tests.ports.builders import NOW, a_fault, a_past_fault, a_record, a_remediation
+from tests.ports.event_laws import ReportedOnce
 
 HOUR: Final = timedelta(hours=1)
 

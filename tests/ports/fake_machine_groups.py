@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from holdfast.model.clusters import GroupMachine, MachineGroup, MachineState
 from holdfast.ports.clock import Clock
-from holdfast.testing.fakes import Calls
+from tests.ports.fakes import Calls
 
 
 @dataclass(slots=True)

@@ -20,8 +20,8 @@ from holdfast.model.events import (
 )
 from holdfast.model.requests import Request, Verb
 from holdfast.ports.cluster import ClusterBackend
-from holdfast.testing.builders import NOW
-from holdfast.testing.fakes import Calls, FakeClock, FakeEvents, FakeIncidents, FakeProvider
+from tests.ports.builders import NOW
+from tests.ports.fakes import Calls, FakeClock, FakeEvents, FakeIncidents, FakeProvider
 
 MOST: Final = 10
 """Maximum number of equal events about one node in one repair: each phase may wait anew."""

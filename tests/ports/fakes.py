@@ -12,7 +12,7 @@ from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Pool
 from holdfast.model.requests import Request
 from holdfast.model.set_aside import SetAside
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""Fakes of the ports, and the contracts that fakes and adapters pass."""
