@@ -10,7 +10,7 @@ from machines import Fleet, a_fleet
 from real_cluster import Cluster, until
 
 from holdfast.apps.api.adopted import clusters_of
-from holdfast.apps.cli.where import Where
+from holdfast.apps.target import Where
 from holdfast.model.requests import Verb
 from holdfast.model.sagemaker import InstanceStatus
 

@@ -11,8 +11,8 @@ from real_cluster import Cluster, until
 
 from holdfast.api.console_source import ConsoleAction, RepairRequest, UnknownObject
 from holdfast.apps.api.console import ConsoleSource
-from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import Where
 
 
 @pytest.fixture

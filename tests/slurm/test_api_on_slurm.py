@@ -9,7 +9,7 @@ from slurm_fleet_at_work import Fleet
 
 from holdfast.api.clusters import Cluster
 from holdfast.apps.api.adopted import clusters_of
-from holdfast.apps.cli.where import Where
+from holdfast.apps.target import Where
 from holdfast.model.requests import Verb
 from holdfast.model.sagemaker import InstanceStatus
 

@@ -6,8 +6,8 @@ from slurm_fleet_at_work import Fleet
 
 from holdfast.api.console_source import ConsoleAction, RepairRequest
 from holdfast.apps.api.console import ConsoleSource
-from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import Where
 
 
 def test_nodes_are_shown_held_and_rebooted(fleet: Fleet) -> None:

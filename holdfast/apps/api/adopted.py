@@ -11,8 +11,8 @@ from typing import Final, Generic, TypeVar
 
 from holdfast.api.clusters import Cluster, Node, cluster_id, instance_id
 from holdfast.apps.api.shared_fleet import RepairableFleet, SharedFleet
-from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import TargetPlatform, Where, open_fleets
 from holdfast.apps.views.nodes import NodeStatus, check_waits
 from holdfast.apps.views.runs import KnownRun
 from holdfast.model.clusters import ClusterEvent, DesiredCluster, NodeHealth

@@ -27,7 +27,7 @@ from holdfast.apps.api.console_tables import (
     tables_of,
 )
 from holdfast.apps.api.metrics import metrics_text
-from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, open_jobs
+from holdfast.apps.target import TargetPlatform, Where, open_fleets, open_jobs
 from holdfast.apps.views.goodput import goodput, goodput_details
 from holdfast.apps.views.jobs import JobDetails, Jobs
 from holdfast.apps.views.nodes import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from holdfast.api.console_source import Json, NotAccepted, UnknownObject
-from holdfast.apps.cli.where import Where, open_jobs
+from holdfast.apps.target import Where, open_jobs
 from holdfast.apps.views.checkpoints import checkpoint_rows
 from holdfast.apps.views.jobs import Jobs, JobStatus, UnsupportedOnPlatform
 from holdfast.apps.views.nodes import NotFound

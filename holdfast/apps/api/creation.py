@@ -25,8 +25,8 @@ from holdfast.apps.api.config import AlarmSource, ApiConfig
 from holdfast.apps.api.fleet_clusters import FleetClusters
 from holdfast.apps.api.local_clusters import ClusterSupervisors, LocalClusters, local_groups
 from holdfast.apps.api.shared_fleet import SharedFleet
-from holdfast.apps.cli.where import TargetPlatform, Where
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import TargetPlatform, Where
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, PollIntervals
 from holdfast.model.clusters import DesiredCluster

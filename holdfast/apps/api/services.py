@@ -11,8 +11,8 @@ from holdfast.api.protocol import Protocol
 from holdfast.api.sts import StsProtocol
 from holdfast.apps.api.adopted import Opener, proper_name
 from holdfast.apps.api.config import ApiConfig
-from holdfast.apps.cli.where import TargetPlatform, Where
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import TargetPlatform, Where
 from holdfast.model.errors import ConfigError
 
 

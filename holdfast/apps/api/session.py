@@ -23,9 +23,9 @@ from holdfast.apps.api.creation import creation_of
 from holdfast.apps.api.proxies import TrustedProxies
 from holdfast.apps.api.services import services_of
 from holdfast.apps.api.tls import TlsContext
-from holdfast.apps.cli.where import Where
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
+from holdfast.apps.target import Where
 from holdfast.kit.rotated_lines import RotatedLines
 from holdfast.ports.session_records import SessionRecords
 

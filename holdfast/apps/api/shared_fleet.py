@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Protocol, TypeVar
 
-from holdfast.apps.cli.where import Where, open_fleets
+from holdfast.apps.target import Where, open_fleets
 from holdfast.apps.views.nodes import Fleet, NodeStatus
 from holdfast.model.incidents import Incident
 from holdfast.model.requests import Request

@@ -12,9 +12,10 @@ from holdfast.apps.api.config import ApiConfig, load_api_config
 from holdfast.apps.api.networks import ProxyNetwork
 from holdfast.apps.api.new_keys import create_key
 from holdfast.apps.cli.parameters import Address
-from holdfast.apps.cli.where import Where, taken, where_options
+from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
+from holdfast.apps.target import Where
 from holdfast.model.errors import ConfigError
 
 _EPILOG: Final = """\b

@@ -17,8 +17,9 @@ from holdfast.apps.cli.output import (
     print_section,
 )
 from holdfast.apps.cli.watch import show, watch_option
-from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
+from holdfast.apps.cli.where import job_options, taken
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import Where, open_jobs
 from holdfast.apps.views.goodput import Goodput, Loss, by_cause, goodput_details
 from holdfast.apps.views.goodput import goodput as goodput_of
 from holdfast.kit.units import format_duration

@@ -25,8 +25,9 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show, watch_option
-from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
+from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import Where, open_fleets
 from holdfast.apps.views.nodes import PLANNED, Fleet, NotFound, no_such
 from holdfast.apps.views.selection import RowFields, Selection, selected
 from holdfast.decisions.checkpoint_incidents import next_steps

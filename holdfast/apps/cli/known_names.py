@@ -10,7 +10,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from holdfast.adapters.local.layout import default_home, runs
-from holdfast.apps.cli.where import open_fleets, open_jobs, taken
+from holdfast.apps.cli.where import taken
+from holdfast.apps.target import open_fleets, open_jobs
 from holdfast.model.errors import HoldfastError
 
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

@@ -22,9 +22,10 @@ from holdfast.apps.cli.output import (
     printable,
 )
 from holdfast.apps.cli.watch import show, watch_option
-from holdfast.apps.cli.where import Where, open_fleets, open_jobs, taken, where_options
+from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.target import Where, open_fleets, open_jobs
 from holdfast.apps.views.jobs import JobStatus
 from holdfast.apps.views.nodes import NO_RUN, phase_text, replacement_count
 from holdfast.apps.views.overview import FleetSnapshot, attention, snapshot

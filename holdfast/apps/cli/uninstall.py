@@ -20,8 +20,8 @@ from holdfast.apps.cli.output import (
     print_rows,
     yes_option,
 )
-from holdfast.apps.cli.where import TargetPlatform
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.target import TargetPlatform
 from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.names import LABEL_PREFIX
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.apps.demo.faults import Injected
-from holdfast.apps.run.summary import lost_steps
+from holdfast.apps.views.jobs import lost_steps
 from holdfast.kit.units import format_duration
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import AttemptRecord

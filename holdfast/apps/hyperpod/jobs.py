@@ -10,10 +10,10 @@ from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, NotFound
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
-from holdfast.apps.cli.where import Where
 from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.apps.hyperpod.manifest import CONTAINER, manifest_of
 from holdfast.apps.hyperpod.port import EXEC_TIME, JobOutput, Json
+from holdfast.apps.target import Where
 from holdfast.apps.views import nodes as node_views
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import HealthStatus, Labels, PodPhase

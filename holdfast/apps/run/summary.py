@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.adapters.local.store import LocalStore
+from holdfast.apps.views.jobs import lost_steps
 from holdfast.kit.units import format_duration
-from holdfast.model.jobs import AttemptRecord, JobRecord
+from holdfast.model.jobs import JobRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +74,6 @@ def recoveries(record: JobRecord) -> tuple[Recovery, ...]:
             )
         )
     return tuple(found)
-
-
-def lost_steps(over: AttemptRecord, resumed_from: int | None) -> int | None:
-    """Return the steps of an attempt that the next one repeated; None if the job reports none."""
-    if over.last_step is None or resumed_from is None:
-        return None
-    return max(0, over.last_step - resumed_from)
 
 
 def summarize(store: LocalStore, job: str, *, directory: str) -> Summary:

@@ -1,7 +1,7 @@
 """View of jobs for commands, on every platform.
 
 Each platform implements ``Jobs``: ``views/run_jobs.py`` for this machine, ``kubernetes/jobs.py``
-and ``slurm/jobs.py``; ``open_jobs`` in ``cli/where.py`` selects one.
+and ``slurm/jobs.py``; ``open_jobs`` in ``target.py`` selects one.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -284,3 +284,10 @@ def _attempt(one: AttemptRecord) -> Attempt:
         evidence=failure.evidence if failure else "",
         incident_id=failure.incident_id if failure else "",
     )
+
+
+def lost_steps(over: AttemptRecord, resumed_from: int | None) -> int | None:
+    """Return the steps of an attempt that the next one repeated; None if the job reports none."""
+    if over.last_step is None or resumed_from is None:
+        return None
+    return max(0, over.last_step - resumed_from)

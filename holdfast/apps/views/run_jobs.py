@@ -12,7 +12,6 @@ from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.local.attempt_reports import attempt_progress, read_step_rate
 from holdfast.adapters.local.layout import cluster_dir, run_dir
 from holdfast.adapters.local.straggler_watch import read_stragglers
-from holdfast.apps.run.summary import lost_steps
 from holdfast.apps.views.jobs import (
     INTERRUPTED,
     Attempt,
@@ -20,6 +19,7 @@ from holdfast.apps.views.jobs import (
     JobEvent,
     JobStatus,
     attempts_of,
+    lost_steps,
 )
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt, read_file

@@ -17,8 +17,9 @@ from holdfast.apps.cli.output import (
     print_document,
     print_rows,
 )
-from holdfast.apps.cli.where import open_fleets, taken, where_options
+from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import open_fleets
 from holdfast.apps.views.nodes import NodeStatus, find_node
 from holdfast.detectors.thresholds import is_ceiling
 from holdfast.model.nodes import CheckResult, Pairing, Phase

@@ -14,7 +14,7 @@ from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.hyperpod.options import start_options
 from holdfast.apps.cli.output import Column, OutputFormat, print_json, print_rows
-from holdfast.apps.cli.where import VARIABLE, TargetPlatform, Where
+from holdfast.apps.cli.where import VARIABLE
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.hyperpod.config_file import read_config
 from holdfast.apps.hyperpod.connection import connect as switch
@@ -22,6 +22,7 @@ from holdfast.apps.hyperpod.connection import connect_local, is_local, kubeconfi
 from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.apps.hyperpod.local import NAME, LocalHyperPodCluster
 from holdfast.apps.hyperpod.port import HyperPodCluster
+from holdfast.apps.target import TargetPlatform, Where
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.model.errors import ConfigError
 

@@ -31,9 +31,10 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show, watch_option
-from holdfast.apps.cli.where import Where, job_options, open_jobs, taken
+from holdfast.apps.cli.where import job_options, taken
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.target import Where, open_jobs
 from holdfast.apps.views.jobs import (
     INTERRUPTED,
     Attempt,

@@ -16,7 +16,8 @@ from holdfast.apps.cli.output import (
     print_details,
     print_document,
 )
-from holdfast.apps.cli.where import TargetPlatform, Where, job_options, open_jobs, taken
+from holdfast.apps.cli.where import job_options, taken
+from holdfast.apps.target import TargetPlatform, Where, open_jobs
 
 _DOCTOR: Final = "holdfast.apps.kubernetes.doctor"
 

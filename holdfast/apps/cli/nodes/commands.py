@@ -37,8 +37,9 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show, watch_option
-from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, taken, where_options
+from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.target import TargetPlatform, Where, open_fleets
 from holdfast.apps.views.nodes import (
     NodeStatus,
     check_waits,

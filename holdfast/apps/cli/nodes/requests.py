@@ -24,9 +24,10 @@ from holdfast.apps.cli.output import (
     yes_option,
 )
 from holdfast.apps.cli.parameters import Duration
-from holdfast.apps.cli.where import Where, open_fleets, taken, where_options
+from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.target import Where, open_fleets
 from holdfast.apps.views.nodes import Fleet, JobRank, NotFound, find_node, only
 from holdfast.model.health import Urgency
 from holdfast.model.names import DeepCheck

@@ -16,9 +16,10 @@ from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.output import OutputFormat, dry_run_option, print_document
-from holdfast.apps.cli.where import TargetPlatform, Where, open_fleets, taken, where_options
+from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.shell.methods import ShellMethod, argv, on_slurm
+from holdfast.apps.target import TargetPlatform, Where, open_fleets
 from holdfast.apps.views.nodes import NodeStatus, find_node
 from holdfast.apps.views.runs import open_runs
 from holdfast.model.errors import ConfigError
