@@ -5,14 +5,17 @@ from datetime import timedelta
 
 from hypothesis import strategies as st
 
+from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.policy import (
     JobPolicy,
     RecoveryMode,
     RemediationPolicy,
     SilentAgentAction,
 )
+from holdfast.decisions.restart_rungs import RestartBudget
 from holdfast.kit.quota import Quota
 from holdfast.model.health import Remedy
+from holdfast.model.jobs import LossAction
 
 DEFAULT = RemediationPolicy(breaker_min_nodes=2)
 """Small enough for the breaker to trip in the small clusters of the laws."""
@@ -82,6 +85,23 @@ JOB_SETTINGS: dict[str, st.SearchStrategy] = {
 }
 """Strategy of each setting of ``JobPolicy``."""
 
+LOSS_SETTINGS: dict[str, st.SearchStrategy] = {
+    "action": st.sampled_from(list(LossAction)),
+    "window": st.sampled_from([1, 2, 9, 10, 11, 10_000]),
+    "tolerance": st.sampled_from([0.0, 0.5, 1.0, 2.0, 10.0]),
+}
+"""Strategy of each setting of ``LossLimits``."""
+
+BUDGET_SETTINGS: dict[str, st.SearchStrategy] = {
+    "in_place": st.integers(0, 4) | st.sampled_from([49, 50, 51, 100]),
+    "period": st.sampled_from([TICK, timedelta(hours=1), timedelta(hours=1000)]),
+    "exchanges": st.integers(0, 4),
+    "job_restarts": st.integers(0, 1),
+    "total": st.none() | st.integers(0, 4),
+    "repeat_offender": st.integers(0, 3),
+}
+"""Strategy of each setting of ``RestartBudget``."""
+
 
 def _built(settings: dict[str, object]) -> RemediationPolicy:
     if not (settings["deep_check_on_start"] or settings["deep_check_every"]):
@@ -91,3 +111,5 @@ def _built(settings: dict[str, object]) -> RemediationPolicy:
 
 node_policies = st.fixed_dictionaries(NODE_SETTINGS).map(_built)
 job_policies = st.builds(JobPolicy, **JOB_SETTINGS)
+loss_limits = st.builds(LossLimits, **LOSS_SETTINGS)
+restart_budgets = st.builds(RestartBudget, **BUDGET_SETTINGS)

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from policy_strategies import loss_limits
 
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.loss_faults import (
@@ -100,6 +101,28 @@ def test_without_a_tolerance_no_finite_loss_is_a_fault(losses, window) -> None:
 @given(st.lists(st.floats(1.0, 2.9), min_size=1, max_size=30))
 def test_losses_within_the_tolerance_of_any_mean_never_spike(losses) -> None:
     assert after(*losses).fault is None
+
+
+@given(st.lists(FINITE | st.just(math.nan), max_size=30), loss_limits)
+def test_the_first_fault_is_reported_with_the_action_and_never_enters_the_mean(
+    losses, limits
+) -> None:
+    history = after(*losses, limits=limits)
+
+    assert len(history.recent) <= limits.window
+    normal, spikes = list[float](), list[int]()
+    for step, loss in enumerate(losses):
+        mean = math.fsum(normal[-limits.window :]) / max(1, len(normal[-limits.window :]))
+        far = normal and limits.tolerance and abs(loss - mean) >= limits.tolerance * abs(mean)
+        if far and loss > normal[-1]:
+            spikes.append(step)
+        elif math.isfinite(loss):
+            normal.append(loss)
+    faults = [step for step, loss in enumerate(losses) if math.isnan(loss)] or spikes
+    assert history.recent == tuple(normal[-limits.window :])
+    assert (history.fault is None) == (not faults)
+    if history.fault is not None:
+        assert (history.fault.step, history.fault.action) == (faults[0], limits.action)
 
 
 def running(action: LossAction, **changes) -> JobView:

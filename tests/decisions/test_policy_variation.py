@@ -1,14 +1,18 @@
 """Every setting of a policy varies in the property tests and in the simulator."""
 
 from dataclasses import fields
+from typing import get_type_hints
 
 import pytest
 from hypothesis import Phase, find
 from hypothesis import settings as effort
 from hypothesis.strategies import SearchStrategy
-from policy_strategies import job_policies, node_policies
+from policy_strategies import job_policies, loss_limits, node_policies, restart_budgets
 
+from holdfast.decisions.job_resume import ResumePolicy
+from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.decisions.restart_rungs import RestartBudget
 from tests.simulation.schedules import random_scenario
 
 SEEDS = range(300)
@@ -40,3 +44,17 @@ def test_a_setting_for_jobs_varies_in_the_strategies_and_in_random_scenarios(nam
 
     assert varies(job_policies, name, default)
     assert len({getattr(one.job_policy, name) for one in SCENARIOS}) > 1
+
+
+def test_decisions_about_jobs_have_no_settings_but_those_that_vary() -> None:
+    assert set(get_type_hints(ResumePolicy).values()) == {JobPolicy, RemediationPolicy}
+
+
+@pytest.mark.parametrize("name", settings(LossLimits))
+def test_a_setting_for_losses_varies_in_the_strategies(name) -> None:
+    assert varies(loss_limits, name, getattr(LossLimits(), name))
+
+
+@pytest.mark.parametrize("name", settings(RestartBudget))
+def test_a_restart_budget_varies_in_the_strategies(name) -> None:
+    assert varies(restart_budgets, name, getattr(RestartBudget(), name))

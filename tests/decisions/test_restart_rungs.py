@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from policy_strategies import restart_budgets
 
 from holdfast.decisions.exit_meanings import ExitMeaning, parse_exit_meanings
 from holdfast.decisions.restart_rungs import (
@@ -38,15 +39,6 @@ means = st.builds(
     Means, missing=small, spares=small, can_exchange=st.booleans(), may_return=st.booleans(),
     obstacle=texts, only_whole_job=texts,
 )  # fmt: skip
-budgets = st.builds(
-    RestartBudget,
-    in_place=small | st.sampled_from([49, 50, 51, 100]),
-    period=st.sampled_from([TICK, HOUR, 1000 * HOUR]),
-    exchanges=small,
-    job_restarts=st.integers(0, 1),
-    total=st.none() | small,
-    repeat_offender=st.integers(0, 3),
-)
 
 
 def rung(cause: Cause, with_what: Means = NONE, **history: object) -> Rung:
@@ -69,7 +61,7 @@ def replay(
     return choices
 
 
-@given(causes, means, budgets, st.sampled_from([timedelta(), TICK, HOUR, 1000 * HOUR]))
+@given(causes, means, restart_budgets, st.sampled_from([timedelta(), TICK, HOUR, 1000 * HOUR]))
 def test_every_ladder_ends_and_keeps_every_budget(
     cause: Cause, with_what: Means, budget: RestartBudget, pause: timedelta
 ) -> None:
@@ -86,7 +78,7 @@ def test_every_ladder_ends_and_keeps_every_budget(
         assert budget.job_restarts > 0
 
 
-@given(causes, means, budgets)
+@given(causes, means, restart_budgets)
 def test_no_choice_uses_a_node_that_is_lost_or_repaired(
     cause: Cause, with_what: Means, budget: RestartBudget
 ) -> None:
@@ -105,7 +97,7 @@ def test_no_choice_uses_a_node_that_is_lost_or_repaired(
             assert with_what.missing > 0
 
 
-@given(causes, means, budgets)
+@given(causes, means, restart_budgets)
 def test_a_final_cause_is_never_restarted_and_every_choice_has_a_reason(
     cause: Cause, with_what: Means, budget: RestartBudget
 ) -> None:
