@@ -13,12 +13,12 @@ from slurm_fleet_at_work import on_both_versions
 from supervised_cluster import Supervised, skip_without_compiler
 
 from holdfast.adapters.slurm.install.cluster_facts import AgentFacts, ClusterFacts
+from holdfast.adapters.slurm.install.cluster_reading import closed_to_others
 from holdfast.adapters.slurm.install.doctor_rules import RULES, diagnose_cluster
 from holdfast.adapters.slurm.nodes.leadership import FileLock
 from holdfast.adapters.slurm.nodes.munge import munge_of
 from holdfast.adapters.slurm.nodes.signatures import signed
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.slurm.doctor import closed_to_others
 from holdfast.decisions.doctor import RuleSeverity
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 

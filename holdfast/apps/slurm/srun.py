@@ -14,10 +14,10 @@ from typing import Final, Self
 
 from holdfast.model.errors import BackendError
 
-ENDING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP))
+_ENDING: Final = frozenset((signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP))
 """Signals that ask to end the step, without a restart."""
 
-_PASSED_ON: Final = ENDING | {signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
+_PASSED_ON: Final = _ENDING | {signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM}
 _BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores, and that its child must not ignore."""
 
@@ -162,13 +162,40 @@ def _name(pid: int) -> str:
     return ""
 
 
-def write_message(text: str) -> None:
-    """Write a message into the output of the job."""
-    write_line(f"holdfast: {text}")
+class ForegroundSrun:
+    """See ``Foreground``: a context manager that forwards signals to the srun that it launched."""
 
+    def __init__(self) -> None:
+        self.is_ending = False
+        self._signals = Signals()
+        self._srun: Srun | None = None
 
-def write_line(line: str) -> None:
-    """Write a line to standard error."""
-    with suppress(OSError):  # the reader is gone; the step continues
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+    def __enter__(self) -> Self:
+        self._signals.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._signals.__exit__(kind, error, trace)
+
+    def launch(self, argv: list[str], environment: Mapping[str, str]) -> Srun:
+        """See ``Foreground.launch``."""
+        self._srun = Srun(argv, environment, self._signals)
+        return self._srun
+
+    def wait(self, timeout: timedelta) -> None:
+        """See ``Foreground.wait``; a signal is forwarded to srun."""
+        info = self._signals.wait(timeout)
+        if info is not None and self._srun is not None:
+            self.is_ending |= info.si_signo in _ENDING
+            self._srun.pass_on(info)
+
+    def write(self, line: str) -> None:
+        """See ``Foreground.write``."""
+        with suppress(OSError):  # the reader is gone; the step continues
+            sys.stderr.write(f"{line}\n")
+            sys.stderr.flush()

@@ -10,13 +10,19 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.slurm.jobs.own_job import OwnJob
+from holdfast.adapters.slurm.jobs.step_foreground import PreparedCheckpoints
 from holdfast.adapters.slurm.jobs.step_monitor import MAX_RETRIES
-from holdfast.apps.slurm.step import COMMAND, SupervisedStep
+from holdfast.adapters.slurm.jobs.step_supervisor import COMMAND, SupervisedStep
+from holdfast.apps.run.checkpoints import prepare_step
+from holdfast.apps.slurm.srun import ForegroundSrun
 from holdfast.decisions.step_restart import RestartTimeouts
 from holdfast.kit.units import parse_duration
+from holdfast.model.jobs import AttemptRecord
 
 _DESCRIPTION: Final = (
     "Run a step of a job, and restart it after a fault of a node. Replaces srun, with its input, "
@@ -38,20 +44,37 @@ def main(argv: Sequence[str]) -> int:
         command_line_parser().error("missing command line of srun; write it after --")
     if not job.isdecimal() or os.environ.get(SUPERVISED) == job:
         os.execvp(command[0], command)  # noqa: S606 - an argument list
-    step = SupervisedStep(
-        job=job,
-        srun=command,
-        environment={**os.environ, SUPERVISED: job},
-        timeouts=RestartTimeouts(
-            grace=options.grace,
-            fence=options.fence,
-            swap=options.swap_timeout,
-            requeue=options.requeue_timeout,
-        ),
-        poll=options.poll,
-        max_retries=options.max_retries,
-    )
-    return _end_as_srun(step.run())
+    with ForegroundSrun() as foreground:
+        environment = {**os.environ, SUPERVISED: job}
+        step = SupervisedStep(
+            job=job,
+            srun=command,
+            environment=environment,
+            foreground=foreground,
+            prepare=partial(_prepare, job, environment),
+            timeouts=RestartTimeouts(
+                grace=options.grace,
+                fence=options.fence,
+                swap=options.swap_timeout,
+                requeue=options.requeue_timeout,
+            ),
+            poll=options.poll,
+            max_retries=options.max_retries,
+        )
+        status = step.run()
+    return _end_as_srun(status)
+
+
+def _prepare(
+    job: str,
+    environment: Mapping[str, str],
+    folder: Path,
+    attempt: int | None,
+    ended: AttemptRecord | None,
+) -> PreparedCheckpoints:
+    """See ``PrepareCheckpoints``."""
+    found = prepare_step(folder, environment, job, attempt, ended)
+    return PreparedCheckpoints(found.lines, found.step)
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.install.cluster_reading import DEFAULT_CONF
 from holdfast.adapters.slurm.install.leftovers import restoring_commands, settings_in_use
 from holdfast.adapters.slurm.install.plan import Choices, MachineRole, next_steps, plan
 from holdfast.apps.cli.help import FullHelpGroup, examples
@@ -20,7 +21,6 @@ from holdfast.apps.cli.slurm.doctor import doctor
 from holdfast.apps.cli.slurm.plan import plan as preview
 from holdfast.apps.cli.slurm.stacks import stacks
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.slurm.doctor import DEFAULT_CONF
 from holdfast.apps.slurm.install import Done, InstallAction, Installer, Manifest
 from holdfast.model.errors import BackendError, ConfigError
 

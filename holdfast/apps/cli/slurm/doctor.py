@@ -5,13 +5,13 @@ from typing import Final
 
 import click
 
+from holdfast.adapters.slurm.install.cluster_reading import Sources, read_cluster
 from holdfast.adapters.slurm.install.doctor_rules import diagnose_cluster
 from holdfast.apps.cli.diagnostics import exit_code, print_diagnostics, strict_option
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import LISTS, output_option
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.controller.config import ControllerConfig
-from holdfast.apps.slurm.doctor import Sources, read_cluster
 from holdfast.kit.config import load_config
 
 _CONFIG: Final = Path("/etc/holdfast/controller.toml")
@@ -42,7 +42,21 @@ def doctor(*, config: Path | None, report_dir: Path | None, strict: bool, output
     if config is None and _CONFIG.exists():
         config = _CONFIG
     known = load_config(config, ControllerConfig) if config else ControllerConfig()
-    sources = Sources.of(known, report_dir)
+    sources = _sources(known, report_dir)
     found = diagnose_cluster(read_cluster(sources, SystemClock().now()))
     print_diagnostics(found, output)
     return exit_code(found, strict=strict)
+
+
+def _sources(config: ControllerConfig, report_dir: Path | None) -> Sources:
+    """Return the sources that a controller's configuration names."""
+    slurm = config.slurm
+    return Sources(
+        conf=None if slurm is None else slurm.conf,
+        report_dir=report_dir or (None if slurm is None else slurm.report_dir),
+        state_dir=None if slurm is None else slurm.state_dir,
+        max_retries=None if slurm is None else slurm.max_retries,
+        join_timeout=config.nodes.join_timeout,
+        replace=str(config.provider.replace or ""),
+        reboot=str(config.provider.reboot or ""),
+    )

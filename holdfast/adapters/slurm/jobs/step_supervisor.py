@@ -12,9 +12,13 @@ from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.slurm.jobs.attempts import attempt_number
 from holdfast.adapters.slurm.jobs.own_job import OwnJob
 from holdfast.adapters.slurm.jobs.srun_command import is_bound, relaunch_command
+from holdfast.adapters.slurm.jobs.step_foreground import (
+    Foreground,
+    PrepareCheckpoints,
+    RunningSrun,
+)
+from holdfast.adapters.slurm.jobs.step_losses import StepLosses
 from holdfast.adapters.slurm.jobs.step_monitor import StepMonitor
-from holdfast.apps.slurm.srun import ENDING, Signals, Srun, write_line, write_message
-from holdfast.apps.slurm.step_losses import StepLosses
 from holdfast.decisions.step_restart import (
     RestartDecision,
     RestartTimeouts,
@@ -54,6 +58,8 @@ class SupervisedStep:
         job: number of the job.
         srun: command line of the step.
         environment: of srun.
+        foreground: this process, entered.
+        prepare: see ``PrepareCheckpoints``.
         timeouts: of the restart ladder.
         poll: time between two checks of the nodes while the step runs.
         max_retries: restarts of the step if the Comment of the job has no ``max-retry``.
@@ -66,6 +72,8 @@ class SupervisedStep:
         job: str,
         srun: Sequence[str],
         environment: Mapping[str, str],
+        foreground: Foreground,
+        prepare: PrepareCheckpoints,
         timeouts: RestartTimeouts,
         poll: timedelta,
         max_retries: int,
@@ -73,7 +81,7 @@ class SupervisedStep:
         self._slurm = OwnJob(job, COMMAND)
         self._job, self._command, self._environment = job, list(srun), environment
         self._timeouts, self._poll = timeouts, poll
-        self._signals = Signals()
+        self._foreground, self._prepare = foreground, prepare
         self._bound = is_bound(srun)
         self._monitor = StepMonitor(
             self._slurm,
@@ -82,10 +90,9 @@ class SupervisedStep:
             max_retries=max_retries,
             timeout=COMMAND,
         )
-        self._srun: Srun | None = None
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
-        self._is_ending = self._has_dropped_nodes = self._is_stopped_for_loss = False
+        self._has_dropped_nodes = self._is_stopped_for_loss = False
         self._losses = StepLosses(environment)
         self._published: LossFault | None = None
         self._ended_at = datetime.now(UTC)
@@ -97,21 +104,20 @@ class SupervisedStep:
             BackendError: srun cannot be started.
 
         """
-        with self._signals:
-            for line in self._losses.problems:
-                write_message(line)
-            decision = RestartDecision(action=StepAction.RELAUNCH)
-            while decision.action is StepAction.RELAUNCH and not self._is_ending:
-                srun = self._launch(decision)
-                status = self._watch(srun)
-                decision = self._decide(status)
-            if decision.action is StepAction.REQUEUE:
-                self._requeue(decision.why)
+        for line in self._losses.problems:
+            self._write_message(line)
+        decision = RestartDecision(action=StepAction.RELAUNCH)
+        while decision.action is StepAction.RELAUNCH and not self._foreground.is_ending:
+            srun = self._launch(decision)
+            status = self._watch(srun)
+            decision = self._decide(status)
+        if decision.action is StepAction.REQUEUE:
+            self._requeue(decision.why)
         return status or int(self._is_stopped_for_loss)
 
     # The step
 
-    def _launch(self, decision: RestartDecision) -> Srun:
+    def _launch(self, decision: RestartDecision) -> RunningSrun:
         argv, environment = self._command, dict(self._environment)
         environment.setdefault("SLURM_KILL_BAD_EXIT", "1")  # else the other ranks hang
         nodes, monitor = decision.nodes, self._monitor
@@ -139,10 +145,9 @@ class SupervisedStep:
         self._is_stopped_for_loss = False
         self._published = None
         environment |= self._losses.begin()
-        self._srun = Srun(argv, environment, self._signals)
-        return self._srun
+        return self._foreground.launch(argv, environment)
 
-    def _watch(self, srun: Srun) -> int:
+    def _watch(self, srun: RunningSrun) -> int:
         """Check the nodes until srun ends. Returns its exit status."""
         pause, canceled_at = _FIRST_POLL, 0.0
         next_poll = time.monotonic() + pause.total_seconds()
@@ -160,11 +165,11 @@ class SupervisedStep:
                 self._end_srun(srun, timedelta(seconds=time.monotonic() - canceled_at))
         return status
 
-    def _check(self, srun: Srun) -> None:
+    def _check(self, srun: RunningSrun) -> None:
         if self._monitor.find_step(srun.pid):
             self._write_info("process_task_init", task=True)
         elif (step := self._monitor.step) is not None and self._monitor.find_faults():
-            write_message(f"step {step.id} canceled: {format_faults(self._monitor.faults)}")
+            self._write_message(f"step {step.id} canceled: {format_faults(self._monitor.faults)}")
             self._slurm.cancel_step(step.id)
 
     def _check_loss(self) -> None:
@@ -174,13 +179,13 @@ class SupervisedStep:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
                 self._slurm.cancel_step(step.id)
                 self._is_stopped_for_loss = True
-                write_message(f"step {step.id} canceled: {self._losses.text}")
+                self._write_message(f"step {step.id} canceled: {self._losses.text}")
         self._report_loss()
 
     def _report_loss(self) -> None:
         """Report a fault in the output of the job, and to the controller."""
         if notice := self._losses.notice():
-            write_message(f"JobLossFault: {notice}")
+            self._write_message(f"JobLossFault: {notice}")
         fault = self._losses.fault
         if fault is not None and fault != self._published:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
@@ -188,7 +193,7 @@ class SupervisedStep:
                 self._slurm.report_loss(attempt, fault)
                 self._published = fault
 
-    def _end_srun(self, srun: Srun, since: timedelta) -> None:
+    def _end_srun(self, srun: RunningSrun, since: timedelta) -> None:
         """End a srun that waits for a dead node, ``since`` its step was canceled."""
         limit = _CANCELLED if self._monitor.faults else _KILLED
         if since > 2 * limit:
@@ -205,7 +210,7 @@ class SupervisedStep:
                     return False
                 self._slurm.cancel_step(ended.id)
             except BackendError as error:
-                write_message(str(error))
+                self._write_message(str(error))
             if self._take_signal(_POLL) or time.monotonic() > deadline:
                 return True
         return False
@@ -215,29 +220,24 @@ class SupervisedStep:
         folder = self._monitor.checkpoints
         if folder is None:
             return
-        from holdfast.apps.run import checkpoints as attempt_checkpoints  # noqa: PLC0415 - only if there are any
-
         try:
             if self._slurm.steps():
                 return  # its ranks may be writing there
         except BackendError as error:
-            write_message(str(error))
+            self._write_message(str(error))
             return
         attempt = attempt_number(self._monitor.restarts, self._relaunches + is_relaunch)
         reported = ""
         while True:
             try:
-                prepared = attempt_checkpoints.prepare_step(
-                    folder, self._environment, str(self._job), attempt, ended
-                )
-                lines, self._iteration = prepared.lines, prepared.step
+                lines, self._iteration = self._prepare(folder, attempt, ended)
             except BackendError as error:  # a person decides; the job's time limit applies
                 lines = [] if str(error) == reported else [str(error)]
                 reported = str(error)
             else:
                 reported = ""
             for line in lines:
-                write_message(line)
+                self._write_message(line)
             if not reported or self._take_signal(_POLL):
                 return
 
@@ -250,7 +250,7 @@ class SupervisedStep:
         self._report_loss()
         if status or self._is_stopped_for_loss:
             self._losses.ended(is_stopped=self._is_stopped_for_loss)
-        if self._is_ending or not (status or self._is_stopped_for_loss):
+        if self._foreground.is_ending or not (status or self._is_stopped_for_loss):
             return RestartDecision(action=StepAction.END)
         self._write_info("Initiating communication with cluster agent to diagnose health of nodes")
         is_reported = False
@@ -290,14 +290,14 @@ class SupervisedStep:
         return decision
 
     def _report_faults(self) -> None:
-        write_message(format_faults(self._monitor.faults))
+        self._write_message(format_faults(self._monitor.faults))
         self._write_info(f"Response from cluster agent: JobId={self._job}, ResumeAction=RETRYSTEP")
         self._write_info("Job failed - replacing nodes")
 
     def _exchange(self, decision: RestartDecision) -> None:
         why = self._monitor.exchange(decision)
         if why:
-            write_message(f"job {self._job}: exchange of nodes failed: {why}")
+            self._write_message(f"job {self._job}: exchange of nodes failed: {why}")
         else:
             self._write_info("Job Expansion complete")
 
@@ -307,7 +307,7 @@ class SupervisedStep:
                 self._write_info(
                     f"Response from cluster agent: JobId={self._job}, ResumeAction=NONE"
                 )
-            write_message(f"job {self._job} not resumed: {decision.why}")
+            self._write_message(f"job {self._job} not resumed: {decision.why}")
         return decision
 
     def _stalls(self) -> int:
@@ -322,28 +322,30 @@ class SupervisedStep:
         """Have the job requeued. Returns if that failed, or when the requeue ends this process."""
         job = self._monitor.job
         if job is None or not job.is_batch or not job.can_requeue:
-            write_message(
+            self._write_message(
                 f"job {self._job} cannot be requeued: {why}; submit it with sbatch --requeue"
             )
             return
-        write_message(f"job {self._job}: requesting a requeue: {why}")
+        self._write_message(f"job {self._job}: requesting a requeue: {why}")
         if self._ends_within(self._timeouts.requeue, request=True):
             return
         if job.restarts >= self._monitor.max_retries:
-            write_message(
+            self._write_message(
                 f"job {self._job} not requeued: no response from the controller, retries exhausted"
             )
             return
-        write_message(f"job {self._job}: no response from the controller; requeueing it directly")
+        self._write_message(
+            f"job {self._job}: no response from the controller; requeueing it directly"
+        )
         try:
             job = self._slurm.read()
             if job.is_at_work and job.restarts == self._monitor.restarts:
                 self._slurm.stop_job(job.id)
         except BackendError as error:
-            write_message(str(error))
+            self._write_message(str(error))
             return
         if not self._ends_within(_REQUEUED):
-            write_message(f"job {self._job} was not requeued; submit it again")
+            self._write_message(f"job {self._job} was not requeued; submit it again")
 
     def _ends_within(self, timeout: timedelta, *, request: bool = False) -> bool:
         """Whether Slurm or somebody ends the job, by a signal to all of it, before the timeout.
@@ -351,28 +353,28 @@ class SupervisedStep:
         With ``request``, requests a requeue in the Comment, again if somebody overwrites it.
         """
         deadline, errors = time.monotonic() + timeout.total_seconds(), set[str]()
-        while not self._is_ending and time.monotonic() < deadline:
+        while not self._foreground.is_ending and time.monotonic() < deadline:
             try:
                 if request:
                     self._slurm.request_requeue(self._monitor.restarts, self._ended_at)
             except BackendError as error:
                 if str(error) not in errors:
-                    write_message(str(error))
+                    self._write_message(str(error))
                 errors.add(str(error))
             left = timedelta(seconds=deadline - time.monotonic())
             self._take_signal(min(left, _REQUEST_AGAIN) if request else left)
-        return self._is_ending
+        return self._foreground.is_ending
 
     def _take_signal(self, timeout: timedelta) -> bool:
-        """Wait for a signal, and forward it. Returns whether the step is to end."""
-        info = self._signals.wait(timeout)
-        if info is not None and self._srun is not None:
-            self._is_ending |= info.si_signo in ENDING
-            self._srun.pass_on(info)
-        return self._is_ending
+        """Wait for a signal. Returns whether the step is to end."""
+        self._foreground.wait(timeout)
+        return self._foreground.is_ending
+
+    def _write_message(self, text: str) -> None:
+        self._foreground.write(f"holdfast: {text}")
 
     def _write_info(self, text: str, *, task: bool = False) -> None:
         """Write a line in HyperPod's format."""
         step = self._monitor.step.number if self._monitor.step else "0"
         who = f"JobID: {self._job} StepID: {step}{' TaskID: 0' if task else ''}"
-        write_line(f"[Auto Resume] Info: {who} {text}")
+        self._foreground.write(f"[Auto Resume] Info: {who} {text}")

@@ -18,7 +18,6 @@ from holdfast.adapters.slurm.nodes.leadership import FILE as LOCK
 from holdfast.adapters.slurm.nodes.munge import Munge, trust_of
 from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.signatures import directory_problem
-from holdfast.apps.controller.config import ControllerConfig
 from holdfast.model.errors import BackendError, HoldfastError
 
 _CALL: Final = timedelta(seconds=15)
@@ -39,20 +38,6 @@ class Sources:
     join_timeout: timedelta | None = None
     replace: str = ""
     reboot: str = ""
-
-    @classmethod
-    def of(cls, config: ControllerConfig, report_dir: Path | None) -> "Sources":
-        """Return the sources that a controller's configuration names."""
-        slurm = config.slurm
-        return cls(
-            conf=None if slurm is None else slurm.conf,
-            report_dir=report_dir or (None if slurm is None else slurm.report_dir),
-            state_dir=None if slurm is None else slurm.state_dir,
-            max_retries=None if slurm is None else slurm.max_retries,
-            join_timeout=config.nodes.join_timeout,
-            replace=str(config.provider.replace or ""),
-            reboot=str(config.provider.reboot or ""),
-        )
 
 
 class _ClusterCommands(JobCommands):
