@@ -1,5 +1,6 @@
 """AWS services that the server provides, and their routes."""
 
+import asyncio
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
@@ -10,9 +11,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from holdfast.api.kubernetes_tokens import REVIEW_LIMIT, TokenReviews
-from holdfast.api.problems import ApiProblem, TooLarge
+from holdfast.api.problems import BODY_LIMIT, BODY_TIMEOUT_S, ApiProblem, TooLarge, TooSlow
 from holdfast.api.protocol import ApiResponse, refusal
-from holdfast.api.request_body import body_of
 from holdfast.api.signature import SignedRequest, claimed_service
 from holdfast.api.sts import SIGNING_NAME
 
@@ -60,7 +60,7 @@ class AwsServices:
 
 async def _reviewed(tokens: TokenReviews, request: Request) -> Response:
     try:
-        body = await body_of(request)
+        body = await _body_of(request)
         if len(body) > REVIEW_LIMIT:
             raise TooLarge(f"The TokenReview has {len(body)} bytes; the limit is {REVIEW_LIMIT}")
         return JSONResponse(tokens.review(body))
@@ -74,7 +74,7 @@ async def _answered(service: AwsApi, request: Request) -> Response:
     try:
         signed = SignedRequest(
             headers={name.lower(): value for name, value in request.headers.items()},
-            body=await body_of(request),
+            body=await _body_of(request),
             query=request.url.query,
             address=request.client.host if request.client else "",
             method=request.method,
@@ -91,3 +91,25 @@ async def _answered(service: AwsApi, request: Request) -> Response:
 
 def _response(answer: ApiResponse) -> Response:
     return Response(answer.body, status_code=answer.status, headers=dict(answer.headers))
+
+
+async def _body_of(request: Request) -> bytes:
+    """Body of a request of the API.
+
+    Raises:
+        TooSlow: it was not received within the timeout.
+        TooLarge: it exceeds the limit.
+
+    """
+    body, size = bytearray(), 0
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size <= BODY_LIMIT:  # drain: a client reads only after sending
+                    body += chunk
+    except TimeoutError:
+        raise TooSlow(f"The request was not received within {BODY_TIMEOUT_S:.0f} seconds") from None
+    if size > BODY_LIMIT:
+        raise TooLarge(f"The request has {size} bytes; the limit is {BODY_LIMIT}")
+    return bytes(body)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from holdfast.kit.one_line import one_line
 from holdfast.kit.serial import to_plain
+from holdfast.kit.units import one_line
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident
 from holdfast.model.names import Reason

@@ -12,7 +12,7 @@ from holdfast.decisions.failure_signatures import (
     is_peer_failure,
 )
 from holdfast.kit.bounded_files import parse_json
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 from holdfast.model.names import Cause
 
 SHOWN_CHARS: Final = 200

@@ -10,7 +10,7 @@ from typing import Final
 
 from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, hangs_at, silence
 from holdfast.decisions.step_lines import has_bad_loss
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 from holdfast.model.names import LOG_STATE_HANGING
 
 _SHOWN_CHARS: Final = 200

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 from holdfast.model.checkpoints import Checkpoint, CheckpointState, Survey
 
 SETTLED: Final = timedelta(minutes=1)

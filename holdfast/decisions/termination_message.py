@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from holdfast.kit.one_line import one_line
 from holdfast.kit.serial import parse_value, to_plain
+from holdfast.kit.units import one_line
 from holdfast.model.set_aside import SetAside
 
 MESSAGE_LIMIT: Final = 4096

@@ -14,8 +14,7 @@ from holdfast.decisions.checkpoint_trust import (
     poisoned_by,
 )
 from holdfast.engine.checkpoint_guard import GuardResult
-from holdfast.kit.one_line import one_line
-from holdfast.kit.units import counted, format_duration
+from holdfast.kit.units import counted, format_duration, one_line
 from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind
 
 _NAME: Final = 200

@@ -1,4 +1,4 @@
-"""Durations and counts in the form that people write."""
+"""Durations, counts and text of other programs in the form in which messages have them."""
 
 import re
 from datetime import timedelta
@@ -50,3 +50,17 @@ def _in_two_units(seconds: int) -> str:
 def counted(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun, e.g. ``1 node``; the plural ends in s by default."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def one_line(text: str, limit: int) -> str:
+    """Return text of another program as one printable line of bounded length.
+
+    Control characters and runs of blanks become a space.
+
+    Args:
+        text: the text.
+        limit: maximum number of characters of the result.
+
+    """
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(printable.split())[:limit]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 
 LONGEST_PAUSE: Final = timedelta(hours=1)
 """Maximum delay, whatever ``Retry-After`` requests."""

@@ -26,6 +26,9 @@ BAD_LOSS_VARIABLE: Final = "HOLDFAST_BAD_LOSS"
 """Environment variable of ranks: step with the loss for which the previous attempt was stopped, and
 the time at which it was found, as ``30@2026-01-01T12:00:00+00:00``; empty for any other reason."""
 
+CHECKPOINTS_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DIR"
+"""Environment variable of ranks: directory to which the job saves."""
+
 LAUNCH_KEY_VARIABLE: Final = "HOLDFAST_LAUNCH_KEY"
 """Environment variable of the launchers of a job: the secret that they share."""
 

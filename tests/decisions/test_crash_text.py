@@ -12,7 +12,7 @@ from holdfast.decisions.crash_text import (
     error_file_text,
 )
 from holdfast.decisions.failure_signatures import is_peer_failure
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 
 TRACEBACK = """\
 Traceback (most recent call last):

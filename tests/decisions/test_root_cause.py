@@ -17,7 +17,7 @@ from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
 from holdfast.decisions.root_cause import futile_restart
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 from holdfast.model.actions import Finish, Retry
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, RankView
 from holdfast.model.names import Cause, Reason

@@ -29,6 +29,7 @@ from holdfast.kit.free_ports import free_port
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
+    CHECKPOINTS_VARIABLE,
     LAUNCH_KEY_VARIABLE,
     PROGRESS_VARIABLE,
     RESTART_REASON_VARIABLE,
@@ -356,7 +357,7 @@ class LocalJobs:
             ATTEMPT_VARIABLE: str(record.attempt),
             RESTART_REASON_VARIABLE: "" if record.failure is None else record.failure.reason,
             SKIP_STEPS_VARIABLE: skipped_steps(record.attempts),
-            "HOLDFAST_CHECKPOINT_DIR": str(launch.checkpoint_dir),
+            CHECKPOINTS_VARIABLE: str(launch.checkpoint_dir),
             PROGRESS_VARIABLE: str(own.progress(record.attempt)),
             "TORCHELASTIC_ERROR_FILE": str(_error_file(own.log(record.attempt, rank))),
         }

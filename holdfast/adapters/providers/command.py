@@ -21,7 +21,7 @@ from datetime import timedelta
 from typing import IO, Final
 
 from holdfast.adapters.providers.settings import PLACEHOLDER, CommandSettings, ProviderConfig
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 from holdfast.model.errors import NodeGone, ProviderError, RetryLater
 from holdfast.model.nodes import NodeView
 

@@ -16,7 +16,6 @@ from holdfast.apps.cli.checkpoint_options import DEEPER, depth_option, format_op
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.launch.checkpoint_watch import CHECKPOINTS_VARIABLE
 from holdfast.apps.run.checkpoint_verification import (
     RANK_VARIABLES,
     AttemptVerification,
@@ -30,7 +29,7 @@ from holdfast.apps.run.resume_history import AwaitsDecision
 from holdfast.decisions.termination_message import termination_message
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import ConfigError
-from holdfast.model.jobs import BAD_LOSS_VARIABLE, RESTART_REASON_VARIABLE
+from holdfast.model.jobs import BAD_LOSS_VARIABLE, CHECKPOINTS_VARIABLE, RESTART_REASON_VARIABLE
 from holdfast.model.set_aside import SetAside
 
 _TERMINATION_MESSAGE: Final = Path("/dev/termination-log")

@@ -12,10 +12,9 @@ from holdfast.apps.cli.known_names import cluster_names
 from holdfast.apps.cli.output import OutputFormat, is_terminal, output_option, print_next
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.run.job_names import default_name
 from holdfast.apps.run.logs import Follow, RankLogs
 from holdfast.apps.run.on_cluster import check_cluster, handed_over, job_name
-from holdfast.apps.run.prepare import check, launcher_warning
+from holdfast.apps.run.prepare import check, default_name, launcher_warning
 from holdfast.apps.run.settings import RunConfig, RunSettings
 from holdfast.apps.run.start import Show, exit_code, opened, started
 from holdfast.apps.run.summary import Summary, report_lines

@@ -3,10 +3,7 @@
 import os
 import subprocess
 import sys
-from typing import IO, Final
-
-CHECKPOINTS_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DIR"
-"""Environment variable with the directory to which the job saves."""
+from typing import IO
 
 
 def start_watch(folder: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:

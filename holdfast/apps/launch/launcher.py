@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.adapters.launch.client import CoordinatorLink
 from holdfast.adapters.launch.server import MAX_CONNECTIONS, LauncherServer
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.launch.checkpoint_watch import CHECKPOINTS_VARIABLE, start_watch
+from holdfast.apps.launch.checkpoint_watch import start_watch
 from holdfast.apps.launch.coordinator import Coordinator
 from holdfast.apps.launch.guard import FORWARDED, Lease
 from holdfast.apps.launch.node_ranks import NodeRanks, describe_unkillable
@@ -30,7 +30,7 @@ from holdfast.decisions.restart_rungs import RestartHistory
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.open_files import raise_limit
 from holdfast.model.errors import ConfigError
-from holdfast.model.jobs import LAUNCH_KEY_VARIABLE
+from holdfast.model.jobs import CHECKPOINTS_VARIABLE, LAUNCH_KEY_VARIABLE
 
 _RELAYED: Final = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that ranks get while the job continues, for example to save a checkpoint."""

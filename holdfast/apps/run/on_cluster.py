@@ -25,9 +25,8 @@ from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.cluster_state import is_creating, node_problem
-from holdfast.apps.run.job_names import default_name, new_job_id
 from holdfast.apps.run.logs import RankLogs
-from holdfast.apps.run.prepare import job_problems
+from holdfast.apps.run.prepare import default_name, job_problems, new_job_id
 from holdfast.apps.run.previous_jobs import (
     PreviousJob,
     last_with_checkpoints,

@@ -1,12 +1,13 @@
-"""Validates a run before it begins and before any file is created."""
+"""Names a run and validates it, before it begins and before any file is created."""
 
 import errno
 import os
 import re
+import secrets
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
@@ -14,12 +15,17 @@ from typing import Final
 from holdfast.adapters.local.layout import RunDir, runs
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.machine import MARK
-from holdfast.apps.run.job_names import JOB_NAME
 from holdfast.apps.run.settings import RunSettings
 from holdfast.kit.free_ports import is_free
 from holdfast.kit.processes import kill_marked
 from holdfast.model.errors import ConfigError, StorageFull
 from holdfast.model.names import NODE_NAME_PREFIX
+
+_JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+_ID_BYTES: Final = 4
+"""Random bytes of an ID. Two of 1,000 jobs with one name get the same ID with probability 1 in
+8,600, and the store refuses it."""
 
 _MIN_FREE_BYTES: Final = 1 << 20
 """Minimum free disk space in bytes, for the state and a log."""
@@ -94,7 +100,7 @@ def _problems(settings: RunSettings) -> Iterator[str]:
 
 def job_problems(settings: RunSettings) -> Iterator[str]:
     """Yield the errors in the settings of a job, on any nodes of this machine."""
-    if not JOB_NAME.fullmatch(settings.name):
+    if not _JOB_NAME.fullmatch(settings.name):
         yield (
             f"--name: {settings.name!r} is not a name; expected up to 63 letters, digits, '.', '_' "
             "and '-', beginning with a letter or a digit"
@@ -196,3 +202,16 @@ def _nearest(directory: Path) -> Path:
     while not path.exists():
         path = path.parent
     return path
+
+
+def default_name(taken: Collection[str], command: Sequence[str]) -> str:
+    """Return ``<script>-<n>``, with the smallest n for which it is not in ``taken``."""
+    scripts = [word for word in command if word.endswith(".py")] or list(command[:1])
+    stem = re.sub(r"[^A-Za-z0-9]+", "-", Path(scripts[0]).stem if scripts else "").strip("-")
+    stem = stem[:50] or "run"
+    return next(name for n in range(1, len(taken) + 2) if (name := f"{stem}-{n}") not in taken)
+
+
+def new_job_id(name: str) -> str:
+    """Return an ID for a job: its name, and random hexadecimal digits."""
+    return f"{name}-{secrets.token_hex(_ID_BYTES)}"

@@ -14,8 +14,8 @@ from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run import checkpoints as attempt_checkpoints
-from holdfast.apps.run.job_names import new_job_id
 from holdfast.apps.run.logs import RankLogs
+from holdfast.apps.run.prepare import new_job_id
 from holdfast.apps.run.reconcilers import agent_command, reconcilers
 from holdfast.apps.run.save_watches import SaveWatches
 from holdfast.apps.run.screen import RunSnapshot, Screen

@@ -16,7 +16,7 @@ from holdfast.adapters.host.deep_checks.contract import (
 )
 from holdfast.detectors.judgement import LONGEST_MESSAGE, is_fault
 from holdfast.detectors.thresholds import Thresholds, shortfalls
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 from holdfast.model.deep_checks import Outcome, PartResult
 from holdfast.model.errors import BackendError
 from holdfast.ports.clock import Clock

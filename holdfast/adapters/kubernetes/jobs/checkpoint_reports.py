@@ -7,7 +7,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.decisions.crash_text import SHOWN_CHARS
 from holdfast.decisions.termination_message import parse_termination_message
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 from holdfast.model.events import CheckpointChosen
 from holdfast.model.set_aside import SetAside
 from holdfast.ports.events import EventSink

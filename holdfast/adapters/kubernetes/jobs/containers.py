@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.decisions.crash_text import SHOWN_CHARS, crash_text
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
 """Annotation of a pod with the name of the container that kubectl selects by default."""

@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.decisions.step_restart import RestartMode
 from holdfast.kit.bounded_files import is_nested_deeply
-from holdfast.kit.one_line import one_line
+from holdfast.kit.units import one_line
 from holdfast.model.jobs import LossAction, LossFault
 
 MAX_RETRY_LIMIT: Final = 1000

@@ -21,10 +21,7 @@ from holdfast.adapters.slurm.jobs.step_faults import (
 )
 from holdfast.decisions.step_restart import EndedStep, RestartDecision, RestartMode
 from holdfast.model.errors import BackendError
-from holdfast.model.jobs import JobSpec
-
-CHECKPOINT_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DIR"
-"""Directory of a job's checkpoints, as ``checkpoint`` in its Comment."""
+from holdfast.model.jobs import CHECKPOINTS_VARIABLE, JobSpec
 
 _SETTLED: Final = timedelta(seconds=10)
 """Time for slurmctld to notice the slurmd of a node that is back; a person may resume a node before
@@ -88,7 +85,7 @@ class StepMonitor:
     @property
     def checkpoints(self) -> Path | None:
         """Directory of the job's checkpoints; None if neither Comment nor environment names one."""
-        folder = self.request.checkpoint or self._environment.get(CHECKPOINT_VARIABLE, "")
+        folder = self.request.checkpoint or self._environment.get(CHECKPOINTS_VARIABLE, "")
         return Path(folder) if folder else None
 
     def start_launch(self, *nodes: str) -> None:
