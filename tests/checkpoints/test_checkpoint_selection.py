@@ -11,8 +11,8 @@ from recorded import content, unpacked
 
 from holdfast.adapters.checkpoints.attempt_result import AttemptKey
 from holdfast.adapters.checkpoints.history import read_history
-from holdfast.apps.cli.checkpoint_options import aside_names, checkpoint_names
-from holdfast.apps.cli.checkpoint_selection import release
+from holdfast.apps.cli.checkpoint.options import aside_names, checkpoint_names
+from holdfast.apps.cli.checkpoint.selection import release
 from holdfast.apps.main import run
 from holdfast.apps.run.checkpoints import prepare
 from holdfast.apps.run.resume_history import AwaitsDecision, NextAttempt

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.apps.cli.checkpoint_incidents import describe_checkpoint
+from holdfast.apps.cli.checkpoint.incidents import describe_checkpoint
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.known_names import incident_ids
 from holdfast.apps.cli.output import (

@@ -49,7 +49,9 @@ COMMANDS: Final = {
     "check": CommandRow(
         "Run health checks on nodes under load.", "holdfast.apps.cli.check.commands"
     ),
-    "checkpoint": CommandRow("Verify checkpoints before resume.", "holdfast.apps.cli.checkpoint"),
+    "checkpoint": CommandRow(
+        "Verify checkpoints before resume.", "holdfast.apps.cli.checkpoint.commands"
+    ),
     "simulate": CommandRow("Simulate faults on a cluster.", "holdfast.apps.cli.simulate"),
     "slurm": CommandRow(
         "Install on Slurm and diagnose problems.", "holdfast.apps.cli.slurm.commands"

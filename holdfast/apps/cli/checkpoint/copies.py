@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
-from holdfast.apps.cli.checkpoint_options import depth_option_of, format_option
+from holdfast.apps.cli.checkpoint.options import depth_option_of, format_option
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     LISTS,

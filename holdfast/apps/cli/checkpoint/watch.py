@@ -13,7 +13,7 @@ import click
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests, only_writer
 from holdfast.adapters.checkpoints.save_reports import reports_size
 from holdfast.adapters.host.progress_file import read_progress
-from holdfast.apps.cli.checkpoint_options import format_option
+from holdfast.apps.cli.checkpoint.options import format_option
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     RESULTS,

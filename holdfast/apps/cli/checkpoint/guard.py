@@ -12,7 +12,7 @@ import click
 
 from holdfast.adapters.checkpoints.attempt_result import AttemptKey
 from holdfast.adapters.slurm.jobs.attempts import attempt_in
-from holdfast.apps.cli.checkpoint_options import DEEPER, depth_option, format_option
+from holdfast.apps.cli.checkpoint.options import DEEPER, depth_option, format_option
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode

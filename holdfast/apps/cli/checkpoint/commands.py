@@ -14,11 +14,11 @@ from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.history import read_history
 from holdfast.adapters.checkpoints.manifest_check import SAMPLE
 from holdfast.adapters.slurm.jobs.attempts import attempt_in, job_in
-from holdfast.apps.cli.checkpoint_copies import copies, mirror, restore
-from holdfast.apps.cli.checkpoint_guard import guard_
-from holdfast.apps.cli.checkpoint_options import DEEPER, depth_option, format_option
-from holdfast.apps.cli.checkpoint_selection import choose_, release, show_checkpoint
-from holdfast.apps.cli.checkpoint_watch import watch as watch_checkpoints
+from holdfast.apps.cli.checkpoint.copies import copies, mirror, restore
+from holdfast.apps.cli.checkpoint.guard import guard_
+from holdfast.apps.cli.checkpoint.options import DEEPER, depth_option, format_option
+from holdfast.apps.cli.checkpoint.selection import choose_, release, show_checkpoint
+from holdfast.apps.cli.checkpoint.watch import watch as watch_checkpoints
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import (
     LISTS,

@@ -9,7 +9,7 @@ import click
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory, is_inside
 from holdfast.adapters.checkpoints.history import read_history, write_history
-from holdfast.apps.cli.checkpoint_options import (
+from holdfast.apps.cli.checkpoint.options import (
     aside_names,
     checkpoint_names,
     depth_option,

@@ -1,0 +1,1 @@
+"""``holdfast checkpoint``: verifies, selects, copies and watches checkpoints."""
