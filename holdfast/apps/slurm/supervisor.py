@@ -18,7 +18,6 @@ from holdfast.adapters.slurm.jobs.own_job import OwnJob
 from holdfast.adapters.slurm.jobs.step_foreground import PreparedCheckpoints
 from holdfast.adapters.slurm.jobs.step_monitor import MAX_RETRIES
 from holdfast.adapters.slurm.jobs.step_supervisor import COMMAND, SupervisedStep
-from holdfast.apps.run.checkpoints import prepare_step
 from holdfast.apps.slurm.srun import ForegroundSrun
 from holdfast.decisions.step_restart import RestartTimeouts
 from holdfast.kit.units import parse_duration
@@ -73,6 +72,8 @@ def _prepare(
     ended: AttemptRecord | None,
 ) -> PreparedCheckpoints:
     """See ``PrepareCheckpoints``."""
+    from holdfast.apps.run.checkpoints import prepare_step  # noqa: PLC0415 - every step waits for the start of this process
+
     found = prepare_step(folder, environment, job, attempt, ended)
     return PreparedCheckpoints(found.lines, found.step)
 
