@@ -172,3 +172,15 @@ def _agreed(what: str, ranks: Sequence[int]) -> str:
 def _caller(one: Collective) -> str:
     own = own_frame(one.frames)
     return f", called by {own.text}" if own is not None else ""
+
+
+def recorder_defaults(given: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with which ranks record their collectives, unless the user has set them.
+
+    The recorder is off by default up to torch 2.10; 2000 is the default since. The names that start
+    with ``TORCH_NCCL`` are those of earlier releases.
+    """
+    sizes = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+    own = {} if any(name in given for name in sizes) else dict.fromkeys(sizes, "2000")
+    on_timeout = "TORCH_NCCL_DUMP_ON_TIMEOUT"
+    return own if on_timeout in given else {**own, on_timeout: "1"}

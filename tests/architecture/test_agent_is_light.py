@@ -31,7 +31,6 @@ DECISIONS = {
         "launch_inspection",
         "launch_orders",
         "launch_rounds",
-        "recorder_variables",
         "restart_rungs",
         "step_times",
     },

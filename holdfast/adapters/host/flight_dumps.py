@@ -15,9 +15,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from holdfast.decisions.flight_recorder import Collective, RankTrace
+from holdfast.decisions.flight_recorder import Collective, RankTrace, recorder_defaults
 from holdfast.decisions.hang_verdict import Frame
-from holdfast.decisions.recorder_variables import recorder_defaults
 from holdfast.kit.bounded_files import read_bounded
 
 DUMP_PREFIX: Final = "rank_"

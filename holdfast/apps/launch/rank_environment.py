@@ -4,8 +4,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from holdfast.decisions.flight_recorder import recorder_defaults
 from holdfast.decisions.launch_orders import Order
-from holdfast.decisions.recorder_variables import recorder_defaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
