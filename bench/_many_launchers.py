@@ -14,7 +14,7 @@ from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import Failed, Joined, Member
 from holdfast.decisions.launch_orders import Order, OrderKind
 
-_BEAT_S = 1.0
+_HEARTBEAT_S = 1.0
 
 
 class Launchers:
@@ -29,13 +29,13 @@ class Launchers:
 
     def wait_for(self, kind: OrderKind) -> None:
         """Until all launchers have an order of this kind."""
-        beat_at = 0.0
+        heartbeat_at = 0.0
         while sum(order.kind is kind for order in self._orders.values()) < len(self._links):
             now = time.monotonic()
-            if now >= beat_at:
+            if now >= heartbeat_at:
                 for number in range(len(self._links)):
                     self._advance(number)
-                beat_at = now + _BEAT_S
+                heartbeat_at = now + _HEARTBEAT_S
             for number in self._ready():
                 self._advance(number)
 
@@ -54,7 +54,7 @@ class Launchers:
             for descriptor in link.readers():
                 numbers[descriptor] = number
                 poll.register(descriptor, select.POLLIN)
-        return [numbers[one] for one, _ in poll.poll(1000 * _BEAT_S)]
+        return [numbers[one] for one, _ in poll.poll(1000 * _HEARTBEAT_S)]
 
     def _advance(self, number: int) -> None:
         link = self._links[number]

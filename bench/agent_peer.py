@@ -65,9 +65,9 @@ def run(*, quick: bool = False) -> list[Figure]:
         for watcher in watchers.values():
             watcher.watch_memory()
         quiet = {name: watcher.peak_mib for name, watcher in watchers.items()}
-        tell = _counts(folder / "run" / "report.json", watchers)
-        lost = _storm(log, watchers, tell, QUICK_STORM_S if quick else STORM_S)
-        floods = _flood(log, watchers, tell)
+        counts = _counts(folder / "run" / "report.json", watchers)
+        lost = _storm(log, watchers, counts, QUICK_STORM_S if quick else STORM_S)
+        floods = _flood(log, watchers, counts)
     return _figures(watchers, quiet, lost, floods)
 
 
@@ -77,11 +77,11 @@ def _figures(
     lost: dict[str, int],
     floods: dict[str, Flood],
 ) -> list[Figure]:
-    ours, flood = watchers["agent"], floods["agent"]
+    agent, flood = watchers["agent"], floods["agent"]
     figures = [
         Figure(
             name="syslog line to counted problem, p99",
-            value=percentile(ours.latencies_ms, 0.99), unit="ms", goal=100,
+            value=percentile(agent.latencies_ms, 0.99), unit="ms", goal=100,
         ),
         Figure(
             name="resident memory beside the peer's",
@@ -90,29 +90,29 @@ def _figures(
         Figure(name="matching lines lost in a storm", value=lost["agent"], unit="", goal=0),
         Figure(
             name="resident memory after storm and flood",
-            value=ours.peak_mib, unit="MiB", goal=quiet["agent"] + 5,
+            value=agent.peak_mib, unit="MiB", goal=quiet["agent"] + 5,
         ),
     ]  # fmt: skip
     print(f"the agent: {flood}", file=sys.stderr)
     if "peer" not in watchers:
         return figures
-    theirs, theirs_flood = watchers["peer"], floods["peer"]
+    peer_watcher, peer_flood = watchers["peer"], floods["peer"]
     print(
         f"node-problem-detector {peer.VERSION} with {len(peer.rules())} of the agent's rules, on "
-        f"the same lines: p99 {percentile(theirs.latencies_ms, 0.99):.0f} ms, "
-        f"{quiet['peer']:.1f} MiB, after storm and flood {theirs.peak_mib:.1f} MiB, "
-        f"{lost['peer']} matching lines not counted {TIMEOUT_S} s after the storm, {theirs_flood}",
+        f"the same lines: p99 {percentile(peer_watcher.latencies_ms, 0.99):.0f} ms, "
+        f"{quiet['peer']:.1f} MiB, after storm and flood {peer_watcher.peak_mib:.1f} MiB, "
+        f"{lost['peer']} matching lines not counted {TIMEOUT_S} s after the storm, {peer_flood}",
         file=sys.stderr,
     )
     return [
         *figures,
         Figure(
             name="time per 1,000 lines of a flood",
-            value=flood.wall_ms_per_1000, unit="ms", goal=theirs_flood.wall_ms_per_1000,
+            value=flood.wall_ms_per_1000, unit="ms", goal=peer_flood.wall_ms_per_1000,
         ),
         Figure(
             name="CPU per 1,000 lines of a flood",
-            value=flood.cpu_ms_per_1000, unit="ms", goal=theirs_flood.cpu_ms_per_1000,
+            value=flood.cpu_ms_per_1000, unit="ms", goal=peer_flood.cpu_ms_per_1000,
         ),
     ]  # fmt: skip
 
@@ -150,10 +150,10 @@ def _counts(report: Path, watchers: dict[str, Watcher]) -> dict[str, Callable[[]
         faults = json.loads(report.read_text(encoding="utf-8"))["faults"]
         return sum(fault["count"] + fault["followers"] for fault in faults)
 
-    tell: dict[str, Callable[[], int]] = {"agent": sightings}
+    counts: dict[str, Callable[[], int]] = {"agent": sightings}
     if "peer" in watchers:
-        tell["peer"] = watchers["peer"].count
-    return tell
+        counts["peer"] = watchers["peer"].count
+    return counts
 
 
 def _batch(size: int, device: int) -> str:
@@ -164,10 +164,10 @@ def _batch(size: int, device: int) -> str:
 
 
 def _storm(
-    log: Path, watchers: dict[str, Watcher], tell: dict[str, Callable[[], int]], seconds: int
+    log: Path, watchers: dict[str, Watcher], counts: dict[str, Callable[[], int]], seconds: int
 ) -> dict[str, int]:
     """Append ``STORM_RATE`` lines a second. Returns how many of the matching ones were lost."""
-    before = {name: count() for name, count in tell.items()}
+    before = {name: count() for name, count in counts.items()}
     size = STORM_RATE // 100
     start = time.monotonic()
     with log.open("a", encoding="utf-8") as file:
@@ -179,7 +179,7 @@ def _storm(
                 for watcher in watchers.values():
                     watcher.watch_memory()
     sent = seconds * 100 * (size // MATCHING)
-    return {name: _missing(count, before[name] + sent) for name, count in tell.items()}
+    return {name: _missing(count, before[name] + sent) for name, count in counts.items()}
 
 
 def _missing(count: Callable[[], int], goal: int) -> int:
@@ -190,25 +190,25 @@ def _missing(count: Callable[[], int], goal: int) -> int:
 
 
 def _flood(
-    log: Path, watchers: dict[str, Watcher], tell: dict[str, Callable[[], int]]
+    log: Path, watchers: dict[str, Watcher], counts: dict[str, Callable[[], int]]
 ) -> dict[str, Flood]:
     """Append ``FLOOD_LINES`` at once, and see how many each gets through in ``FLOOD_S``.
 
-    One that is still busy with the storm goes on with that: its lines cost the same.
+    One that is still busy with the storm continues with that: its lines cost the same.
     """
-    before = {name: (count(), watchers[name].cpu_s()) for name, count in tell.items()}
+    before = {name: (count(), watchers[name].cpu_s()) for name, count in counts.items()}
     lines = "".join(_batch(1000, number % 8) for number in range(FLOOD_LINES // 1000))
     start = time.monotonic()
     with log.open("a", encoding="utf-8") as file:
         file.write(lines)
     done: dict[str, Flood] = {}
-    busy = set(tell)
+    busy = set(counts)
     while busy and time.monotonic() - start < FLOOD_S:
         time.sleep(0.05)
         for name in list(busy):
             watchers[name].watch_memory()
             counted, cpu_s = before[name]
-            matched = tell[name]() - counted
+            matched = counts[name]() - counted
             used = watchers[name].cpu_s() - cpu_s
             done[name] = Flood(matched * MATCHING, time.monotonic() - start, used)
             if matched >= FLOOD_LINES // MATCHING:

@@ -172,14 +172,14 @@ def _called(
     return took, json.loads(content)
 
 
-class _NoKeeper:
-    """Nobody looks after the nodes."""
+class _NoController:
+    """No controller manages the nodes."""
 
     def incidents(self, cluster: str) -> tuple[Incident, ...]:  # noqa: ARG002
         return ()
 
     def ask(self, *_: object) -> str:
-        return "nobody looks after it"
+        return "no controller manages it"
 
 
 def serve(url: str) -> None:
@@ -189,7 +189,7 @@ def serve(url: str) -> None:
         closing(Database(url, SystemClock())) as database,
     ):
         records = DatabaseRecords(database)
-        made = CreatedClusters(records, _NoKeeper())
+        made = CreatedClusters(records, _NoController())
         maker = ClusterCreation(
             records=records,
             rejections=lambda _: (),

@@ -70,13 +70,13 @@ def run(*, quick: bool = False) -> list[Figure]:
         path = Path(home) / "model.pt"
         _save_tensors(path, QUICK_BYTES if quick else TENSORS_BYTES)
         plain = _best(lambda: _crc(path), time.process_time)
-        ours = _best(lambda: _compare_checksums(path), time.process_time)
+        cpu_s = _best(lambda: _compare_checksums(path), time.process_time)
     named = f"choose among {count} x {SHARDS} shards by sizes"
     return [
         Figure(name=named, value=whole, unit="s", goal=2),
         Figure(name="more for a damaged newest one", value=max(0.0, damaged - whole), unit="s",
                goal=1),
-        Figure(name="checksums, CPU beside reading and CRC32", value=100 * ours / plain, unit="%",
+        Figure(name="checksums, CPU beside reading and CRC32", value=100 * cpu_s / plain, unit="%",
                goal=125),
     ]  # fmt: skip
 

@@ -62,8 +62,8 @@ RUN = "bench"
 _PAINTED = """
 window.painted = new Promise((done) => {
   const look = () => {
-    const said = [...document.querySelectorAll(".shown")].at(-1)?.textContent ?? "";
-    if (said.replace(/\\D/g, "") !== "%d") return requestAnimationFrame(look);
+    const shown = [...document.querySelectorAll(".shown")].at(-1)?.textContent ?? "";
+    if (shown.replace(/\\D/g, "") !== "%d") return requestAnimationFrame(look);
     requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now())));
   };
   requestAnimationFrame(look);
@@ -367,7 +367,7 @@ def _serve(nodes: int) -> None:
         uvicorn.Config(Starlette(routes=console.routes()), port=0, log_level="error")
     )
     live.is_ending = lambda: server.should_exit
-    threading.Thread(target=_tell_port, args=(server,), daemon=True).start()
+    threading.Thread(target=_send_port, args=(server,), daemon=True).start()
     server.run()
 
 
@@ -375,7 +375,7 @@ def _audit(clock: SystemClock) -> AuditTrail:
     return AuditTrail(RotatedLines(Path(tempfile.mkdtemp(), "audit.jsonl")), clock)
 
 
-def _tell_port(server: uvicorn.Server) -> None:
+def _send_port(server: uvicorn.Server) -> None:
     while not server.started:
         time.sleep(0.01)
     print(server.servers[0].sockets[0].getsockname()[1], flush=True)

@@ -1,4 +1,4 @@
-"""What a benchmark gives back."""
+"""The result of a benchmark."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ class Figure:
     """One measured value beside its goal.
 
     A module of this folder is a benchmark if it has ``run() -> list[Figure]``. One that runs only
-    when it is named has ``BY_NAME_ONLY``, which says why. One that needs more than Python has
+    when it is named has ``BY_NAME_ONLY``, which is the reason. One that needs more than Python has
     ``lacks() -> str``, which returns what is missing and how to install it. One that can be shorter
     takes ``quick``; one whose number of samples can be chosen takes ``samples``, 0 for its own.
     """

@@ -37,7 +37,7 @@ EXPECTED = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the verdict on one schedule said."""
+    """Properties of the verdict on one schedule."""
 
     is_rank: bool
     is_kind: bool

@@ -16,12 +16,12 @@ from holdfast.model.names import RECORD
 from tests.engines.control_plane import PROGRAMS, ControlPlane
 from tools.control_plane import provide
 
-BY_NAME_ONLY = "it compares clients, and says nothing about whether ours is good"
+BY_NAME_ONLY = "it compares clients and has no goal"
 
 NODES = 5_000
 CALLS = 500
 
-OURS = """
+HOLDFAST = """
 from pathlib import Path
 from holdfast.adapters.kubernetes.client.api import Api, Server
 
@@ -85,11 +85,11 @@ def run(*, quick: bool = False) -> list[Figure]:
             list(pool.map(lambda number: _create(plane, number), range(nodes)))
         _patch_once(plane)
         relay = Relay(plane.port)
-        theirs = dict(_measured(LIGHTKUBE, plane, relay, calls))
-        ours = dict(_measured(OURS, plane, relay, calls))
+        goals = dict(_measured(LIGHTKUBE, plane, relay, calls))
+        measured = dict(_measured(HOLDFAST, plane, relay, calls))
     return [
-        Figure(name=what, value=value, unit=unit, goal=theirs[what, unit])
-        for (what, unit), value in ours.items()
+        Figure(name=what, value=value, unit=unit, goal=goals[what, unit])
+        for (what, unit), value in measured.items()
     ]
 
 

@@ -135,7 +135,7 @@ class Operator:
             _await(watch, is_suspended=True)
             stopped = time.perf_counter()
             self._stop(name)
-            self._say(name, "Suspended")
+            self._set_condition(name, "Suspended")
             gone = time.perf_counter()
             _await(watch, is_suspended=False)
             share = (stopped - began) + (time.perf_counter() - gone)
@@ -158,7 +158,7 @@ class Operator:
             return False
 
     def _start(self, name: str, ranks: int) -> None:
-        self._say(name, "Running")
+        self._set_condition(name, "Running")
         uid = self.api.get(f"{PYTORCH_JOBS}/{name}")["metadata"]["uid"]
         nodes = self.placed[name] = [self.free.pop(0) for _ in range(ranks)]
         pods = [_pod(name, uid, rank, node) for rank, node in enumerate(nodes)]
@@ -175,7 +175,7 @@ class Operator:
         status = {"phase": "Running", "containerStatuses": [{**container, **running}]}
         self.api.patch(f"{PODS}/{pod['metadata']['name']}/status", {"status": status})
 
-    def _say(self, name: str, condition: str) -> None:
+    def _set_condition(self, name: str, condition: str) -> None:
         """How the job is, in the words of the operator."""
         reported = [
             {"type": kind, "status": str(kind == condition), "reason": kind, "message": ""}

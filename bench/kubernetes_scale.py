@@ -41,7 +41,7 @@ FAULTS = 40
 AT_ONCE = 250
 STARTS = 3
 IDLE_S = 60.0
-BEAT_S = 300.0
+HEARTBEAT_S = 300.0
 """Every kubelet writes its node's status, changed or not, so often."""
 
 NODES_PATH = "/api/v1/nodes"
@@ -89,7 +89,7 @@ def run(*, quick: bool = False) -> list[Figure]:
             started = resident_mib(one.pid)
             idle = one.cpu_percent(idle_s)
             with fleet.heartbeats(names):
-                beating = one.cpu_percent(idle_s)
+                with_heartbeats = one.cpu_percent(idle_s)
             latencies = sorted(fleet.break_nodes([name]) * 1000 for name in names[:FAULTS])
             taken = fleet.break_nodes(names[FAULTS : FAULTS + at_once])
             resident = max(started, resident_mib(one.pid))
@@ -98,7 +98,10 @@ def run(*, quick: bool = False) -> list[Figure]:
         Figure(name=f"{count}: controller start to ready", value=median(starts), unit="s", goal=5),
         Figure(name=f"{count}: resident memory", value=resident, unit="MiB", goal=150),
         Figure(name=f"{count}: CPU while idle", value=idle, unit="%", goal=1),
-        Figure(name=f"{count}: CPU with kubelets' heartbeats", value=beating, unit="%", goal=1),
+        Figure(
+            name=f"{count}: CPU with kubelets' heartbeats",
+            value=with_heartbeats, unit="%", goal=1,
+        ),
         Figure(
             name=f"{count}: fault to quarantine, p50",
             value=percentile(latencies, 0.5), unit="ms", goal=300,
@@ -116,7 +119,7 @@ def run(*, quick: bool = False) -> list[Figure]:
 
 @dataclass
 class Controller:
-    """A process that looks after the nodes."""
+    """A controller process that manages the nodes."""
 
     pid: int
     start_s: float
@@ -183,22 +186,22 @@ class Fleet:
 
     @contextmanager
     def heartbeats(self, names: Sequence[str]) -> Iterator[None]:
-        """Every node's kubelet says every five minutes that all is as it was."""
+        """Every node's kubelet reports an unchanged status every five minutes."""
         over = Event()
-        beating = Thread(target=self._beat, args=(names, over))
-        beating.start()
+        thread = Thread(target=self._send_heartbeats, args=(names, over))
+        thread.start()
         try:
             yield
         finally:
             over.set()
-            beating.join()
+            thread.join()
 
-    def _beat(self, names: Sequence[str], over: Event) -> None:
+    def _send_heartbeats(self, names: Sequence[str], over: Event) -> None:
         number = 0
-        while not over.wait(BEAT_S / len(names)):
-            beat = {"type": "Ready", "lastHeartbeatTime": _stamp()}
+        while not over.wait(HEARTBEAT_S / len(names)):
+            condition = {"type": "Ready", "lastHeartbeatTime": _stamp()}
             path = f"{NODES_PATH}/{names[number % len(names)]}/status"
-            self._api.patch(path, {"status": {"conditions": [beat]}}, Patch.STRATEGIC)
+            self._api.patch(path, {"status": {"conditions": [condition]}}, Patch.STRATEGIC)
             number += 1
 
     def break_nodes(self, names: Sequence[str]) -> float:
@@ -280,7 +283,7 @@ def _node(name: str) -> dict[str, Any]:
     }
     conditions = [
         {
-            "type": kind, "status": status, "reason": "KubeletSays", "message": "as it should be",
+            "type": kind, "status": status, "reason": "KubeletReady", "message": "as it should be",
             "lastHeartbeatTime": _stamp(), "lastTransitionTime": _stamp(),
         }
         for kind, status in _CONDITIONS.items()

@@ -1,8 +1,8 @@
 """node-problem-detector with the agent's rules, to be measured beside the agent.
 
-It is built from its Go module, without cgo, into the user's cache. Where that is not possible it is
-said why, and the agent is measured alone against the figures that node-problem-detector had when
-this was written.
+It is built from its Go module, without cgo, into the user's cache. Where that is not possible, the
+reason is printed, and the agent is measured alone against recorded figures of
+node-problem-detector.
 """
 
 import json
@@ -40,7 +40,7 @@ _NOT_IN_GO = ("(?!", "(?=", "(?<")
 
 @dataclass
 class Watcher:
-    """A process that follows the log, and where it tells what it found."""
+    """A process that follows the log, and the port of its metrics."""
 
     pid: int
     port: int

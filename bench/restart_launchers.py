@@ -30,7 +30,7 @@ class Launcher:
     """Whether one command starts all nodes."""
 
     needs_node_rank: bool = False
-    """Whether node rank 0 says which node the others meet on."""
+    """Whether node rank 0 sets the node of the rendezvous."""
 
     is_peer: bool = False
     """Whether it is not a part of Holdfast."""

@@ -36,7 +36,7 @@ NODES: Final = 10_000
 XID: Final = "NVRM: Xid (PCI:0000:b9:00): 74, pid=1, name=python, something"
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
-# As Slurm 22.05 tells a node; the recorded line of a node with eight GPUs.
+# A node as Slurm 22.05 prints it; the recorded line of a node with eight GPUs.
 _LINE: Final = (
     "NodeName=node{number} Arch=x86_64 CoresPerSocket=48  CPUAlloc=0 CPUEfctv=192 CPUTot=192"
     " CPULoad=6.95 AvailableFeatures=p5 ActiveFeatures=p5 Gres=gpu:h100:8 NodeAddr=node{number}"
@@ -77,9 +77,9 @@ def _snapshot(rounds: int) -> Figure:
         for number in range(NODES):
             name = f"node{number}"
             memory.nodes[name] = RememberedNode(record=record, machine=f"m{number}")
-            said = NodeReport(node=name, boot_id="b", sequence=1, reported_at=now)
+            report = NodeReport(node=name, boot_id="b", sequence=1, reported_at=now)
             path = Path(folder) / f"{name}.json"
-            whole = {"machine": f"m{number}", "report": to_plain(said)}
+            whole = {"machine": f"m{number}", "report": to_plain(report)}
             path.write_text(signed(json.dumps(whole), munge), encoding="utf-8")
         reports = Reports(Path(folder), trust)
         reports.refresh(now)
@@ -199,8 +199,8 @@ def _fault_to_running(slurm: SlurmCluster, folder: Path) -> float:
 
 
 def _runs_again(slurm: SlurmCluster, job: str) -> bool:
-    said = slurm.run("squeue", "-h", "-j", job, "-O", "State:|,RestartCnt:|").strip()
-    return said == "RUNNING|1|"
+    state = slurm.run("squeue", "-h", "-j", job, "-O", "State:|,RestartCnt:|").strip()
+    return state == "RUNNING|1|"
 
 
 def _release(slurm: SlurmCluster, folder: Path) -> None:

@@ -35,7 +35,7 @@ _SETTLE_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Usage:
     """What processes hold, and the machine for them."""
 
     processes: int
@@ -44,7 +44,7 @@ class Held:
     shared_memory_segments: int
     temporary_files: int
 
-    def more_than(self, before: "Held") -> list[int]:
+    def more_than(self, before: "Usage") -> list[int]:
         """By how much each number has grown."""
         return [max(0, new - old) for new, old in zip(astuple(self), astuple(before), strict=True)]
 
@@ -64,34 +64,34 @@ def _restarted_runs() -> list[Figure]:
     with disturbed_run() as one:
         for _ in range(_WARM_UP):
             one.disturb(kill_rank)
-        before = _held([one.process.pid])
+        before = _usage([one.process.pid])
         for _ in range(ROUNDS):
             one.disturb(kill_rank)
-        after = _held([one.process.pid])
+        after = _usage([one.process.pid])
         last = one.process.pid
     return _leaks(f"{ROUNDS} rounds", after.more_than(before), len(descendants(last)))
 
 
 def _restarted_in_place() -> list[Figure]:
     """Each launch has two nodes with two ranks, and restarts as often as it may."""
-    leaked, left, done = [0] * len(Held.__slots__), 0, 0
-    at_first = _held([])
+    leaked, left, done = [0] * len(Usage.__slots__), 0, 0
+    at_first = _usage([])
     while done < ROUNDS:
         nodes = _launched()
         for _ in range(_FIRST):
             _restart_in_place(nodes)
-        before = _held([one.pid for one in nodes])
+        before = _usage([one.pid for one in nodes])
         for _ in range(_RESTARTS - _FIRST):
             _restart_in_place(nodes)
         done += _RESTARTS
-        after = _held([one.pid for one in nodes])
+        after = _usage([one.pid for one in nodes])
         leaked = [old + new for old, new in zip(leaked, after.more_than(before), strict=True)]
         pids = [pid for one in nodes for pid in descendants(one.pid)]
         nodes[0].send_signal(signal.SIGTERM)
         for one in nodes:
             one.wait()
         left += sum(map(_is_alive, pids))
-    over = _held([]).more_than(at_first)
+    over = _usage([]).more_than(at_first)
     worst = [max(pair) for pair in zip(leaked, over, strict=True)]
     return _leaks(f"{done} restarts in place", worst, left)
 
@@ -133,7 +133,7 @@ def _new_ranks(nodes: list["subprocess.Popen[bytes]"], old: Collection[int]) -> 
 
 
 def _leaks(when: str, leaked: list[int], left: int) -> list[Figure]:
-    names = [name.replace("_", " ") for name in Held.__slots__]
+    names = [name.replace("_", " ") for name in Usage.__slots__]
     return [
         *(
             Figure(name=f"{name} leaked in {when}", value=count, unit="", goal=0)
@@ -143,14 +143,14 @@ def _leaks(when: str, leaked: list[int], left: int) -> list[Figure]:
     ]
 
 
-def _held(roots: list[int]) -> Held:
+def _usage(roots: list[int]) -> Usage:
     """What these processes, all below them and the machine hold."""
     time.sleep(_SETTLE_S)
     processes = [pid for root in roots for pid in (root, *descendants(root))]
     # A rank is launched a moment after its attempt: count what is there for good.
     lasting = [pid for pid in processes if _name(pid) != "sleep"]
     open_files = [os.readlink(one) for pid in lasting for one in Path(f"/proc/{pid}/fd").iterdir()]
-    return Held(
+    return Usage(
         processes=len(lasting),
         file_descriptors=len(open_files),
         listening_tcp_ports=len(_listening_sockets() & set(open_files)),

@@ -21,7 +21,7 @@ def lines(table: Table) -> Iterator[str]:
     yield "- **refused**: a request with the field fails with `ValidationException`; an operation"
     yield "  fails with `UnknownOperationException`. The message has the reason."
     yield ""
-    yield "A field of the service model without a row is refused. What is said of a field that is"
+    yield "A field of the service model without a row is refused. The row of a field that is"
     yield "ignored or refused also applies to the fields below it."
     yield from ["", "## Operations", ""]
     yield from table(("Operation", "Support", "Note"), _operations())

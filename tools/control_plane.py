@@ -35,7 +35,7 @@ VERSION_IN: Final = {
     "node": ("k8s.io/kubernetes", "k8s.io/component-base/version.gitVersion"),
     "helm": ("helm.sh/helm/v3", "helm.sh/helm/v3/internal/version.version"),
 }
-"""Folder to the Go module whose version its programs tell, and the variable they tell it from."""
+"""Folder to the Go module whose version its programs print, and the variable with the version."""
 
 TAGS: Final = {"promtool": "remove_all_sd"}
 """Folder to build tags: promtool builds sooner without the SDKs of two dozen clouds."""
@@ -48,7 +48,7 @@ _SIGN_OF_LIFE_S: Final = 20
 
 
 class CannotBuild(Exception):
-    """A program could not be built; the text says why and what to do."""
+    """A program could not be built; the text has the reason and the remedy."""
 
 
 def provide(*names: str) -> dict[str, Path]:
@@ -158,10 +158,10 @@ def _locked() -> Iterator[None]:
 def _build(folders: Iterable[str]) -> None:
     missing = [folder for folder in folders if not _place(folder).exists()]
     for number, folder in enumerate(missing, start=1):
-        _say(f"Building {', '.join(_names(MODULES / folder))} ({number} of {len(missing)})")
+        _print(f"Building {', '.join(_names(MODULES / folder))} ({number} of {len(missing)})")
         started = time.monotonic()
         _build_module(folder, started)
-        _say(f"  {time.monotonic() - started:.0f} s")
+        _print(f"  {time.monotonic() - started:.0f} s")
 
 
 def _build_module(folder: str, started: float) -> None:
@@ -191,7 +191,7 @@ def _wait(process: subprocess.Popen[bytes], started: float) -> int:
             try:
                 return process.wait(_SIGN_OF_LIFE_S)
             except subprocess.TimeoutExpired:
-                _say(f"  {time.monotonic() - started:.0f} s so far")
+                _print(f"  {time.monotonic() - started:.0f} s so far")
     finally:
         process.kill()
 
@@ -209,15 +209,17 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 def _run() -> None:
     with ControlPlane(provide(*PROGRAMS)) as cluster:
         print(f"export KUBECONFIG={cluster.kubeconfig()}", flush=True)
-        _say(f"A Kubernetes control plane runs at {cluster.url}; its logs are in {cluster.folder}.")
-        _say("Ctrl-C ends it.")
+        _print(
+            f"A Kubernetes control plane runs at {cluster.url}; its logs are in {cluster.folder}."
+        )
+        _print("Ctrl-C ends it.")
         while True:
             time.sleep(3600)
 

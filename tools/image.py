@@ -45,7 +45,7 @@ _OF_THE_HOST: Final = ("/etc/ssl/certs", "/etc/pip.conf")
 
 
 class CannotBuild(Exception):
-    """An image cannot be built here; the text says why and what to do."""
+    """An image cannot be built here; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

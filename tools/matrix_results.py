@@ -91,16 +91,16 @@ def main(argv: list[str]) -> int:
     """Compare, or commit."""
     folder = Path(argv[0])
     found = results(folder)
-    told = list(differences(found))
-    print(f"{len(found)} results in {folder}, {len(told)} differences")
-    for line in told:
+    changed = list(differences(found))
+    print(f"{len(found)} results in {folder}, {len(changed)} differences")
+    for line in changed:
         print(line)
     if "--accept" in argv:
         print(f"Wrote {', '.join(accept(found)) or 'nothing'}; run `make reference`.")
         return 0
-    if told:
+    if changed:
         print("If they should be so, run: make matrix-accept")
-    return int(bool(told))
+    return int(bool(changed))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ LOG_TITLES: Final = ("Family", "Reason", "Severity", "Remedy", "Example", "Sourc
 STATE_TITLES: Final = ("Detector", "Family", "Reason", "Severity", "Remedy", "Source")
 XID_TITLES: Final = ("XID", "Meaning", "Reason", "Severity", "`hyperpod`", "`nvidia`")
 _BY_LINE: Final = {
-    CodeAction.LINK: "`reset-gpu` if the line says `Fatal`, else `none`",
+    CodeAction.LINK: "`reset-gpu` if the line contains `Fatal`, else `none`",
     CodeAction.ACTION: "what the line asks for",
 }
 

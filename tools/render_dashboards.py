@@ -2,8 +2,8 @@
 
 With ``--check`` it only reports which of them are stale.
 
-A dashboard is rows of panels; where a panel lies follows from its row. Whether the metrics exist is
-for tests/deploy/test_monitoring.py to say.
+A dashboard is rows of panels; the position of a panel follows from its row.
+tests/deploy/test_monitoring.py checks that the metrics exist.
 
 Exit code: 0 if they are fresh (or were written), 1 if ``--check`` found one stale.
 """
@@ -23,7 +23,7 @@ _WIDTH: Final = 24
 _SOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
 _STACKED: Final = {"stacking": {"mode": "normal"}, "fillOpacity": 40, "lineWidth": 1}
 _SCRAPED: Final = ("__name__", "container", "endpoint", "namespace", "pod", "instance", "job")
-"""Labels that Prometheus adds, which tell a reader of a table nothing."""
+"""Labels that Prometheus adds, which a reader of a table does not need."""
 
 _CLUSTER: Final = 'ClusterName=~"$cluster"'
 _NODE: Final = 'node=~"$node"'
@@ -155,7 +155,7 @@ DASHBOARDS: Final = (
                         "What happened",
                         "sum by (event) (increase(holdfast_events_total[$__rate_interval]))",
                         "{{event}}",
-                        about="docs/reference/events.md says what each of them means.",
+                        about="docs/reference/events.md describes each of them.",
                     ),
                 ),
             ),
@@ -285,7 +285,7 @@ DASHBOARDS: Final = (
                     stat(
                         "Recoveries in the last day",
                         "sum(increase(holdfast_job_recoveries_total[1d]))",
-                        about="Attempts that went on after a failure.",
+                        about="Attempts that were resumed after a failure.",
                     ),
                     stat(
                         "Mean time of a recovery",
@@ -303,8 +303,8 @@ DASHBOARDS: Final = (
                         "Failures by cause",
                         "sum by (kind) (increase(holdfast_job_failures_total[$__rate_interval]))",
                         "{{kind}}",
-                        about="Whose budget they spent: the hardware's, the application's, or "
-                        "nobody's, where a person asked.",
+                        about="Retry budget that each used: hardware, application, or none for "
+                        "requested restarts.",
                     ),
                     areas(
                         "What recoveries are spent on",
@@ -466,7 +466,7 @@ def _targets(panel: Panel) -> Iterator[Mapping[str, Any]]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Write what is stale, or tell of it."""
+    """Write stale dashboards, or report them."""
     stale = []
     for board in DASHBOARDS:
         path = FOLDER / f"{board.name}.json"

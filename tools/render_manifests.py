@@ -1,6 +1,6 @@
 """Writes the plain manifests: the Helm chart as ``helm template`` renders it.
 
-With ``--check`` it only says whether they are stale. Builds helm if need be, which takes Go and
+With ``--check`` it only reports whether they are stale. Builds helm if need be, which takes Go and
 some minutes.
 
 Exit code: 0 if they are fresh (or were written), 1 if ``--check`` found them stale, 2 if there is
@@ -28,7 +28,7 @@ OLDEST: Final = "1.30.0"
 
 
 class CannotRender(Exception):
-    """Helm refused the chart; the text is what it said."""
+    """Helm refused the chart; the text is its output."""
 
 
 def manifests(helm: Path) -> str:

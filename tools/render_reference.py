@@ -1,4 +1,4 @@
-"""Writes docs/reference from the code; with ``--check`` it only says which pages are stale.
+"""Writes docs/reference from the code; with ``--check`` it only reports which pages are stale.
 
 Exit code: 0 if all pages are fresh (or were written), 1 if ``--check`` found a stale one.
 """

@@ -1,7 +1,7 @@
 """Writes the definitions in the schema of the Helm chart's values from the code.
 
 The keys of the agent's and of the controller's configuration are described once, where they are
-read. With ``--check`` it only says whether the schema is stale.
+read. With ``--check`` it only reports whether the schema is stale.
 
 Exit code: 0 if it is fresh (or was written), 1 if ``--check`` found it stale.
 """
@@ -75,19 +75,19 @@ def schema() -> str:
     keys["xid"] |= {"patternProperties": {"^[0-9]+$": remedy}, "additionalProperties": False}
     whole["definitions"] = {
         "agentConfig": agent,
-        "detector": _without_witness(detector),
-        "witnessedDetector": detector,
+        "detector": _uncorroborated(detector),
+        "corroboratedDetector": detector,
         "controllerConfig": _table(ControllerConfig),
     }
     return json.dumps(whole, indent=2) + "\n"
 
 
 def _reference(detector: str) -> dict[str, Any]:
-    name = "witnessedDetector" if detector in CORROBORATED else "detector"
+    name = "corroboratedDetector" if detector in CORROBORATED else "detector"
     return {"$ref": f"#/definitions/{name}"}
 
 
-def _without_witness(detector: Mapping[str, Any]) -> dict[str, Any]:
+def _uncorroborated(detector: Mapping[str, Any]) -> dict[str, Any]:
     """The table of a detector whose findings no other reading supports."""
     about = f"Only for {', '.join(CORROBORATED)}."
     keys = detector["properties"] | {"needs_corroboration": {"description": about, "const": False}}

@@ -3,8 +3,8 @@
     python tools/slurm_versions.py           # seconds; 31 MB to load, 100 MB on the disk
 
 Nothing is installed: apt-get loads the packages, with a state of its own and no root, they are
-unpacked once into ``~/.cache/holdfast`` (elsewhere with ``HOLDFAST_CACHE``), and the programs are
-told to take the libraries that came with them. Works on other releases of Debian, too.
+unpacked once into ``~/.cache/holdfast`` (elsewhere with ``HOLDFAST_CACHE``), and the programs
+use the libraries that came with them. Works on other releases of Debian, too.
 """
 
 import fcntl
@@ -34,7 +34,7 @@ _TIMEOUT_S: Final = 300.0
 
 
 class CannotGet(Exception):
-    """It cannot be had here; the text says why and what to do."""
+    """It is not available here; the text has the reason and the remedy."""
 
 
 def provide() -> SlurmPrograms:
@@ -143,7 +143,7 @@ def _run(*argv: str) -> str:
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Get it, and say where it is."""
+    """Get it, and print where it is."""
     if argv:
         sys.exit(__doc__)
     try:

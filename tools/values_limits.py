@@ -1,4 +1,4 @@
-"""What the schema of the chart's values says beyond the types of settings.
+"""Limits in the schema of the chart's values, beyond the types of settings.
 
 Classes check ranges and pairs of settings in ``__post_init__``, where nothing can read them. The
 same limits are here as JSON Schema, by class, so that helm refuses what a process would refuse at

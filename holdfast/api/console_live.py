@@ -90,7 +90,7 @@ class Live:
                         seen = number
                         yield text
                 if not await self._arrives(updated, is_over):
-                    yield self._event("beat", {})
+                    yield self._event("heartbeat", {})
         finally:
             self._readers -= 1
 

@@ -32,19 +32,19 @@ class CreatedClusterNodes(Protocol):
 class CreatedCluster:
     """A ``Cluster`` that was created through the API."""
 
-    held: StoredCluster
+    stored: StoredCluster
     records: ClusterRecords
     supervisor: CreatedClusterNodes
 
     @property
     def name(self) -> str:
         """See ``Cluster.name``."""
-        return self.held.cluster.name
+        return self.stored.cluster.name
 
     @property
     def id(self) -> str:
         """See ``Cluster.id``."""
-        return self.held.cluster.uid
+        return self.stored.cluster.uid
 
     @property
     def is_listed(self) -> bool:
@@ -54,11 +54,11 @@ class CreatedCluster:
     @property
     def created_at(self) -> datetime:
         """See ``Cluster.created_at``."""
-        return self.held.cluster.created_at
+        return self.stored.cluster.created_at
 
     def desired(self) -> DesiredCluster | None:
         """See ``Cluster.desired``."""
-        return self.held.cluster
+        return self.stored.cluster
 
     def cluster_events(self) -> Sequence[ClusterEvent]:
         """See ``Cluster.cluster_events``."""
@@ -70,8 +70,8 @@ class CreatedCluster:
 
     @cached_property
     def _nodes(self) -> Sequence[Node]:
-        types = {one.name: one.made_of.instance_type for one in self.held.cluster.groups}
-        return tuple(_node(one, types.get(one.group, "")) for one in self.held.members)
+        types = {one.name: one.made_of.instance_type for one in self.stored.cluster.groups}
+        return tuple(_node(one, types.get(one.group, "")) for one in self.stored.members)
 
     def incidents(self) -> Sequence[Incident]:
         """See ``Cluster.incidents``: excludes those of an earlier cluster of the same name."""
@@ -99,11 +99,11 @@ class CreatedClusters:
         self._shown = {one.name: one for one in shown}
         return shown
 
-    def _of(self, held: StoredCluster) -> CreatedCluster:
-        known = self._shown.get(held.cluster.name)
-        if known is not None and known.held is held:
+    def _of(self, stored: StoredCluster) -> CreatedCluster:
+        known = self._shown.get(stored.cluster.name)
+        if known is not None and known.stored is stored:
             return known
-        return CreatedCluster(held, self._records, self._supervisor)
+        return CreatedCluster(stored, self._records, self._supervisor)
 
 
 def _node(member: Member, instance_type: str) -> Node:

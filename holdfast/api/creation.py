@@ -73,23 +73,23 @@ def update_cluster(call: Call) -> Json:
     """See ``UpdateCluster``."""
     refuse(list(rejections(call.request)))
     return changed(
-        call, "UpdateCluster", lambda held: _updated(call, held), fits=within_limit(call)
+        call, "UpdateCluster", lambda stored: _updated(call, stored), fits=within_limit(call)
     )
 
 
 def delete_cluster(call: Call) -> Json:
     """See ``DeleteCluster``; idempotent."""
 
-    def deleted(held: StoredCluster) -> Change:
-        cluster = held.cluster
+    def deleted(stored: StoredCluster) -> Change:
+        cluster = stored.cluster
         if cluster.status is ClusterStatus.DELETING:
-            return Change(cluster=cluster, members=held.members, answer={})
+            return Change(cluster=cluster, members=stored.members, answer={})
         collector = ClusterEventCollector(cluster, call.now)
         collector.cluster("Cluster {c} deletion started successfully")
         going = tuple(_deleting(one) for one in cluster.groups)
         return Change(
             cluster=replace(cluster, status=ClusterStatus.DELETING, since=call.now, groups=going),
-            members=held.members,
+            members=stored.members,
             cluster_events=tuple(collector.reported),
             answer={},
         )
@@ -165,8 +165,8 @@ def _deleting(group: DesiredGroup) -> DesiredGroup:
     return group if group.is_going else replace(group, stage=GroupStage.LEAVING)
 
 
-def _updated(call: Call, held: StoredCluster) -> Change:
-    request, cluster = call.request, held.cluster
+def _updated(call: Call, stored: StoredCluster) -> Change:
+    request, cluster = call.request, stored.cluster
     steady(cluster, ClusterStatus.FAILED)
     refuse(list(_group_problems(cluster, request)))
     shared = {**cluster.requested, **{key: request[key] for key in _SHARED if key in request}}
@@ -202,7 +202,7 @@ def _updated(call: Call, held: StoredCluster) -> Change:
     collector = ClusterEventCollector(after, call.now)
     collector.cluster("Cluster {c} update started successfully")
     return Change(
-        cluster=after, members=held.members, cluster_events=tuple(collector.reported), answer={}
+        cluster=after, members=stored.members, cluster_events=tuple(collector.reported), answer={}
     )
 
 
@@ -217,7 +217,7 @@ def _group_problems(cluster: DesiredCluster, request: Json) -> Iterator[str]:
     requested = {one["InstanceGroupName"] for one in request.get("InstanceGroups", ())}
     goes = set(request.get("InstanceGroupsToDelete", ()))
     for name in sorted(goes - names):
-        yield f"InstanceGroupsToDelete: there is no instance group {name}"
+        yield f"InstanceGroupsToDelete: instance group {name} not found"
     for name in sorted(goes & requested):
         yield f"{name} is both in InstanceGroups and in InstanceGroupsToDelete"
     if names and not (names | requested) - goes:

@@ -184,9 +184,9 @@ class AwsModel:
                 members = shape.get("members", {})
                 present = {name: item for name, item in value.items() if item is not None}
                 if unknown_members := present.keys() - members.keys():
-                    raise ValueError(f"{path} has no {sorted(unknown_members)}")
+                    raise ValueError(f"{path}: unknown members {sorted(unknown_members)}")
                 if lacking := set(shape.get("required", ())) - present.keys():
-                    raise ValueError(f"{path} lacks {sorted(lacking)}")
+                    raise ValueError(f"{path}: missing members {sorted(lacking)}")
                 return {
                     name: self._write(self._shape(members[name]), item, f"{path}.{name}")
                     for name, item in present.items()

@@ -30,7 +30,7 @@ def add_nodes(call: Call) -> Json:
     answer = changed(
         call,
         "BatchAddClusterNodes",
-        lambda held: _added(call, held),
+        lambda stored: _added(call, stored),
         fits=within_limit(call),
         nonce=request.get("ClientToken", ""),
         nonce_since=call.now - _TOKENS_KEPT,
@@ -43,7 +43,7 @@ def delete_nodes(call: Call) -> Json:
     request = call.request
     if not request.get("NodeIds") and not request.get("NodeLogicalIds"):
         raise ValidationException("NodeIds or NodeLogicalIds must be given")
-    answer = changed(call, "BatchDeleteClusterNodes", lambda held: _Deletion(held).of(request))
+    answer = changed(call, "BatchDeleteClusterNodes", lambda stored: _Deletion(stored).of(request))
     answer.pop("ClusterArn")
     return answer
 
@@ -56,8 +56,8 @@ def _in_service(cluster: DesiredCluster) -> None:
         )
 
 
-def _added(call: Call, held: StoredCluster) -> Change:
-    cluster = held.cluster
+def _added(call: Call, stored: StoredCluster) -> Change:
+    cluster = stored.cluster
     _in_service(cluster)
     if not cluster.is_continuous:
         raise ValidationException(
@@ -65,7 +65,7 @@ def _added(call: Call, held: StoredCluster) -> Change:
             "needs; use UpdateCluster"
         )
     groups = {one.name: one for one in cluster.groups}
-    members = list(held.members)
+    members = list(stored.members)
     answer: dict[str, list[Json]] = {BatchResponse.SUCCESSFUL: [], BatchResponse.FAILED: []}
     for addition in call.request["NodesToAdd"]:
         group = groups.get(addition["InstanceGroupName"])
@@ -92,7 +92,7 @@ def _added(call: Call, held: StoredCluster) -> Change:
 def _why_not_added(group: DesiredGroup | None, addition: Json) -> Json | None:
     name = addition["InstanceGroupName"]
     if group is None:
-        code, why = "InstanceGroupNotFound", f"There is no instance group {name}"
+        code, why = "InstanceGroupNotFound", f"Instance group {name} not found"
     elif group.is_going:
         code, why = "InvalidInstanceGroupStatus", f"The instance group {name} is being deleted"
     elif addition.get("InstanceTypes", [group.made_of.instance_type]) != [
@@ -124,14 +124,14 @@ def _place(call: Call, group: str, members: list[Member]) -> Member:
 class _Deletion:
     """Deletes nodes from a cluster, one after the other."""
 
-    def __init__(self, held: StoredCluster) -> None:
-        _in_service(held.cluster)
-        self._cluster = held.cluster
-        self._members = {one.logical_id: one for one in held.members}
+    def __init__(self, stored: StoredCluster) -> None:
+        _in_service(stored.cluster)
+        self._cluster = stored.cluster
+        self._members = {one.logical_id: one for one in stored.members}
         self._ids = {
-            one.machine.id: one.logical_id for one in held.members if one.machine is not None
+            one.machine.id: one.logical_id for one in stored.members if one.machine is not None
         }
-        self._groups = {one.name: one for one in held.cluster.groups}
+        self._groups = {one.name: one for one in stored.cluster.groups}
 
     def of(self, request: Mapping[str, Any]) -> Change:
         """Delete all nodes that a request names and that can be deleted."""

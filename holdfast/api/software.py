@@ -27,11 +27,11 @@ def update_software(call: Call) -> Json:
             "DeploymentConfig.AutoRollbackConfiguration: alarms are not supported; set "
             'alarms = "cloudwatch" in the configuration of the server, or omit the member'
         )
-    return changed(call, "UpdateClusterSoftware", lambda held: _begun(call, held))
+    return changed(call, "UpdateClusterSoftware", lambda stored: _begun(call, stored))
 
 
-def _begun(call: Call, held: StoredCluster) -> Change:
-    cluster, request = held.cluster, call.request
+def _begun(call: Call, stored: StoredCluster) -> Change:
+    cluster, request = stored.cluster, call.request
     steady(cluster)
     requested = request.get("InstanceGroups", ())
     names = {one["InstanceGroupName"] for one in requested} or {one.name for one in cluster.groups}
@@ -53,7 +53,7 @@ def _begun(call: Call, held: StoredCluster) -> Change:
         groups=tuple(groups),
     )
     return Change(
-        cluster=after, members=held.members, cluster_events=tuple(collector.reported), answer={}
+        cluster=after, members=stored.members, cluster_events=tuple(collector.reported), answer={}
     )
 
 

@@ -29,7 +29,7 @@ class ExitCode(IntEnum):
     """
 
     NEEDS_ATTENTION = 5
-    """``holdfast status``: something needs attention; its output says what."""
+    """``holdfast status``: something needs attention; see its output."""
 
     RESTART_JOB = 75
     """``holdfast launch``: restarts in place are exhausted; the platform should restart the job.

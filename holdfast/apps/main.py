@@ -28,8 +28,7 @@ _SERVICES: Final = ("api", "controller")
 _COMMANDS: Final = "holdfast.apps.cli.main"
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _EXTRAS: Final = {"yaml": "kubernetes"}
-"""Packages that whole rooms are built on, so that no place of use can tell of them, and the extra
-that installs each."""
+"""Packages that many modules import unconditionally, and the extra that installs each."""
 
 
 def main() -> None:
@@ -51,7 +50,7 @@ def hyperpodrun() -> None:
 def run(argv: Sequence[str]) -> int:
     """Run the process that ``argv`` asks for. Returns its exit code, see ``ExitCode``.
 
-    Every module named here has ``main(argv) -> int``. What it raises is put into words on
+    Every module named here has ``main(argv) -> int``. Its errors are printed to
     standard error; the traceback is shown with ``HOLDFAST_DEBUG=1`` only.
     """
     words = next((name.split() for name in LIGHT if _begins_with(argv, name.split())), [])
@@ -62,7 +61,7 @@ def run(argv: Sequence[str]) -> int:
             sys.stdout.flush()
             return ExitCode.OK
         code = import_module(module).main(rest)
-        sys.stdout.flush()  # while its failure can still be told
+        sys.stdout.flush()  # while a failure can still be reported
     except Exception as error:  # noqa: BLE001 - the outermost handler: nothing else would answer
         return _answer(error)
     except KeyboardInterrupt:
@@ -71,7 +70,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _end(failed: threading.ExceptHookArgs) -> None:
-    """End a service whose thread has a bug: what that has watched would never change again."""
+    """Exit when a thread fails: its state would go stale."""
     if isinstance(failed.exc_value, Exception):
         os._exit(_answer(failed.exc_value))
 

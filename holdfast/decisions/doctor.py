@@ -60,7 +60,7 @@ class Violation:
     """The line to change, or what else to do."""
 
     found: str = ""
-    """Value or names that violate the rule; empty if ``why`` says it all."""
+    """Value or names that violate the rule; empty if ``why`` suffices."""
 
 
 class Rule(Protocol[S_contra]):

@@ -40,7 +40,7 @@ def after_lines(
         rank: the log; any number that identifies it.
         lines: its next lines.
         limits: when a loss is a fault.
-        where: where the log is from, for the evidence of a fault; empty if that says nothing.
+        where: where the log is from, for the evidence of a fault; empty to omit it.
 
     """
     progress = steps.progress.get(rank, LogProgress())

@@ -76,9 +76,9 @@ def loss_notice(fault: LossFault | None) -> str:
     if fault is None or fault.action is not LossAction.ASK:
         return ""
     return (
-        f"{fault.evidence}; the job runs on. Check the learning rate and the data of that step, "
-        "and cancel the job if the loss stays bad; to have it stopped or rolled back next time, "
-        "set loss_action"
+        f"{fault.evidence}; the job is still running. Check the learning rate and the data of that"
+        " step, and cancel the job if the loss stays bad; to stop or roll back such jobs"
+        " automatically, set loss_action"
     )
 
 

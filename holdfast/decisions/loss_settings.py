@@ -1,6 +1,6 @@
 """Text forms of the settings of numerical faults, in annotations and environment variables. Pure.
 
-``HOLDFAST_BAD_LOSS`` tells the guard of checkpoints from which step on nothing can be trusted.
+``HOLDFAST_BAD_LOSS`` is the step from which checkpoint verification trusts nothing.
 """
 
 import math

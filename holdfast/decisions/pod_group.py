@@ -111,7 +111,7 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPlan:
-    """What to do now."""
+    """Next action on the pods of the job."""
 
     state: GroupState
     reason: str = ""

@@ -1,7 +1,7 @@
 """Deep health checks that people request: which start now, and what the others wait for.
 
 Such a check is planned work. It takes its node out of service within the budget for repairs, idle
-nodes first, and does not interrupt jobs unless the request says otherwise.
+nodes first, and does not interrupt jobs unless the request is immediate.
 """
 
 from collections.abc import Collection, Iterable, Sequence

@@ -30,10 +30,10 @@ since machines with many accelerators boot for 10 to 15 minutes."""
 
 
 def trusted_since(booted_at: datetime | None, first_start: datetime) -> datetime | None:
-    """Return the time from which lines of the kernel count alone; None if all of this boot do.
+    """Return the time from which kernel lines are evidence alone; None if all of this boot are.
 
-    An agent that first starts long after the boot was installed on a running machine, which others
-    looked after: what an old line reports may have been repaired since.
+    An agent that first starts long after the boot was installed on a running machine, which
+    others maintained: the fault in an old line may have been repaired since.
 
     Args:
         booted_at: time of the boot; None if unknown.

@@ -102,4 +102,4 @@ SXID_NAMES: Final = {
 }
 
 ALWAYS_FATAL: Final = frozenset({10003, 12020, 22003, 22011, *range(23001, 23018)})
-"""Every job on the switch is lost, whatever the line says: GPUs and switches must be reset."""
+"""Every job on the switch is lost, regardless of the line: GPUs and switches must be reset."""

@@ -240,7 +240,7 @@ class CheckpointMirror:
 
 
 class _Skipped(Exception):
-    """A checkpoint cannot be copied now; the message says why."""
+    """A checkpoint cannot be copied now; the message has the reason."""
 
 
 def _read_copies(store: CopyStore, keys: dict[str, int]) -> tuple[CheckpointCopy, ...]:

@@ -25,7 +25,7 @@ _LISTED: Final = 3
 def sentences(found: GuardResult, deeper: str) -> list[str]:
     """Return messages for people, one line each: what is broken, what was done, what is loaded.
 
-    ``deeper`` tells people how to compare checksums, such as ``use --depth hashes``.
+    ``deeper`` is the hint how to compare checksums, such as ``use --depth hashes``.
     """
     folder = found.before.folder
     if found.choice.outcome is ResumeOutcome.MISSING:

@@ -24,7 +24,7 @@ _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]', re.DOTALL)
 
 
 class NotRegular(OSError):
-    """A file is not a regular file; ``strerror`` says what it is, such as ``is a FIFO, ...``."""
+    """A file is not a regular file; ``strerror`` is its type, such as ``is a FIFO, ...``."""
 
 
 @contextmanager

@@ -24,7 +24,7 @@ _EVERY_S: Final = 3600.0
 
 
 class UnrecoverableDatabase(Exception):
-    """A database is damaged, and there is no valid backup; the text says so."""
+    """A database is damaged, and there is no valid backup."""
 
 
 def is_damage(error: BaseException | None) -> bool:
@@ -113,7 +113,7 @@ def recover(path: Path, *, may_begin_empty: bool = False) -> str:
     if not is_restorable and not may_begin_empty:
         raise UnrecoverableDatabase(
             f"{path} is damaged ({problem}), and {backup} is not a valid backup; restore a copy, or"
-            " move the file away to begin without it"
+            " move the file away to start with an empty database"
         )
     aside = _moved_aside(path)
     begun = f"{path} was damaged ({problem}); it was moved to {aside}"

@@ -105,7 +105,7 @@ class ClusterRecords(Protocol):
 
     def save(
         self,
-        held: StoredCluster,
+        stored: StoredCluster,
         cluster: DesiredCluster | None,
         members: Sequence[Member],
         cluster_events: Sequence[ClusterEvent],

@@ -23,7 +23,7 @@ class JobBackend(Protocol):
 
         As of the last call of ``jobs``, and as far as the platform knows; also those of jobs that
         ``jobs`` omits because another program restarts them. A move may be returned again in later
-        calls, also by another process. Users may have written what it says.
+        calls, also by another process. Its content may be user-controlled.
         """
         ...
 

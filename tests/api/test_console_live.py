@@ -80,7 +80,7 @@ class Page:
                 text = await anext(self.events)
                 lines = dict(line.split(": ", 1) for line in text.strip().splitlines())
                 self.last = lines.get("id", self.last)
-                if lines.get("event", "beat") != "beat":
+                if lines.get("event", "heartbeat") != "heartbeat":
                     return lines["event"], json.loads(lines["data"])
 
     async def to_the_end(self) -> None:

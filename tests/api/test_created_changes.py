@@ -156,7 +156,7 @@ def test_an_update_that_the_owner_refuses_is_taken_back(grown) -> None:
     ("request_", "says"),
     [
         ({"InstanceGroups": [group(InstanceType="ml.p5.48xlarge")]}, "cannot be changed"),
-        ({"InstanceGroupsToDelete": ["none"]}, "there is no instance group none"),
+        ({"InstanceGroupsToDelete": ["none"]}, "instance group none not found"),
         ({"InstanceGroupsToDelete": ["gpu"]}, "must keep at least one instance group"),
         ({"InstanceGroupsToDelete": ["gpu"], "InstanceGroups": [group()]}, "both in"),
     ],

@@ -1,6 +1,6 @@
 """The API of a cluster of seven nodes with a past and of one that it creates; what may be asked.
 
-Nobody looks after the first one. The second has real machines: processes on this one.
+No controller manages the first one. The second has real machines: processes on this one.
 """
 
 import contextlib

@@ -25,18 +25,18 @@ from holdfast.kit.config import load_config
 from holdfast.kit.rotated_lines import RotatedLines
 
 
-class NoKeeper:
+class NoController:
     def incidents(self, cluster):
         return ()
 
     def submit(self, *_):
-        return "nobody looks after it"
+        return "no controller manages it"
 
 
 def serve(url: str, config: ApiConfig, log: Path) -> None:
     with closing(Database(url, SystemClock())) as database:
         records = DatabaseRecords(database)
-        made = CreatedClusters(records, NoKeeper())
+        made = CreatedClusters(records, NoController())
         creation = ClusterCreation(
             records=records,
             rejections=lambda _: (),

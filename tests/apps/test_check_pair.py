@@ -271,8 +271,8 @@ def test_a_wrong_token_is_reported_at_both_ends_and_is_no_result(node) -> None:
         code, result, said = node.ask(port, token=TOKEN.upper())
 
     assert (code, result) == (1, {"parts": {}})
-    assert "refused the token; use the same token at both ends" in said
-    assert reported == ["127.0.0.1: the client has another token"]
+    assert "token rejected by the server; use the same --token-file on both nodes" in said
+    assert reported == ["127.0.0.1: token mismatch; use the same --token-file on both nodes"]
 
 
 def _claims(connection: socket.socket) -> None:
@@ -286,7 +286,7 @@ def _claims(connection: socket.socket) -> None:
     [
         (lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), "not holdfast check"),
         (lambda connection: connection.sendall(b"holdfast-pair/2 00\n"), "has another version"),
-        (_claims, "the server has another token"),
+        (_claims, "token mismatch; use the same --token-file on both nodes"),
         (lambda connection: connection.sendall(b"x" * 300_000), "a line that is too long"),
         (lambda connection: None, "closed the connection"),
     ],
@@ -325,7 +325,7 @@ def test_a_proof_that_was_heard_is_of_no_use_again() -> None:
         one.recv(1000)
         one.sendall(heard[0])
         assert one.recv(100) == b"refused\n"
-    assert refused == ["the client has another token"]
+    assert refused == ["token mismatch; use the same --token-file on both nodes"]
 
 
 def test_the_server_outlives_strangers(node) -> None:
@@ -430,7 +430,7 @@ def test_what_became_of_a_test_is_left_for_whoever_began_it(node, tmp_path) -> N
     assert outcomes == [Outcome.PASSED, Outcome.FAILED, Outcome.UNKNOWN]
     assert failed.bounds == {"pair_tcp_mb_per_s": 1e9}
     assert set(passed.measured) == {"pair_tcp_mb_per_s", "pair_tcp_us"}
-    assert "refused the token" in unknown.summary
+    assert "token rejected" in unknown.summary
 
 
 @pytest.mark.parametrize("time", ["0s", "11s", "soon"])

@@ -172,7 +172,7 @@ def test_events_and_repairs_are_counted_and_passed_on() -> None:
     assert 'holdfast_events_total{event="repair.deferred"} 2' in text
     assert 'holdfast_repairs_total{outcome="ordered",remedy="reboot"} 1' in text
     assert 'holdfast_repairs_total{outcome="postponed",remedy="replace"} 1' in text
-    assert 'holdfast_repairs_total{outcome="held-back",remedy=""} 2' in text
+    assert 'holdfast_repairs_total{outcome="deferred",remedy=""} 2' in text
 
 
 def test_an_open_breaker_shows() -> None:

@@ -154,7 +154,15 @@ def test_the_launch_guide_runs_on_one_machine(home, scripts, tmp_path) -> None:
 
         cluster.calls.delete_cluster(ClusterName="ml-cluster")
         until(lambda: cluster.status() == "ResourceNotFound")
-        until(lambda: not [one for one in processes_of(home) if "keeper" in one or "node_" in one])
+        until(
+            lambda: (
+                not [
+                    one
+                    for one in processes_of(home)
+                    if "cluster_supervisor" in one or "node_" in one
+                ]
+            )
+        )
 
 
 def listed_nodes() -> list[dict]:

@@ -142,4 +142,4 @@ def test_a_node_without_power_has_no_shell(runs) -> None:
     runs.add("train", nodes=(1,), ranks=(1,))
     runs.directory("train").node(node(1)).processes.unlink()
 
-    assert "has no power" in shell(runs.home, "0", "--", "true").stderr
+    assert "is powered off" in shell(runs.home, "0", "--", "true").stderr

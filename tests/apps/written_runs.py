@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from holdfast.adapters.local.layout import RunDir
-from holdfast.adapters.local.lock import held
+from holdfast.adapters.local.lock import locked
 from holdfast.adapters.local.machine import node_name
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.main import run as run_process
@@ -120,7 +120,7 @@ class WrittenRuns:
         run.create()
         run.checkpoints.mkdir()
         if is_active:
-            self._locks.enter_context(held(run))
+            self._locks.enter_context(locked(run))
         store = self._stores.enter_context(contextlib.closing(LocalStore(run.state, create=True)))
         submission = Submission(
             id=f"{name}-0123abcd",

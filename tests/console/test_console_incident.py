@@ -90,7 +90,7 @@ def test_an_incident_is_explained_and_copied_as_markdown(console, visit) -> None
     box, card = evidence.bounding_box(), main.locator("section.card").first.bounding_box()
     assert box["width"] > 0.9 * card["width"]
     expect(main).to_contain_text("Remedy: replace the machine by another one, the smallest")
-    expect(main).to_contain_text(f"Nothing: {node(2)} accepts jobs again.")
+    expect(main).to_contain_text(f"No action required: {node(2)} is schedulable.")
     expect(main).to_contain_text("Parts of its check did not run: nccl: one GPU only")
     page.screenshot(path=SHOTS / "incident-explained.png", full_page=True)
 

@@ -314,7 +314,7 @@ def test_a_clock_must_be_unsynchronized_twice() -> None:
 
 
 def test_a_daemon_is_missed_only_if_it_answered_before() -> None:
-    up, down = {"asked": "", "kubelet": ""}, {"asked": ""}
+    up, down = {"queried": "", "kubelet": ""}, {"queried": ""}
 
     assert found("runtime-state", down, before=down) == []
     assert found("runtime-state", down, before=up) == []

@@ -34,7 +34,7 @@ def test_each_notice_has_an_event_of_its_own_and_is_emitted_once() -> None:
     ]  # fmt: skip
     loss = events.reported[-1]
     assert (loss.attempt, loss.reason, loss.step) == (1, Reason.LOSS_NOT_FINITE, 3)
-    assert loss.why.startswith("the loss is nan at step 3; the job runs on.")
+    assert loss.why.startswith("the loss is nan at step 3; the job is still running.")
 
 
 def test_the_next_attempt_and_the_next_job_of_the_name_are_news() -> None:

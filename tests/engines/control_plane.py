@@ -130,7 +130,7 @@ class ControlPlane:
         """Start another program, such as an operator, with ``KUBECONFIG`` of this cluster.
 
         It may do everything, ``stop`` ends it and ``log`` has what it writes. One without webhooks
-        restarts after an outage, as ``start_api_server`` says.
+        restarts after an outage, see ``start_api_server``.
         """
         if not has_webhooks:
             self._restarted[name] = command
@@ -223,7 +223,7 @@ class ControlPlane:
         Args:
             namespace: of the account.
             name: of the account.
-            pod: bind it to this pod: it then tells the node that the pod is bound to, too.
+            pod: bind it to this pod: it then also names the pod's node.
 
         """
         spec: dict[str, Any] = {"expirationSeconds": 3600}

@@ -178,7 +178,7 @@ def _renew(client: Client, nodes: frozenset[str]) -> None:
 
 
 def _running(pod: Pod) -> dict[str, Any]:
-    """What a kubelet says of a pod whose containers have just started."""
+    """Status that a kubelet reports of a pod whose containers have just started."""
     now = _now().isoformat()
     return {
         "phase": PodPhase.RUNNING,
@@ -206,7 +206,7 @@ def _containers(pod: Pod, state: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _node_status(boot_id: str) -> dict[str, Any]:
-    """What a kubelet says of its node as it starts."""
+    """Status that a kubelet reports of its node as it starts."""
     now = _now().isoformat()
     conditions = {"Ready": "True", **dict.fromkeys(_PRESSURES, "False")}
     return {
@@ -217,8 +217,8 @@ def _node_status(boot_id: str) -> dict[str, Any]:
             "machineID": "",
             "systemUUID": "",
             "kernelVersion": "6.1.0",
-            "osImage": "played",
-            "containerRuntimeVersion": "played://1",
+            "osImage": "fake",
+            "containerRuntimeVersion": "fake://1",
             "kubeletVersion": "v1.36.0",
             "kubeProxyVersion": "",
             "operatingSystem": "linux",
@@ -228,7 +228,7 @@ def _node_status(boot_id: str) -> dict[str, Any]:
             {
                 "type": kind,
                 "status": status,
-                "reason": "Played",
+                "reason": "Fake",
                 "lastHeartbeatTime": now,
                 "lastTransitionTime": now,
             }

@@ -38,7 +38,7 @@ def frames(channel: int, content: bytes) -> bytes:
 
 
 def status_of(code: int) -> bytes:
-    """How a kubelet says that a command ended."""
+    """Message of a kubelet that a command ended."""
     status: dict[str, Any] = {"status": "Success"}
     if code:
         message = f"command terminated with non-zero exit code: exit status {code}"
@@ -87,7 +87,7 @@ class FakeTerminal:
             if terminal in ready:
                 try:
                     output = os.read(terminal, _PIECE)
-                except OSError:  # Linux says so of a terminal that nobody has open any more
+                except OSError:  # EIO of Linux for a terminal that no process has open
                     self._connection.sendall(ended(process.wait()))
                     return
                 self._connection.sendall(frames(1, output))

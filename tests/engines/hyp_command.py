@@ -20,7 +20,7 @@ def provide_hyp() -> Path:
     """The command; installs it if that was never done (a minute, 470 MB).
 
     Raises:
-        CalledProcessError: it cannot be installed; the output says why.
+        CalledProcessError: it cannot be installed; the output has the reason.
 
     """
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"

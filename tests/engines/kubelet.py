@@ -1,9 +1,9 @@
 """The part of a kubelet that the API server calls: logs of pods, and commands in them.
 
 ``FakeKubelets`` plays what kubelets do by themselves. One ``PodServer`` answers for all nodes that
-are told of it, so that ``kubectl logs`` and clients of the API work as on a real cluster. Commands
-are run over WebSockets of the protocol ``v4.channel.k8s.io`` only: without input, what they say is
-made up; on a terminal, a real program runs on a real terminal.
+are registered with it, so that ``kubectl logs`` and clients of the API work as on a real cluster.
+Commands are run over WebSockets of the protocol ``v4.channel.k8s.io`` only: without input, their
+output is made up; on a terminal, a real program runs on a real terminal.
 """
 
 import base64
@@ -38,8 +38,8 @@ class _Log:
 
 
 Command = Callable[[str, Sequence[str]], tuple[str, str, int]]
-"""What happens when a command is run: from the pod's name and the command to what it says on
-standard output and error, and its exit code."""
+"""What happens when a command is run: from the pod's name and the command to its standard
+output, standard error and exit code."""
 
 Program = Callable[[str, Sequence[str]], Sequence[str]]
 """What runs on a terminal: from the pod's name and the command to a command of this machine."""

@@ -71,7 +71,7 @@ class Matrix:
 
 
 def outcome_of(job: JobRecord, **more: Any) -> dict[str, Any]:
-    """The outcome that the record of a job tells."""
+    """The outcome in the record of a job."""
     failures = [one.failure for one in job.attempts if one.failure is not None]
     return {
         "job": job.phase.value,

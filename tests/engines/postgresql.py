@@ -62,7 +62,7 @@ def _programs() -> Path | None:
 
 
 def _wait(place: Path, server: "subprocess.Popen[bytes]") -> None:
-    """Until it says that it is ready: its socket is there a little before."""
+    """Wait until it reports that it is ready: its socket is there a little before."""
     deadline = time.monotonic() + _START_S
     log = place / "log"
     while b"ready to accept connections" not in log.read_bytes():

@@ -179,7 +179,7 @@ class RealNode:
     def pid(self) -> int:
         """A process of this machine that is in its network namespace."""
         if self._process is None:
-            raise BackendError(f"{self.name} has no power")
+            raise BackendError(f"{self.name} is powered off")
         return self._process.pid
 
     @property

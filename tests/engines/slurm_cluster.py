@@ -94,7 +94,7 @@ def installed_slurm() -> SlurmPrograms:
     """The version that this machine has.
 
     Raises:
-        BackendError: it has none; the message says how to install it.
+        BackendError: it has none; the message has the command to install it.
 
     """
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -203,10 +203,10 @@ class SlurmCluster:
         self.close()
 
     def run(self, program: str, *arguments: str | Path) -> str:
-        """What one of Slurm's programs says on its standard output.
+        """Standard output of one of Slurm's programs.
 
         Raises:
-            BackendError: it failed; with what it said.
+            BackendError: it failed; with its output.
 
         """
         done = subprocess.run(
@@ -223,7 +223,7 @@ class SlurmCluster:
         return done.stdout
 
     def node(self, name: str) -> dict[str, str]:
-        """What ``scontrol show node`` says of a node; values with blanks but for ``Reason`` cut."""
+        """Fields in ``scontrol show node``; values with blanks but for ``Reason`` cut."""
         text = self.run("scontrol", "-o", "show", "node", name).strip()
         head, _, reason = text.partition(" Reason=")
         values = dict(pair.split("=", 1) for pair in head.split() if "=" in pair)

@@ -105,7 +105,7 @@ def slurm_conf(
 
 
 def gres_conf(nodes: Iterable[ConfiguredNode], found: Mapping[str, int]) -> str:
-    """The text of ``gres.conf``; ``found`` says how many GPUs each node still has."""
+    """The text of ``gres.conf``; ``found`` is the number of GPUs that each node still has."""
     return "".join(
         f"NodeName={node.name} Name=gpu Type=h100 File={node.devices}{_range(found[node.name])}\n"
         for node in nodes

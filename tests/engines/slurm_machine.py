@@ -56,7 +56,7 @@ class Machine:
     def boot(self, *, is_first: bool = False) -> None:
         """Switch it on; its kernel's log is empty, and it has a new boot id.
 
-        Only what ``is_first`` does not tell Slurm that it was off before.
+        With ``is_first`` it does not report to Slurm that it was off before.
         """
         self._lines = 0
         (self.root / "dev/kmsg").write_bytes(b"")
@@ -93,14 +93,14 @@ class Machine:
     def renew(self, *, clock_is_behind: bool = False) -> None:
         """Another machine in its place, switched on.
 
-        With ``clock_is_behind`` it tells Slurm of a boot before it was switched on.
+        With ``clock_is_behind`` it reports to Slurm a boot before it was switched on.
         """
         self.power_off()
         self._become_another()
         self.boot(is_first=clock_is_behind)
 
     def cut_off(self) -> None:
-        """Its network is gone: slurmd hears and says nothing, and ranks run on."""
+        """Its network fails: slurmd neither receives nor sends, and ranks keep running."""
         self._signal_slurm(signal.SIGSTOP)
 
     def reconnect(self) -> None:

@@ -33,7 +33,8 @@ def test_by_default_a_nan_is_reported_once_and_the_job_runs_on(run):
     assert ended.returncode == 0, ended.stdout
     assert len(re.findall("JobLossFault", ended.stdout)) == 1
     assert re.search(
-        r"JobLossFault: job: the loss is nan at step 3; the job runs on\. .+ cancel the job",
+        r"JobLossFault: job: the loss is nan at step 3; the job is still running\. "
+        r".+ cancel the job",
         ended.stdout,
     ), ended.stdout
 
@@ -102,7 +103,7 @@ def test_steps_losses_and_hangs_are_found_in_the_log_of_a_known_framework(run):
         "--hang-timeout", "3s", "--max-app-retries", "0", "--", sys.executable, "-c", LOGS
     )
 
-    assert "the loss is nan at step 21; the job runs on" in ended.stdout
+    assert "the loss is nan at step 21; the job is still running" in ended.stdout
     assert "JobHung: no new step was reported for 3s, last step 30" in ended.stdout
     assert run.record().attempts[0].first_step == 1
     described = run.holdfast("jobs", "describe", "job").stdout

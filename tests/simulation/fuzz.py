@@ -62,7 +62,7 @@ def judge_seeds(seeds: range, placing: Placing = Placing.HOLDFAST, *, pairs: boo
     """Judge the scenario of each seed, as ``scenario_of`` gives it, and count them.
 
     Raises:
-        LawBroken: with a note that says which seed it was.
+        LawBroken: with a note that names the seed.
 
     """
     for seed in seeds:

@@ -346,20 +346,20 @@ class Laws(BreakerLaws):
         """To be called when nothing happens any more: everything must have come to an end."""
         view = cluster_view(self.world)
         plan = decide(view, self.world.scenario.policy, self.world.now)
-        held = {item.node: item.why for item in plan.deferred}
+        deferred = {item.node: item.why for item in plan.deferred}
         for node in view.nodes:
             self._check(
-                node.record.phase is Phase.SCHEDULABLE or node.name in held,
+                node.record.phase is Phase.SCHEDULABLE or node.name in deferred,
                 f"{node.name} stays {node.record.phase} for no stated reason",
             )
             self._check(
-                node.request is None or node.name in held,
+                node.request is None or node.name in deferred,
                 f"the request for {node.name} was forgotten",
             )
         for name, job in self.world.jobs.items():
             self._check(
                 job.record.phase.is_final
-                or not held.keys().isdisjoint(job.places())
+                or not deferred.keys().isdisjoint(job.places())
                 or (job.record.phase is JobPhase.STARTING and not free_nodes(self.world)),
                 f"{name} stays {job.record.phase}: {job.record.reason}",
             )

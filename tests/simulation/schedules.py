@@ -44,7 +44,7 @@ from holdfast.model.requests import Verb
 T = TypeVar("T")
 
 SPAN: Final = timedelta(minutes=40)
-"""Within which everything happens: short, so that happenings meet."""
+"""Time in which all faults occur: short, so that faults coincide."""
 
 EDGES: Final = tuple(timedelta(seconds=seconds) for seconds in (0, 1, 20, 40, 60, 90, 120))
 """Delays as long as those of the policy below, so that events fall on its deadlines."""

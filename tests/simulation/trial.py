@@ -15,7 +15,7 @@ from holdfast.model.nodes import NodeRecord
 from tests.simulation.laws import LawBroken, Laws
 
 SETTLING: Final = timedelta(days=1)
-"""Within so long after the last happening, everything has come to an end."""
+"""Time after the last fault within which every repair and job ends."""
 
 _NONE: Final = timedelta(0)
 STEPS: Final = 20_000
@@ -53,7 +53,7 @@ def judge(scenario: Scenario, laws: Laws | None = None) -> Simulation:
 
 
 def _end_periodic_checks(simulation: Simulation) -> None:
-    """Restart the controller without periodic checks, which would go on for ever."""
+    """Restart the controller without periodic checks, which would never end."""
     scenario = simulation.world.scenario
     policy = replace(
         scenario.policy,

@@ -255,7 +255,7 @@ FORMAT: Final = CheckpointFormat(
     check=check_dcp,
     script_chooses=True,
     recognised_by="`.metadata` or `__R_N.distcp`, in DIRECTORY or in directories within",
-    complete_when="`.metadata` is there, names files that are there and as long as it says, and was"
+    complete_when="`.metadata` exists, names files that exist with the recorded length, and was"
     " written after them",
     loads="what the script chooses; taken to be the highest number in a name, then the newest",
     not_detected="a file of another step with the same layout, if its time is old; a changed byte"

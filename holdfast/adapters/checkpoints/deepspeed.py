@@ -148,8 +148,8 @@ FORMAT: Final = CheckpointFormat(
     check=check,
     repoint=repoint,
     recognised_by="directories with `*_model_states.pt` or `*_optim_states.pt`",
-    complete_when="the files of each kind are there for as many ranks as a file of the model says,"
-    " each of them whole, and none is missing that the checkpoint before has",
+    complete_when="the files of each kind exist for the number of ranks that a model file records,"
+    " each is complete, and no file of the previous checkpoint is missing",
     loads="what `latest` names",
     not_detected="files of another step",
 )

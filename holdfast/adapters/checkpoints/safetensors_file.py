@@ -105,7 +105,7 @@ def _header(window: Window) -> tuple[dict[str, Any], int]:
         raise TooShort("is empty")
     size = int.from_bytes(window.read(0, 8), "little")
     if window.size < 8:
-        raise TooShort("is truncated in its header")
+        raise TooShort("header is truncated")
     if size > _HEADER_LIMIT:
         raise BadHeader("is not a safetensors file")
     if 8 + size > window.size:
@@ -129,7 +129,7 @@ def _short_header(window: Window) -> BadHeader:
         json.JSONDecoder().raw_decode(text)
     except (ValueError, RecursionError):
         if not text or text.startswith("{"):
-            return TooShort("is truncated in its header")
+            return TooShort("header is truncated")
         return BadHeader("is not a safetensors file")
     return BadHeader("has a header with a wrong length")
 

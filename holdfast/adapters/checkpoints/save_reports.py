@@ -1,7 +1,7 @@
 """Saves that a training script reports as done, in a file beside the checkpoint directory.
 
 One JSON object per line, appended with one write: the script needs no lock, and a reader no more
-than the end of the file. A report makes nothing complete; it only tells when to verify.
+than the end of the file. A report makes nothing complete; it only triggers verification.
 """
 
 import json

@@ -9,7 +9,7 @@ from holdfast.ports.checkpoint_copies import CopyStore
 
 
 def open_copies(url: str) -> CopyStore:
-    """Return the location of a path, ``file://`` or ``s3://`` URL, or of one that fsspec knows.
+    """Return the location of a path, ``file://`` or ``s3://`` URL, or URL supported by fsspec.
 
     Raises:
         ConfigError: the URL is invalid, or a package for it is missing.

@@ -53,16 +53,20 @@ class DatabaseRecords:
         """See ``ClusterRecords.load``."""
         with self._database.reading() as connection:
             requested = select(CLUSTERS.c.version).where(CLUSTERS.c.name == name)
-            return self._held(connection, name, connection.execute(requested).scalar_one_or_none())
+            return self._stored(
+                connection, name, connection.execute(requested).scalar_one_or_none()
+            )
 
     def _others(self, connection: Connection, name: str) -> Sequence[StoredCluster]:
         """All clusters but one; unchanged ones come from the cache."""
         requested = select(CLUSTERS.c.name, CLUSTERS.c.version).where(CLUSTERS.c.name != name)
         rows = connection.execute(requested.order_by("name")).all()
-        found = [self._held(connection, other, version) for other, version in rows]
+        found = [self._stored(connection, other, version) for other, version in rows]
         return [one for one in found if one is not None]
 
-    def _held(self, connection: Connection, name: str, version: int | None) -> StoredCluster | None:
+    def _stored(
+        self, connection: Connection, name: str, version: int | None
+    ) -> StoredCluster | None:
         known = self._known.get(name)
         if known is not None and known.version == version:
             return known

@@ -130,7 +130,6 @@ def set_up(connection: Connection, now: str) -> None:
         found = connection.execute(select(LAYOUT.c.version)).scalar_one_or_none()
     if found != _VERSION:
         raise BackendError(
-            f"its tables have layout {found or 'unknown'}, this release of Holdfast reads layout"
-            f" {_VERSION}; use the release that wrote them, or another database to begin without"
-            " them"
+            f"schema version {found or 'unknown'} is not supported, expected {_VERSION}; use the"
+            " release that wrote the tables, or another database to start empty"
         )

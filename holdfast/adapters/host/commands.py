@@ -112,15 +112,17 @@ def _outputs(
             raise BackendError(f"{name} wrote more than {LARGEST_OUTPUT} bytes")
         if has_ended and not ready:
             break
-        _go_on(name, timeout, deadline, is_over)
+        _check_limits(name, timeout, deadline, is_over)
     while process.poll() is None:  # it closed its output and is still running
-        _go_on(name, timeout, deadline, is_over)
+        _check_limits(name, timeout, deadline, is_over)
         time.sleep(_POLL_S)
     stdout, stderr = outputs.values()
     return bytes(stdout), bytes(stderr)
 
 
-def _go_on(name: str, timeout: timedelta, deadline: float, is_over: Callable[[], bool]) -> None:
+def _check_limits(
+    name: str, timeout: timedelta, deadline: float, is_over: Callable[[], bool]
+) -> None:
     if time.monotonic() > deadline:
         raise BackendError(f"{name} did not end within {timeout.total_seconds():g} s")
     if is_over():

@@ -162,7 +162,7 @@ def runtime(root: Path) -> dict[str, str]:
     answering = [name for name, path in _RUNTIMES.items() if _connects(root / path)]
     if _kubelet_is_healthy():
         answering.append("kubelet")
-    return {"asked": "", **dict.fromkeys(answering, "")}
+    return {"queried": "", **dict.fromkeys(answering, "")}
 
 
 def _connects(path: Path) -> bool:

@@ -1,7 +1,7 @@
-"""Looks at the ranks of a job that is suspected to hang, before it is stopped; keeps what it saw.
+"""Inspects the ranks of a job that is suspected to hang, before it is stopped; keeps the result.
 
-Snapshots take seconds, in which the nodes go on: they run in a thread, and a hang is reported when
-they are done.
+Snapshots take seconds, in which reconciliation continues: they run in a thread, and a hang is
+reported when they are done.
 """
 
 import json

@@ -293,7 +293,7 @@ class LocalJobs:
         return reported[1]
 
     def _inspected(self, job: str, record: JobRecord, hang: Hang) -> Hang | None:
-        """Return a hang with what its ranks do; None while they are looked at."""
+        """Return a hang with the state of its ranks; None while ranks are inspected."""
         launch = self._launch(job)
         text = self._inspector.inspect(
             Suspicion(

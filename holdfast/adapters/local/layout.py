@@ -1,13 +1,13 @@
-"""Where everything of a run lies on disk.
+"""Files and directories of a run.
 
 ::
 
-    <home>/locks/<name>          held while the run goes on
-    <home>/locks/clusters/<name> held while a process manages the cluster
+    <home>/locks/<name>          locked while the run is active
+    <home>/locks/clusters/<name> locked while a process manages the cluster
     <home>/runs/<name>/          one run: a cluster and its job
         state.db                 nodes, job, incidents, requests, events
         wake                     touched by other commands to wake the run
-        checkpoints/             $HOLDFAST_CHECKPOINT_DIR, unless told otherwise
+        checkpoints/             default of $HOLDFAST_CHECKPOINT_DIR
         logs/attempt-1/rank-0.log
         progress/attempt-1       $HOLDFAST_PROGRESS_FILE
         evidence/attempt-1.json  what its ranks did when it hung

@@ -14,7 +14,7 @@ _PAUSE_S: Final = 0.02  # commands that only check whether the run is active rel
 
 
 @contextmanager
-def held(run: RunDir) -> Iterator[None]:
+def locked(run: RunDir) -> Iterator[None]:
     """Hold the lock of a run; the kernel releases it when the process ends, however it ends.
 
     Raises:
@@ -25,8 +25,8 @@ def held(run: RunDir) -> Iterator[None]:
     with run.lock.open("ab") as file:
         if not _locks(file):
             raise ConfigError(
-                f"--name: a run called {run.name!r} is going on; choose another name, or end that "
-                f"run first with: holdfast jobs cancel {run.name}"
+                f"--name: run {run.name!r} is already active; choose another name, or cancel that "
+                f"run first: holdfast jobs cancel {run.name}"
             )
         yield
 

@@ -1,7 +1,7 @@
 """Deep health check of a local machine: tests processors, memory and disk.
 
 Run as a process on the machine. Each part does work whose correct result is known, and compares.
-Exit code 0 if all parts passed, 1 if one failed; the last line says which.
+Exit code 0 if all parts passed, 1 if one failed; the last line names it.
 """
 
 import hashlib

@@ -94,7 +94,7 @@ def people(urls: Sequence[str], cluster: str) -> list[tuple[str, Callable[[str],
     if not urls:
         return []
     try:
-        import apprise  # noqa: PLC0415 - only where somebody is to be told
+        import apprise  # noqa: PLC0415 - an optional dependency
     except ModuleNotFoundError as error:
         raise ConfigError(
             "notices.apprise needs Apprise, which is not installed: pip install 'holdfast[notices]'"

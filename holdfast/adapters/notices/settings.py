@@ -129,8 +129,8 @@ class NoticeSettings:
     def __post_init__(self) -> None:
         if self.eventbridge is not None and self.source.startswith("aws."):
             raise ValueError(
-                "source must not begin with aws., which EventBridge takes from AWS itself only; "
-                f"got {self.source}"
+                "source must not begin with aws.: EventBridge reserves this prefix for AWS"
+                f" services; got {self.source}"
             )
         known = {kind.name for kind in Event.__subclasses__()}
         if unknown := sorted(set(self.for_people) - known):

@@ -85,7 +85,7 @@ class Ec2AutoScaling:
                 raise RetryLater(
                     f"{instance} was terminated, but group {group} could not launch another: {why}",
                     after=CAPACITY_PAUSE,
-                    is_outcome_unknown=True,  # the group itself goes on trying
+                    is_outcome_unknown=True,  # the group itself retries
                 )
 
     def _refuse_suspended(self, group: str, instance: str, needed: tuple[str, ...]) -> None:

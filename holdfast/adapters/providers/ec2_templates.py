@@ -27,7 +27,7 @@ def instance_type(group: MachineGroup) -> str:
 
     """
     if not group.instance_type:
-        raise ProviderError(f"instance group {group.name} has no InstanceType: set one")
+        raise ProviderError(f"instance group {group.name}: InstanceType is missing; set it")
     return group.instance_type.removeprefix("ml.")
 
 

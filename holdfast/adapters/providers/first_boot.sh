@@ -1,5 +1,5 @@
-# Runs the lifecycle scripts of a new machine, at its first boot only, and tells by a tag of the
-# instance how they ended. The lines before set SOURCE, ENTRY, CLUSTER, GROUP, TYPE, REGION and TAG.
+# Runs the lifecycle scripts of a new machine, at its first boot only, and reports their
+# result in a tag of the instance. The lines before set SOURCE, ENTRY, CLUSTER, GROUP, TYPE, REGION and TAG.
 
 log=${PROVISION_LOG:-/var/log/provision/provisioning.log}
 config=${SAGEMAKER_RESOURCE_CONFIG_PATH:-/opt/ml/config/resource_config.json}
@@ -15,7 +15,7 @@ about() { curl -sf -H "X-aws-ec2-metadata-token: $token" "$metadata/meta-data/$1
 instance=$(about instance-id)
 address=$(about local-ipv4)
 
-tell() {
+report() {
     for _ in 1 2 3 4 5; do
         aws --region "$REGION" ec2 create-tags --resources "$instance" \
             --tags "Key=$TAG,Value=$1" && return
@@ -25,7 +25,7 @@ tell() {
 
 failed() {
     echo "[SageMaker] The lifecycle scripts failed"
-    tell "failed: $1"
+    report "failed: $1"
     exit 1
 }
 
@@ -45,4 +45,4 @@ cd "$scripts" || failed "no directory $scripts"
 chmod +x "$ENTRY" || failed "no script $ENTRY"
 "./$ENTRY" || failed "$ENTRY ended with $?"
 echo "[SageMaker] The lifecycle scripts succeeded"
-tell "$DONE"
+report "$DONE"

@@ -30,7 +30,7 @@ class ProviderName(StrEnum):
     """Names of providers."""
 
     NONE = "none"
-    """Refuses every order, with a message that says what to do manually."""
+    """Rejects every order, with a message that describes the manual steps."""
 
     EC2 = "ec2"
     """Reboots or terminates an EC2 instance; whatever launched it must launch a replacement."""

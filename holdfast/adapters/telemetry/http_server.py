@@ -89,7 +89,7 @@ class HttpServer:
                 f"cannot serve metrics on {host}:{port}: {error.strerror or error}; "
                 "choose another address"
             ) from error
-        self._listener.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        self._listener.setblocking(False)  # noqa: FBT003 - the name of the method is enough
         self.port: int = self._listener.getsockname()[1]
         """Port of the server."""
 
@@ -148,7 +148,7 @@ class HttpServer:
         limits = ConnectionLimits(total=CLIENTS, per_address=CLIENTS)
         if old := connection_to_replace(self._clients.values(), str(peer[0]), limits):
             self._hang_up(old)
-        connection.setblocking(False)  # noqa: FBT003 - the name of the method says it
+        connection.setblocking(False)  # noqa: FBT003 - the name of the method is enough
         client = _Client(connection, str(peer[0]), time.monotonic() + TIMEOUT_S)
         self._clients[connection.fileno()] = client
         self._poll.register(connection, _READ)

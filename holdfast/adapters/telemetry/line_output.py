@@ -12,7 +12,7 @@ from holdfast.model.errors import ConfigError
 KEPT_BYTES: Final = 1024 * 1024
 """Buffer size for lines that cannot be written; the oldest are dropped beyond it."""
 
-_PIECE: Final = 4096  # PIPE_BUF: as much as a pipe takes at once when it says that it is ready
+_PIECE: Final = 4096  # PIPE_BUF: bytes that a writable pipe accepts in one write
 
 
 class LineOutput:

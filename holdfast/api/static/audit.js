@@ -32,7 +32,7 @@ export function open(container, { query, setQuery }) {
     ],
   });
   container.append(
-    h("header.head", {}, h("h1", { tabindex: "-1" }, "Audit"), h("p.about", {}, "Changes that people requested through the API and the console, also refused ones.")),
+    h("header.head", {}, h("h1", { tabindex: "-1" }, "Audit"), h("p.about", {}, "Changes that people requested through the API and the console, including rejected requests.")),
     h("section.card", {}, h("div.bar", {}, h("div.tools", {}, search)), shown, list.element),
   );
   let entries = [];

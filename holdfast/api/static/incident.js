@@ -31,7 +31,7 @@ export function open(container, { parts: [fleet, id] }) {
 
   async function copyText() {
     if (await copied(markdown(found()))) notice("Copied the incident as Markdown");
-    else notice("The browser does not let this page copy text", "bad");
+    else notice("Copy failed: the browser denied clipboard access", "bad");
   }
 
   function found() {
@@ -140,7 +140,7 @@ function done(row) {
 function nextSteps(row) {
   const back = row.successor || row.node;
   if (!row.node) return (row.next ?? ["read the evidence"]).map((one) => one[0].toUpperCase() + one.slice(1));
-  if (row.released_at) return [`Nothing: ${back} accepts jobs again.`, row.check_remarks && `Parts of its check did not run: ${row.check_remarks}`].filter(Boolean);
+  if (row.released_at) return [`No action required: ${back} is schedulable.`, row.check_remarks && `Parts of its check did not run: ${row.check_remarks}`].filter(Boolean);
   if (row.vanished_at) return ["The node disappeared before its repair ended. If nobody removed it, look for the machine at its provider."];
   if (row.state === "unfinished") return ["Its run has ended, so nothing repairs the node."];
   const node = table("nodes").get(`${row.fleet} ${back}`) ?? table("nodes").get(`${row.fleet} ${row.node}`);

@@ -58,7 +58,7 @@ export function connect() {
   source = new EventSource("/console/live");
   source.addEventListener("snapshot", (event) => take(event, true));
   source.addEventListener("change", (event) => take(event, false));
-  source.addEventListener("beat", (event) => receive(event));
+  source.addEventListener("heartbeat", (event) => receive(event));
   source.addEventListener("trouble", (event) => {
     const content = receive(event);
     trouble = content.message;

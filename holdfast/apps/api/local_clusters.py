@@ -42,7 +42,7 @@ class ClusterSupervisors:
         process = self._processes.get(run.path)
         if (process is not None and process.poll() is None) or is_held(run):
             return
-        with (run.path / "keeper.log").open("ab") as log:
+        with (run.path / "supervisor.log").open("ab") as log:
             process = subprocess.Popen(
                 [
                     sys.executable, "-m", "holdfast.apps.run.cluster_supervisor",

@@ -21,7 +21,7 @@ class ProxyNetwork:
                 f"{value!r} is neither an IP address nor a network such as 10.0.0.0/24: {error}"
             ) from None
         if network.prefixlen == 0:
-            raise ValueError(f"{value!r} contains all addresses; name those of the proxies")
+            raise ValueError(f"{value!r} matches every address; list only the proxies' networks")
         return cls(str(network))
 
     def __str__(self) -> str:

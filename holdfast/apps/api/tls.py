@@ -56,7 +56,9 @@ class TlsContext:
             if stamp == self._stamp:
                 return
             self._stamp = stamp
-            self._load(_empty_context())  # a pair that does not match would spoil the used context
+            self._load(
+                _empty_context()
+            )  # a pair that does not match would invalidate the context in use
             self._load(self.context)
         except ConfigError as error:
             self._report(f"{error}; the previous certificate is used")

@@ -53,7 +53,7 @@ def check_pair(
     """Run the tests called ``names``, one after the other.
 
     Raises:
-        BackendError: the other node does not listen, has another token, or is busy.
+        BackendError: the other node does not listen, has a different token, or is busy.
 
     """
     kind = config.instance_type or instance_type(config.root)

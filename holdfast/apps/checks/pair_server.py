@@ -24,7 +24,7 @@ PAIR: Final = "pair"
 """Request to this node to start the tests with another node."""
 
 _AT_ONCE: Final = 32
-"""Maximum connections. One is tested at a time, the others are told that it is busy; more are not
+"""Maximum connections. One is tested at a time, the others get a busy response; more are not
 accepted."""
 
 _IDLE: Final = timedelta(seconds=60)

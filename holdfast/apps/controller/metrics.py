@@ -81,7 +81,7 @@ class ControllerMetrics:
                 case RepairOverdue(remedy=remedy):
                     self._repairs[labels(remedy=remedy, outcome="overdue")] += 1
                 case RepairDeferred():
-                    self._repairs[labels(remedy="", outcome="held-back")] += 1
+                    self._repairs[labels(remedy="", outcome="deferred")] += 1
         for sink in self._sinks:
             sink.emit(event)
 

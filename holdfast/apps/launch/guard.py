@@ -34,7 +34,7 @@ _REAP_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The launcher's side of its lease with the guard."""
+    """Launcher's end of the lease that the guard monitors."""
 
     descriptor: int
 

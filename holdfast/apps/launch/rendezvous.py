@@ -69,7 +69,7 @@ class Rendezvous:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmStep:
-    """What Slurm says about the step that this process is a task of."""
+    """Slurm's variables of the step that this process is a task of."""
 
     nodes: int
     node_rank: int

@@ -185,7 +185,7 @@ def _verified(
 
 
 def _end(verification: AttemptVerification) -> AttemptEnd:
-    """Return how the attempt before ended, as far as the controller tells the pod."""
+    """Return how the previous attempt ended, from the variables that the controller sets."""
     if not verification.restart_reason:
         return AttemptEnd()
     is_program = verification.restart_reason in _OF_THE_PROGRAM

@@ -62,7 +62,7 @@ def _recorded(home: Path, name: str) -> DesiredCluster | None:
         connection = import_module(f"{_DATABASE}.connection")
         records = import_module(f"{_DATABASE}.records")
         with closing(connection.Database(f"sqlite:///{path}", SystemClock())) as database:
-            held = records.DatabaseRecords(database).load(name)
+            stored = records.DatabaseRecords(database).load(name)
     except (ModuleNotFoundError, BackendError, ConfigError):
         return None
-    return None if held is None else cast("DesiredCluster", held.cluster)
+    return None if stored is None else cast("DesiredCluster", stored.cluster)

@@ -22,7 +22,7 @@ from holdfast.adapters.local.first_boot import SCRIPT_TIMEOUT_S, prepare
 from holdfast.adapters.local.groups import archive_deleted
 from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
-from holdfast.adapters.local.lock import held
+from holdfast.adapters.local.lock import locked
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import recover_state
 from holdfast.apps.clock import SystemClock
@@ -282,14 +282,16 @@ def _span(seconds: float | None) -> timedelta | None:
 
 def main(argv: list[str]) -> int:
     """Manage one cluster; ends with the process that started it."""
-    parser = argparse.ArgumentParser(prog="holdfast _keeper", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m holdfast.apps.run.cluster_supervisor", description=__doc__
+    )
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
     options = parser.parse_args(argv)
     die_with_parent(options.parent, signal.SIGTERM)
     run = RunDir(options.dir)
     sweep(run.path.parent.parent)  # also processes of this cluster, if it was killed
-    with held(run):
+    with locked(run):
         if ClusterSupervisor(run, RunConfig()).run():
             archive_deleted(run)
     return 0

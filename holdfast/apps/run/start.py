@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Final, cast
 
 from holdfast.adapters.local.layout import RunDir, run_dir
-from holdfast.adapters.local.lock import held
+from holdfast.adapters.local.lock import locked
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.logs import Follow, RankLogs
@@ -52,7 +52,7 @@ def started(
     """
     check(settings)
     run = run_dir(settings.home, settings.name)
-    with held(run):
+    with locked(run):
         sweep(settings.home)
         archived = archive(run)
         earlier = last_with_checkpoints(archived_jobs(run, archived))

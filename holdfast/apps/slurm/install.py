@@ -216,7 +216,7 @@ def compiled(plugin: Plugin) -> bytes:
     """Return the plugin as a shared object.
 
     Raises:
-        BackendError: there is no compiler, or no header of Slurm; the message says what to install.
+        BackendError: there is no compiler, or no header of Slurm; the message names the package.
 
     """
     with TemporaryDirectory() as folder:

@@ -78,7 +78,7 @@ class Srun:
     """A running or ended srun.
 
     Its standard error passes through this process: if srun ends the other ranks because one failed,
-    its exit code is that of their signal, and only its messages say how the failed rank ended.
+    its exit code is that of their signal, and only its messages report how the failed rank ended.
     """
 
     def __init__(self, argv: list[str], environment: Mapping[str, str], signals: Signals) -> None:

@@ -76,7 +76,7 @@ class RunJobs:
         with self.found(job) as known:
             status = job_status(known)
             if not known.is_active:
-                raise NotFound(f"{known.ref} is not running: its phase is {status.phase}")
+                raise NotFound(f"{known.ref} is not active (phase {status.phase})")
             confirm(status)
             known.run.store.cancel_job(known.key)
             known.run.wake()
@@ -205,7 +205,7 @@ def _events(job: KnownJob) -> Iterator[dict[str, Any]]:
 
 
 def emit_recorded(entry: dict[str, Any], emit: Callable[[datetime, events.Event], None]) -> None:
-    """Tell of an event of ``LocalStore.events``; one of another release is left out."""
+    """Emit an event of ``LocalStore.events``; skip events of other releases."""
     kind = _EVENTS.get(entry["event"])
     if kind is not None:
         emit(datetime.fromisoformat(entry["at"]), from_plain(kind, entry))

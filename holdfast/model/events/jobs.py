@@ -120,7 +120,7 @@ class JobHangSuspected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStragglerFound(Event):
-    """A rank of a running job is slower than the others, which wait for it; the job runs on."""
+    """A rank of a running job is slower than the others, which wait for it; the job continues."""
 
     name: ClassVar[str] = "job.straggler_found"
     job: str

@@ -153,4 +153,5 @@ def test_what_cannot_be_had_is_objected_to_without_asking_aws(whole) -> None:
         groups=(no_type, going, DesiredGroup(made_of=GROUP, target=1)),
     )
 
-    assert whole.groups.rejections(wanted) == ["instance group gpu has no InstanceType: set one"]
+    rejected = ["instance group gpu: InstanceType is missing; set it"]
+    assert whole.groups.rejections(wanted) == rejected

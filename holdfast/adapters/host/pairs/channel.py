@@ -141,7 +141,7 @@ def authenticate_as_server(connection: socket.socket, token: str) -> PairConnect
     peer_nonce, _, proof = channel.read_line().partition(b" ")
     if not hmac.compare_digest(proof, _proof(token, b"asks", nonce, peer_nonce)):
         channel.write(b"refused\n")
-        raise BackendError("the client has another token")
+        raise BackendError("token mismatch; use the same --token-file on both nodes")
     channel.write(_proof(token, b"serves", nonce, peer_nonce) + b"\n")
     return channel
 
@@ -161,9 +161,9 @@ def authenticate_as_client(connection: socket.socket, token: str) -> PairConnect
     channel.write(nonce + b" " + _proof(token, b"asks", peer_nonce, nonce) + b"\n")
     answer = channel.read_line()
     if answer == b"refused":
-        raise BackendError("the server refused the token; use the same token at both ends")
+        raise BackendError("token rejected by the server; use the same --token-file on both nodes")
     if not hmac.compare_digest(answer, _proof(token, b"serves", peer_nonce, nonce)):
-        raise BackendError("the server has another token; use the same token at both ends")
+        raise BackendError("token mismatch; use the same --token-file on both nodes")
     return channel
 
 

@@ -38,7 +38,7 @@ class PairPart:
 
 
 def pair_finding(message: str, now: datetime) -> Finding:
-    """Return the finding for a fault between two nodes; a test cannot tell which one is bad."""
+    """Return the finding for a fault between two nodes; a test cannot identify the bad one."""
     return Finding(
         family=FAMILY,
         condition=Condition.NETWORK,

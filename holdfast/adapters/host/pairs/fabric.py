@@ -59,9 +59,9 @@ def serve(target: Target, channel: PairConnection, message: Mapping[str, Any]) -
             port = free_port()
             with background_command(fabric.server(run, port)) as server:
                 channel.send({"port": port})
-                goes_on = channel.receive().get("goes_on")
-                channel.send({"said": server.output()[-500:]})
-            if not goes_on:
+                continues = channel.receive().get("continues")
+                channel.send({"output": server.output()[-500:]})
+            if not continues:
                 break
 
 
@@ -117,11 +117,11 @@ def _exchange(fabric: Fabric, peer: Peer) -> Exchange:
             exchange = run_client(fabric.client(run, port, peer.host))
         except BackendError as error:
             exchange = Exchange(fault=f"{error}: messages were not delivered")
-        goes_on = not (exchange.fault or exchange.doubt)
-        peer.channel.send({"goes_on": goes_on})
-        server_output = str(peer.channel.receive().get("said", ""))
+        continues = not (exchange.fault or exchange.doubt)
+        peer.channel.send({"continues": continues})
+        server_output = str(peer.channel.receive().get("output", ""))
         if exchange.doubt and server_output:
             exchange = Exchange(doubt=f"{exchange.doubt}; output of the other end: {server_output}")
-        if not goes_on:
+        if not continues:
             break
     return exchange

@@ -28,7 +28,7 @@ _LONGEST_S: Final = 20.0
 
 _PING: Final = 64
 _BLOCK: Final = 64 * 1024
-_GOES_ON: Final = b"+"
+_MORE: Final = b"+"
 _ENDS: Final = b"."
 
 
@@ -44,7 +44,7 @@ def measure(target: Target, peer: Peer) -> Series:
 def serve(target: Target, channel: PairConnection, message: Mapping[str, Any]) -> None:
     """Echo messages, count received data, then send."""
     channel.allow(_LIMIT)
-    while (ping := channel.read(_PING))[:1] == _GOES_ON:
+    while (ping := channel.read(_PING))[:1] == _MORE:
         channel.write(ping)
     channel.send({"bytes": _drain(channel)})
     seconds = message.get("seconds", target.pair_time.total_seconds())
@@ -75,7 +75,7 @@ def _round_trips(channel: PairConnection, seconds: float) -> list[float]:
     end = time.monotonic() + seconds
     while not times or (len(times) < _ROUNDS and time.monotonic() < end):
         began = time.perf_counter()
-        channel.write(_GOES_ON * _PING)
+        channel.write(_MORE * _PING)
         channel.read(_PING)
         times.append(time.perf_counter() - began)
     channel.write(_ENDS * _PING)
@@ -99,7 +99,7 @@ def _rate_back(channel: PairConnection) -> float:
 
 def _fill(channel: PairConnection, seconds: float) -> int:
     """Send blocks for ``seconds``. Returns the number of bytes."""
-    block, sent = _GOES_ON * _BLOCK, 0
+    block, sent = _MORE * _BLOCK, 0
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         channel.write(block)
@@ -111,6 +111,6 @@ def _fill(channel: PairConnection, seconds: float) -> int:
 def _drain(channel: PairConnection) -> int:
     """Receive blocks up to the last one. Returns the number of bytes."""
     received = _BLOCK
-    while channel.read(_BLOCK)[:1] == _GOES_ON:
+    while channel.read(_BLOCK)[:1] == _MORE:
         received += _BLOCK
     return received

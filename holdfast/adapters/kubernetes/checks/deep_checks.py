@@ -370,7 +370,7 @@ class DeepChecks:
         if job.uid not in self._ends:
             params = {"labelSelector": f"batch.kubernetes.io/job-name={job.name}"}
             pods = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", params)
-            ends = [_last_words(pod) for pod in pods]
+            ends = [_pod_end(pod) for pod in pods]
             lost = _End(result=CheckSummary(), status=None, noticed_at=time.monotonic())
             self._ends[job.uid] = next(filter(None, ends), lost)
         return self._ends[job.uid]
@@ -381,7 +381,7 @@ def _token_of(job: Json) -> str:
     return next((one["value"] for one in container["env"] if one["name"] == TOKEN_VARIABLE), "")
 
 
-def _last_words(pod: Json) -> _End | None:
+def _pod_end(pod: Json) -> _End | None:
     for container in (pod.get("status") or {}).get("containerStatuses") or ():
         ended = (container.get("state") or {}).get("terminated")
         if ended is not None:

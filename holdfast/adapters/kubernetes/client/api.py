@@ -85,10 +85,10 @@ class Api:
     Paths are those of the API, such as ``/api/v1/nodes/a``; parameters go into the query.
 
     Every method raises ``Unreachable`` if no usable answer came and ``ApiError`` if the API server
-    refused; ``api_errors`` has the narrower ones. A call is tried again, with a growing pause,
-    until ``timeout`` has passed: always if it cannot have been carried out, which is so where the
-    connection was refused and where the API server says when to come again (429, 503); after a
-    lost connection and other errors from 500 on only if carrying it out twice does no harm.
+    refused; ``api_errors`` has the narrower ones. A call is retried with backoff until ``timeout``:
+    always if it cannot have been executed, that is, if the connection was refused or the response
+    has ``Retry-After`` (429, 503); after a lost connection and other errors from 500 on only if
+    it is idempotent.
     """
 
     def __init__(
@@ -307,7 +307,7 @@ class Api:
             connection.close()
             self._connections.clear()
             raise Unreachable(f"{request}: {self._no_answer(error)}") from error
-        self._connections.give_back(connection)
+        self._connections.release(connection)
         if not 200 <= response.status < 300:
             raise _refusal(request, response, body)
         return _decode(request, response, body)

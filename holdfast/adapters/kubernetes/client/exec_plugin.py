@@ -53,7 +53,7 @@ class ExecPlugin:
             command: a program and its arguments.
             environment: variables added to the environment of this process.
             api_version: of what it writes, ``client.authentication.k8s.io/v1``.
-            cluster: told to it, if it is to know.
+            cluster: cluster information passed to the plugin; None if it does not request it.
             hint: how a person gets the program, if it is missing.
             clock: the present time.
 

@@ -67,9 +67,9 @@ class Cache(Generic[T]):
 class Reflector(Generic[T]):
     """Updates a cache in its own thread, from ``start`` to ``stop``.
 
-    While the API server is away the copy stays as it was; afterwards it goes on from where it was,
-    or, if the API server has forgotten that, compares with a new list. Either way the copy becomes
-    what the collection is, deletions included, and never goes back in time.
+    While the API server is unavailable, the cache is unchanged; afterwards it resumes at its
+    resource version, or, if that has expired, compares with a new list. Either way the cache
+    converges to the collection, deletions included, and never to an older state.
     """
 
     def __init__(

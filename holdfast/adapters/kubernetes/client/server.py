@@ -192,7 +192,7 @@ class Connections:
             raise Unreachable(f"cannot reach {self._server.url}: {error}", sent=False) from error
         return connection
 
-    def give_back(self, connection: http.client.HTTPConnection) -> None:
+    def release(self, connection: http.client.HTTPConnection) -> None:
         """Return a connection to the pool; its last response was read completely."""
         with self._lock:
             is_pooled = connection.sock is not None and len(self._idle) < _POOL

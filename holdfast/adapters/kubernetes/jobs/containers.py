@@ -17,7 +17,7 @@ _SIGNALS: Final = range(129, 193)
 """Exit codes by which a container runtime reports a signal, as shells do: 128 + its number."""
 
 _GENERIC_FAILURE: Final = 1
-_SAYS_NOTHING: Final = ("Error", "Completed", None)
+_NO_DETAIL: Final = ("Error", "Completed", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +66,8 @@ def _exit(reported: Json) -> Exit:
     code = reported.get("exitCode") or 0
     reason = reported.get("reason")
     parts = [
-        "" if reason in _SAYS_NOTHING else str(reason),
-        _last_words(reported.get("message") or ""),
+        "" if reason in _NO_DETAIL else str(reason),
+        _termination_message(reported.get("message") or ""),
     ]
     return Exit(
         code=128 - code if code in _SIGNALS else code,
@@ -76,7 +76,7 @@ def _exit(reported: Json) -> Exit:
     )
 
 
-def _last_words(message: str) -> str:
+def _termination_message(message: str) -> str:
     """Return the exception in a termination message, else its last line."""
     last = next((line for line in reversed(message.splitlines()) if line.strip()), "")
     return crash_text(message) or one_line(last, SHOWN_CHARS)

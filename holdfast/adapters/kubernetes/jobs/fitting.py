@@ -42,16 +42,16 @@ def capacity(
     """
     total = sum(group.ranks for group in groups)
     required = max((devices(group.pods) for group in groups), key=lambda d: sum(d.values()))
-    held: dict[str, dict[str, int]] = {}
+    used: dict[str, dict[str, int]] = {}
     for pod in others:
         if pod.node and not pod.has_ended:
-            on_node = held.setdefault(pod.node, {})
+            on_node = used.setdefault(pod.node, {})
             for name, amount in pod.resources.items():
                 on_node[name] = on_node.get(name, 0) + amount
     found, out = {}, set()
     for node in nodes:
         if all(fits(group.pods, node, labels) for group in groups):
-            free = _free_ranks(required, node.devices, held.get(node.name, {}), total)
+            free = _free_ranks(required, node.devices, used.get(node.name, {}), total)
             if free:
                 found[node.name] = free
             if node.labels.get(labels.node_health_status) != HealthStatus.SCHEDULABLE:
@@ -106,10 +106,10 @@ def fits(pods: Json, node: NodeState, labels: Labels) -> bool:
 
 
 def _free_ranks(
-    required: Mapping[str, int], there: Mapping[str, int], held: Mapping[str, int], total: int
+    required: Mapping[str, int], there: Mapping[str, int], used: Mapping[str, int], total: int
 ) -> int:
     free = (
-        (there.get(name, 0) - held.get(name, 0)) // amount
+        (there.get(name, 0) - used.get(name, 0)) // amount
         for name, amount in required.items()
         if amount
     )

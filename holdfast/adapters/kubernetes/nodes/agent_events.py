@@ -27,7 +27,7 @@ def events(before: NodeReport | None, report: NodeReport) -> list[Json]:
     """Return the Events of faults that are new, repeated or cleared in ``report``.
 
     The name of an Event is a digest of what it is about, so that a fault has one, however often
-    it is told and by however many processes.
+    it is reported and by however many processes.
     """
     last = before if before is not None and before.boot_id == report.boot_id else None
     reported = {_state(fault) for fault in last.faults} if last is not None else set()
@@ -67,7 +67,7 @@ def _noticed(report: NodeReport, notice: Finding) -> Json:
 
 
 def _cleared(before: NodeReport, report: NodeReport) -> list[Json]:
-    held = {fault.key for fault in report.faults}
+    active = {fault.key for fault in report.faults}
     return [
         _event(
             report,
@@ -78,7 +78,7 @@ def _cleared(before: NodeReport, report: NodeReport) -> list[Json]:
             span=(report.reported_at, report.reported_at),
         )
         for fault in before.faults
-        if fault.key not in held
+        if fault.key not in active
     ]
 
 

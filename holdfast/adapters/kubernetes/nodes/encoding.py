@@ -103,7 +103,7 @@ def boot_id(state: NodeState, parsed: ParsedAnnotations) -> str:
 def node_patch(
     state: NodeState, parsed: ParsedAnnotations, record: NodeRecord, conventions: Conventions
 ) -> Json | None:
-    """Return the merge patch that writes ``record`` to a node; None if it is there already.
+    """Return the merge patch that writes ``record`` to a node; None if it exists already.
 
     It bears the version of ``state``, so that it undoes nothing that was written since.
     """
@@ -298,7 +298,7 @@ def _expected(record: NodeRecord | None) -> str | None:
 
 
 def _id(state: NodeState, record: NodeRecord | None, value: str) -> str:
-    """Another wish of the same words is another request once the node has gone on."""
+    """ID of a request; the same value is a new request after the node changed phase."""
     since = state.created_at if record is None else record.phase_since
     return digest(state.uid, value, since.isoformat())
 

@@ -82,7 +82,7 @@ class CheckCommands(Slurm):
             name: of the job and of its reservation.
             nodes: where it runs; of one kind, if there are several.
             argv: options of sbatch, the script and its arguments.
-            log: the file for what it says.
+            log: file for its output.
             variables: what it has in its environment beside that of this process.
 
         """
@@ -107,7 +107,7 @@ class CheckCommands(Slurm):
         self._try(("scancel", job), _ENDED)
 
     def leave_reservation(self, job: str) -> None:
-        """Let a job that has begun go on without its reservation."""
+        """Let a started job continue without its reservation."""
         self._try(("scontrol", "update", f"jobid={job}", "reservationname="), _ENDED)
 
     def end_check_reservation(self, name: str) -> None:

@@ -10,7 +10,8 @@ from holdfast.model.jobs import LossAction
 from holdfast.ports.events import EventSink
 
 _RESPONSES: Final[Mapping[LossAction, str]] = {
-    LossAction.ASK: "the job runs on; cancel it if its loss stays bad, or set HOLDFAST_LOSS_ACTION",
+    LossAction.ASK: "the job is still running; cancel it if its loss stays bad, or set"
+    " HOLDFAST_LOSS_ACTION",
     LossAction.STOP: "its supervisor stops the step",
     LossAction.ROLLBACK: "its supervisor restarts the step from the checkpoint before",
     LossAction.SKIP: "its supervisor restarts the step from the checkpoint before, without it",

@@ -80,9 +80,9 @@ class StepLosses:
         return len(self._attempts)
 
     def begin(self) -> dict[str, str]:
-        """Begin the next attempt. Returns the variables that tell the ranks why it was restarted.
+        """Begin the next attempt. Returns the variables with the restart reason, for the ranks.
 
-        What is in the files before is of earlier attempts.
+        Lines that the files already contain belong to earlier attempts.
         """
         failure = self._failure
         self._start()

@@ -253,10 +253,10 @@ def is_off(node: NodeState, machine: str, off_after: timedelta, now: datetime) -
 
 
 def may_run(node: NodeState, machine: str) -> bool:
-    """Whether processes that Slurm has given up may run, on a machine that may be on.
+    """Whether processes that Slurm considers ended may still run, on a machine that may be on.
 
-    Slurm sets a node DOWN that does not respond, and goes on. A slurmd that responds has ended what
-    it was told to end, and one that starts ends the processes that it finds.
+    Slurm sets an unresponsive node DOWN and continues. A slurmd that responds has terminated the
+    processes it was ordered to terminate; one that starts terminates the processes that it finds.
     """
     facts = node.facts
     if facts is None or facts.has_heartbeat:

@@ -40,7 +40,7 @@ FOLDER: Final = "checks"
 
 _RUNNER: Final = Path(__file__).with_name("run_check.sh")
 _END: Final = re.compile(r"(\S+) ended with exit status (\d+)\n\Z")
-_SAYS_NOTHING: Final = frozenset((2, 70, 126, 127))
+_INCONCLUSIVE: Final = frozenset((2, 70, 126, 127))
 """Exit codes that are no verdict on the node: of a program with wrong arguments or a bug, and of
 the shell if it cannot run the program; from 128 on, a signal ended it."""
 
@@ -189,7 +189,7 @@ class DeepChecks:
         now, job = self._clock.now(), self._jobs.get(requested.name)
         if now - requested.began_at < _BEGINS or (job is not None and not job.is_waiting):
             return None
-        why = f"its job waits ({job.waits_for})" if job is not None else "there is no job of it"
+        why = f"its job waits ({job.waits_for})" if job is not None else "its job was not found"
         return PairOutcome(
             partner=requested.nodes[1], passed=None, ended_at=now, detail=f"it did not begin: {why}"
         )
@@ -270,7 +270,7 @@ class DeepChecks:
         last = output.strip().splitlines()[-1:]
         written = self._text(self._file(requested, "json"))
         result = read_summary(written or output)
-        is_lost = status in _SAYS_NOTHING or status >= _SIGNAL
+        is_lost = status in _INCONCLUSIVE or status >= _SIGNAL
         if len(requested.nodes) > 1:
             is_lost = status not in (0, 1) or result.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED)
             is_lost = is_lost or (not written and _ran_nothing(output))
@@ -308,6 +308,6 @@ def _variables(requested: RequestedCheck) -> dict[str, str]:
 
 
 def _ran_nothing(output: str) -> bool:
-    """Whether the output of srun says that no task could be started."""
+    """Whether the output of srun reports that no task could be started."""
     errors = [line for line in output.splitlines() if line.startswith(_STEP_ERROR)]
     return bool(errors) and not any(_TASK_ENDED in line for line in errors)

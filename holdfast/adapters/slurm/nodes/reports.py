@@ -201,7 +201,8 @@ class Reports:
             check_age(at_signing, now)
         if before is not None and before.signed_at is not None and at_signing < before.signed_at:
             raise ValueError(
-                "signed before the last report of that node: an old report was restored"
+                "signature older than the last accepted report; report ignored (replay or restored"
+                " file)"
             )
         received = _parsed(name, content, times)
         return _File(

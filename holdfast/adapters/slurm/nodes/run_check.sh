@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs a check, with a name of its own in front; the last line says how it ended.
+# Runs a check, with a prefix before each line; the last line is its result.
 name=$1
 shift
 "$@"

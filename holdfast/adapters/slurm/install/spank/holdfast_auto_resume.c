@@ -7,10 +7,10 @@
  * With --auto-resume=1, given to srun or to the sbatch or salloc around it, srun is replaced by
  * "holdfast slurm supervise [--grace=10s ...] -- srun ...", before anything was launched; that keeps
  * auto-resume in the Comment of the job, for the controller. A batch job has it kept there when its
- * script begins. Ranks have AUTO_RESUME, Prolog and Epilog have SPANK_AUTO_RESUME. Whatever cannot
- * be done is told, and the job runs as if there were no plugin.
+ * script begins. Ranks have AUTO_RESUME, Prolog and Epilog have SPANK_AUTO_RESUME. Whatever
+ * fails is logged, and the job runs as if there were no plugin.
  *
- * slurmctld is asked by other processes only: in slurmstepd, Slurm 24.11 ends the step for it.
+ * slurmctld is queried by other processes only: in slurmstepd, Slurm 24.11 ends the step for it.
  */
 #include <errno.h>
 #include <fcntl.h>
