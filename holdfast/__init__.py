@@ -40,14 +40,19 @@ _SOURCES = {
 }
 """Module of each public name."""
 
+_MODULES = ("training",)
+
 __all__ = [  # noqa: PLE0604 - names of the table
     "__version__",
     *_SOURCES,
+    *_MODULES,
 ]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name on first use, so that light processes load only what they need."""
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     if name not in _SOURCES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_SOURCES[name]), name)

@@ -1,5 +1,6 @@
 """Types of the names that ``__init__.py`` imports on first use."""
 
+from holdfast import training as training
 from holdfast.adapters.checkpoints.contract import CannotVerify as CannotVerify
 from holdfast.adapters.checkpoints.contract import CheckpointFormat as CheckpointFormat
 from holdfast.adapters.checkpoints.contract import Found as Found

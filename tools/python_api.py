@@ -1,9 +1,13 @@
 """The page of the public Python API: each name with its docstring, its members and its fields."""
 
+import ast
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from pathlib import Path
+from types import ModuleType
+from typing import Protocol
 
 import holdfast
 from holdfast import testing
@@ -20,6 +24,8 @@ def lines(docs_of: Callable[[type], Mapping[str, str]]) -> Iterator[str]:
     for name in sorted(name for name in holdfast.__all__ if not name.startswith("_")):
         value = getattr(holdfast, name)
         yield from _section(name, value)
+        if isinstance(value, ModuleType):
+            yield from _module(name, value)
         if isinstance(value, type):
             yield from _table(_members(value, docs_of(value)))
     yield from ["", "## Contracts for tests: `holdfast.testing`", "", inspect.getdoc(testing) or ""]
@@ -31,34 +37,71 @@ def lines(docs_of: Callable[[type], Mapping[str, str]]) -> Iterator[str]:
 
 
 def _section(name: str, value: object, level: int = 2) -> Iterator[str]:
-    is_function = inspect.isfunction(value)
-    arguments = f"({', '.join(inspect.signature(value).parameters)})" if is_function else ""
-    yield from ["", f"{'#' * level} `{name}{arguments}`", "", inspect.getdoc(value) or ""]
+    yield from ["", f"{'#' * level} `{_title(name, value)}`", "", *_as_lists(value)]
 
 
-def _table(rows: Mapping[str, str]) -> Iterator[str]:
+def _title(name: str, value: object) -> str:
+    if not inspect.isfunction(value):
+        return name
+    arguments = [one for one in inspect.signature(value).parameters if one != "self"]
+    return f"{name}({', '.join(arguments)})"
+
+
+def _table(rows: Mapping[str, str], title: str = "Name") -> Iterator[str]:
     if rows:
-        yield from ["", "| Name | Meaning |", "|---|---|"]
+        yield from ["", f"| {title} | Meaning |", "|---|---|"]
     for name, meaning in rows.items():
         yield f"| `{name}` | {meaning.replace('|', chr(92) + '|')} |"
 
 
 def _members(kind: type, docs: Mapping[str, str]) -> dict[str, str]:
-    """Members of an enum, or fields of a dataclass, with their meaning."""
+    """Members of an enum, fields of a dataclass, methods of a protocol, each with its meaning."""
     if issubclass(kind, Enum):
-        return {name: docs.get(name, "") or f"`{one.value}`" for name, one in _values(kind)}
-    names = [field.name for field in fields(kind) if field.init] if is_dataclass(kind) else []
-    return {name: docs.get(name, "") for name in names}
-
-
-def _values(kind: type[Enum]) -> Iterator[tuple[str, Enum]]:
-    yield from kind.__members__.items()
+        return {one.name: docs.get(one.name) or f"`{one.value}`" for one in kind}
+    if is_dataclass(kind):
+        return {field.name: docs.get(field.name, "") for field in fields(kind) if field.init}
+    return _methods(kind) if issubclass(kind, Protocol) else {}  # type: ignore[arg-type]
 
 
 def _methods(kind: type) -> dict[str, str]:
-    """Methods of a harness with their docstring, and tests of a contract, whose names say it."""
+    """Methods with the summary of their docstring; tests with the law in their name."""
     return {
-        name: " ".join((inspect.getdoc(one) or "").split())
+        _title(name, one): _summary(inspect.getdoc(one)) or _law(name)
         for name, one in vars(kind).items()
         if inspect.isfunction(one) and not name.startswith("_")
     }
+
+
+def _law(name: str) -> str:
+    """Return the sentence in the name of a test; empty for another method."""
+    words = name.removeprefix("test_").replace("_", " ")
+    return f"Test: {words}." if name.startswith("test_") else ""
+
+
+def _module(name: str, module: ModuleType) -> Iterator[str]:
+    """A section for each function of a package, and a table of the classes of its modules."""
+    for own, function in sorted(inspect.getmembers(module, inspect.isfunction)):
+        if function.__module__ == module.__name__ and not own.startswith("_"):
+            yield from _section(f"{name}.{own}", function, level=3)
+    classes = {}
+    for path in sorted(Path(str(module.__file__)).parent.glob("[!_]*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):  # not imported: its framework may be missing
+                title = f"{module.__name__}.{path.stem}.{node.name}"
+                classes[title] = _summary(ast.get_docstring(node))
+    yield from _table(classes, "Class")
+
+
+def _as_lists(value: object) -> Iterator[str]:
+    """The docstring, with arguments and errors as lists."""
+    for line in (inspect.getdoc(value) or "").splitlines():
+        if line in ("Args:", "Raises:"):
+            yield from [{"Args:": "Arguments:", "Raises:": "Errors:"}[line], ""]
+        elif line.startswith("    ") and line[4] != " ":
+            yield f"- `{line.strip().replace(':', '`:', 1)}"
+        else:
+            yield line.removeprefix("      ")
+
+
+def _summary(doc: str | None) -> str:
+    return " ".join((doc or "").partition("\n\n")[0].split()).replace("``", "`")

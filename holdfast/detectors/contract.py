@@ -47,7 +47,10 @@ class LogLine:
     """Text that the kernel wrote; a record of several lines keeps its newlines."""
 
     observed_at: datetime
+    """Time of the record."""
+
     origin: Origin = Origin.KERNEL
+    """Writer of the line; only the kernel's lines are evidence alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,8 @@ class Sample:
     """Name of the source, e.g. ``nvidia-smi``."""
 
     taken_at: datetime
+    """Time of the reading."""
+
     text: str = ""
     """Output of a command."""
 
@@ -98,10 +103,13 @@ class Detector:
     """Turns readings into findings. ``detect`` is pure and never raises."""
 
     name: str
+    """Unique name, as in the agent's configuration."""
+
     reads: frozenset[str]
     """``kernel_log`` or names of samples; the detector runs for each new reading."""
 
     detect: Callable[[Readings], list[Finding]] = field(repr=False)
+    """Returns the findings of the readings."""
 
     keywords: tuple[str, ...] = ()
     """Texts of which every kernel message that the detector matches contains at least one."""

@@ -46,14 +46,26 @@ class LogRule:
     """A matching message, as the kernel writes it."""
 
     condition: Condition
+    """Node condition that the finding sets to True."""
+
     reason: str
     """One of ``Reason``, or a reason of a rule file."""
 
     severity: Severity
+    """Severity of the finding."""
+
     remedy: Remedy = Remedy.NONE
+    """Remedy of the fault; ``none`` reports it only."""
+
     urgency: Urgency = Urgency.IMMEDIATE
+    """Whether the remedy starts at once or after the jobs of the node."""
+
     min_count: int = 1
+    """Number of messages within ``window`` that make a fault."""
+
     window: timedelta = _ONCE
+    """Time in which ``min_count`` messages must occur; 0 if one message is enough."""
+
     source: str
     """Source of the message and of the remedy."""
 

@@ -47,6 +47,7 @@ class Problem:
     """Defect and file; the file name is relative to the checkpoint."""
 
     state: CheckpointState = CheckpointState.DAMAGED
+    """State of the checkpoint with this defect: incomplete or damaged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +87,14 @@ class Checkpoint:
     """Size of its files in bytes."""
 
     state: CheckpointState = CheckpointState.UNVERIFIED
+    """Result of the verification; ``unverified`` before one."""
+
     depth: Depth | None = None
     """Depth of the verification behind ``state``; None before one."""
 
     problems: tuple[str, ...] = ()
+    """Defects that the verification found, as texts; empty if it found none."""
+
     reported_at: datetime | None = None
     """Time at which the script last reported a save of it as done; None if it did not. The files
     may be incomplete nevertheless."""
@@ -133,6 +138,8 @@ class Pointer:
     """File or link by which a framework selects the checkpoint that it loads."""
 
     kind: PointerKind = PointerKind.NONE
+    """What the file or link contains."""
+
     file: str = ""
     """Its name in the checkpoint directory."""
 

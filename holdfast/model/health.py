@@ -61,11 +61,17 @@ class Finding:
     """Stable PascalCase cause, from ``model.names``."""
 
     severity: Severity
+    """Severity for the work on the node."""
+
     remedy: Remedy
+    """Smallest action that helps."""
+
     message: str
     """Evidence, e.g. the kernel's line without its prefix."""
 
     observed_at: datetime
+    """Time of the reading."""
+
     code: int | None = None
     """Number in the family, e.g. the XID; None where the family has none."""
 
@@ -73,10 +79,14 @@ class Finding:
     """Affected device, e.g. ``PCI:0000:b9:00``; empty for the whole node."""
 
     urgency: Urgency = Urgency.IMMEDIATE
+    """Whether the remedy starts at once or after the jobs of the node."""
+
     min_count: int = 1
     """Number of occurrences within ``window`` that make a fault; fewer prove nothing."""
 
     window: timedelta = timedelta(0)
+    """Time in which ``min_count`` occurrences must lie; 0 if one is enough."""
+
     seen_at: tuple[datetime, ...] = ()
     """Times of the occurrences so far, oldest first, while they are too few for a fault."""
 

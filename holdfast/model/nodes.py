@@ -205,10 +205,14 @@ class NodeView:
     """One node in a snapshot."""
 
     name: str
+    """Name of the node on the platform."""
+
     provider_id: str
     """Machine behind the node, e.g. ``i-0123456789abcdef0``."""
 
     record: NodeRecord
+    """Phase and remediation of the node."""
+
     addresses: tuple[str, ...] = ()
     """Host names and IP addresses that the platform knows of it, beside its name: an order is given
     only for a machine that has one of them."""
@@ -236,8 +240,7 @@ class NodeView:
     keeps this in memory uses its own start time for nodes that had joined before."""
 
     join_error: str = ""
-    """Why the platform itself has given up on the node's start, in its own words; empty if it has
-    not."""
+    """Platform's error message for a failed node start; empty if it did not fail."""
 
     reported_at: datetime | None = None
     """Time of the agent's last report or heartbeat: what its kernel logged until then is among
@@ -254,6 +257,8 @@ class NodeView:
     """Power state that the machine provider reports; None if unknown."""
 
     request: Request | None = None
+    """Pending request of a person; None if there is none."""
+
     leaving: str = ""
     """Why it is being removed or shut down on request; empty if it is not."""
 
@@ -268,6 +273,8 @@ class NodeView:
     and the given reason; empty if nobody did, or if unknown."""
 
     running_jobs: tuple[str, ...] = ()
+    """Names of the jobs that run on it."""
+
     is_idle: bool = False
     """Whether certainly no job runs on it. Determined only while needed: the node is due for its
     next check, a check of it was requested, or a node of its group needs a test peer."""

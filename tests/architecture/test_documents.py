@@ -179,3 +179,13 @@ def test_every_toml_that_is_shown_is_toml(page: Path) -> None:
     for language, block in FENCE.findall(page.read_text(encoding="utf-8")):
         if language == "toml":
             tomllib.loads(block)
+
+
+def test_every_name_of_the_python_api_has_a_meaning() -> None:
+    page = (ROOT / "docs/reference/python-api.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(.+?)` \|(.*)\|$", page, re.MULTILINE)
+    sections = re.split(r"^##+ ", page, flags=re.MULTILINE)[1:]
+
+    assert len(rows) > 100
+    assert [row for row, meaning in rows if not meaning.strip()] == []
+    assert [one for one in sections if not one.partition("\n")[2].strip()] == []

@@ -24,6 +24,7 @@ class Found:
     """In the framework's order of preference."""
 
     pointer: Pointer = field(default_factory=Pointer)
+    """File or link that selects the checkpoint to load; kind ``none`` by default."""
 
 
 Find = Callable[[Path, Names], Found | None]
@@ -53,9 +54,13 @@ class CheckpointFormat:
     """Framework that writes it."""
 
     find: Find
+    """Returns the checkpoints in a directory; None if it has none of the format. See ``Find``."""
+
     check: Check
+    """Yields the problems of a checkpoint, with the older one to compare. See ``Check``."""
+
     repoint: Repoint | None = None
-    """None if the framework has neither a tracker nor a link."""
+    """Points the tracker or link to a checkpoint; None if the framework has neither."""
 
     is_strict: bool = False
     """Whether the framework fails on foreign directory entries; then nothing is put there."""
@@ -64,7 +69,11 @@ class CheckpointFormat:
     """Whether the user's script, not a framework, chooses the checkpoint to load."""
 
     recognised_by: str
+    """File names by which the format is detected, for the documentation."""
+
     complete_when: str
+    """Evidence that a save completed, for the documentation."""
+
     loads: str
     """Which checkpoint the framework loads."""
 

@@ -102,13 +102,23 @@ class Entry:
     """Entry of a directory."""
 
     name: str
+    """Name in the directory."""
+
     path: Path
+    """Path of the entry; a link is not resolved."""
+
     is_dir: bool
     """Whether it, or the target of the link, is a directory."""
 
     is_file: bool
+    """Whether it, or the target of the link, is a regular file."""
+
     is_link: bool
+    """Whether it is a symbolic link."""
+
     size: int
+    """Size in bytes; of the target, if it is a link."""
+
     changed_at: float
     """Modification time in seconds since the epoch."""
 
