@@ -252,7 +252,7 @@ class Console:
         repair = _repair_request(content)
         audited.operation, audited.request = _OPERATION[repair.act], content
         principal.permit(audited.operation)
-        _permit_fleet(principal, repair.fleet, f"there is no fleet {repair.fleet}")
+        _permit_fleet(principal, repair.fleet, f"fleet {repair.fleet} not found")
         message = await run_in_threadpool(self._source.submit, repair, principal.person)
         return json_response({"message": message}, status=202)
 

@@ -76,7 +76,7 @@ class JobViews:
         """Hide jobs of fleets that a person may not see."""
         fleet = await run_in_threadpool(self._source.fleet_of_job, job)
         if not principal.may_use(fleet):
-            raise UnknownObject(f"there is no job {job}")
+            raise UnknownObject(f"job {job} not found")
 
     async def _selected(self, request: Request, principal: Principal) -> tuple[str, int, int]:
         """Job, rank and attempt of a request; attempt 0 is the current or last one."""

@@ -75,7 +75,7 @@ def _named(call: Call) -> str:
     for one in call.clusters:
         if call.place.arn(one.id) == arn:
             return one.name
-    raise ValidationException(f"There is no cluster {arn}; only clusters have tags here")
+    raise ValidationException(f"Cluster {arn} not found; only clusters support tags")
 
 
 def _there(call: Call, tags: Mapping[str, str] | None) -> Mapping[str, str]:

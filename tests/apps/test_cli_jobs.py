@@ -225,9 +225,9 @@ def test_cancelling_is_recorded_and_wakes_the_run(runs) -> None:
 @pytest.mark.parametrize(
     ("phase", "is_active", "said"),
     [
-        (JobPhase.RUNNING, False, "its phase is interrupted"),
-        (JobPhase.SUCCEEDED, False, "its phase is succeeded"),
-        (JobPhase.SUCCEEDED, True, "its phase is succeeded"),
+        (JobPhase.RUNNING, False, "not active (phase interrupted)"),
+        (JobPhase.SUCCEEDED, False, "not active (phase succeeded)"),
+        (JobPhase.SUCCEEDED, True, "not active (phase succeeded)"),
     ],
 )
 def test_a_job_that_does_not_run_any_more_cannot_be_cancelled(runs, phase, is_active, said) -> None:
@@ -269,10 +269,10 @@ def test_logs_are_printed_byte_by_byte_as_they_were_written(runs) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--rank", "2"], "no rank 2; its ranks are 0 to 1"),
-        (["--rank", "-1"], "no rank -1; its ranks are 0 to 1"),
-        (["--attempt", "3"], "no attempt 3; it has had 2"),
-        (["--attempt", "0"], "no attempt 0; it has had 2"),
+        (["--rank", "2"], "rank 2 not found; ranks are 0 to 1"),
+        (["--rank", "-1"], "rank -1 not found; ranks are 0 to 1"),
+        (["--attempt", "3"], "attempt 3 not found; the latest is 2"),
+        (["--attempt", "0"], "attempt 0 not found; the latest is 2"),
     ],
 )
 def test_logs_that_there_are_not_are_answered_with_those_that_there_are(

@@ -100,7 +100,7 @@ def test_a_run_whose_state_is_damaged_does_not_hide_the_others(runs) -> None:
     listed = runs.call("nodes", "list", "--all")
 
     assert [row[0] for row in rows(listed.out)] == [node(1)]
-    assert f"run bad is skipped: {bad.state}" in listed.err
+    assert f"skipping run bad: {bad.state}" in listed.err
     assert runs.call("nodes", "list", "--run", "bad").err.startswith(f"holdfast: {bad.state}")
 
 
@@ -110,7 +110,7 @@ def test_a_run_in_its_first_moment_is_not_there_yet(runs) -> None:
     LocalStore(young.state, create=True).close()
 
     assert runs.call("jobs", "list", "-o", "json").json == []
-    assert "there is no run 'young'" in runs.call("nodes", "list", "--run", "young").err
+    assert "run 'young' not found" in runs.call("nodes", "list", "--run", "young").err
 
 
 def test_an_unknown_run_is_answered_with_the_nearest(runs) -> None:
@@ -516,7 +516,7 @@ def test_a_wait_ends_with_the_run(runs, awaited, capfd) -> None:
     runs.end()
 
     assert not wait_until_done([awaited], timedelta(minutes=1))
-    assert "run train ended before" in capfd.readouterr().err
+    assert "run train has ended" in capfd.readouterr().err
 
 
 # The breaker
@@ -638,7 +638,7 @@ def test_of_several_nodes_those_that_exist_are_held(runs) -> None:
     said = runs.call("nodes", "hold", node(1), "nowhere")
 
     assert said.code == ExitCode.PARTLY_DONE
-    assert "there is no node 'nowhere'" in said.err
+    assert "node 'nowhere' not found" in said.err
     assert list(store.holds()) == [node(1)]
     assert runs.call("nodes", "unhold", "nowhere").code == ExitCode.FAILED
 

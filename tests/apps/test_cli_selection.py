@@ -200,8 +200,8 @@ def test_an_unknown_name_lists_the_nearest_five() -> None:
 
     assert said.count("i-0") == 1 + 1 + NEAREST  # what was typed, the guess, the nearest
     assert said.endswith("and 4995 more")
-    assert no_such("node", "x", ["a"]) == "there is no node 'x'. There are: a"
-    assert no_such("node", "x", []) == "there is no node 'x'; there are no nodes"
+    assert no_such("node", "x", ["a"]) == "node 'x' not found. Existing nodes: a"
+    assert no_such("node", "x", []) == "node 'x' not found; there are no nodes"
 
 
 def texts_of(command: click.Command, path: str):

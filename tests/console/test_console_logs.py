@@ -77,7 +77,7 @@ def test_a_log_is_followed_searched_stored_and_its_job_cancelled(console, visit)
 
 def test_a_log_that_cannot_be_read_says_why(console, visit) -> None:
     page = visit("ada", "log/nobody")
-    expect(page.get_by_role("alert").last).to_have_text("there is no job nobody")
+    expect(page.get_by_role("alert").last).to_have_text("job nobody not found")
 
 
 def test_who_may_only_look_cannot_cancel(console, visit) -> None:

@@ -175,10 +175,10 @@ def test_a_job_goes_by_as_much_of_its_name_as_only_it_has(text: str, name: str) 
     ("text", "said"),
     [
         ("llama", r"is ambiguous \(job/a/llama, pytorchjob/a/llama, pytorchjob/b/llama\)"),
-        ("lla", "there is no job 'lla'"),
-        ("a", "there is no job 'a'"),
-        ("", "there is no job ''"),
-        ("x/pytorchjob/a/llama", "there is no job"),
+        ("lla", "job 'lla' not found"),
+        ("a", "job 'a' not found"),
+        ("", "job '' not found"),
+        ("x/pytorchjob/a/llama", "job 'x/pytorchjob/a/llama' not found"),
     ],
 )
 def test_what_means_no_job_or_several_is_reported(text: str, said: str) -> None:

@@ -113,7 +113,7 @@ def test_a_job_is_shown_with_its_attempts_what_they_cost_and_what_was_reported(
     assert "kubectl delete pytorchjob llama --namespace default" in said
     code, _, said = shown.call("describe", "lama")
     assert code == ExitCode.FAILED
-    assert f"There are: {LLAMA}, pytorchjob/default/ignored" in said
+    assert f"Existing jobs: {LLAMA}, pytorchjob/default/ignored" in said
 
 
 SUSPICIOUS = """

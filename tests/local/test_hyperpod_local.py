@@ -157,7 +157,7 @@ def test_a_script_that_is_not_there_is_reported_before_anything_begins(
     code, _, err = hyperpod.call("start-job", "--config-file", file, "--command", command)
 
     assert (code == ExitCode.BAD_INPUT) == is_reported
-    assert (f"there is no train.py in {hyperpod.folder}" in err) == is_reported
+    assert (f"train.py not found in {hyperpod.folder}" in err) == is_reported
 
 
 def test_a_configuration_that_is_not_there_is_reported(hyperpod) -> None:
@@ -174,7 +174,7 @@ def test_a_cluster_without_a_job_is_not_named_as_one(hyperpod) -> None:
 
     code, _, err = hyperpod.call("get-job", "--job-name", "none")
 
-    assert (code, err) == (ExitCode.FAILED, "holdfast: there is no job 'none'; there are no jobs\n")
+    assert (code, err) == (ExitCode.FAILED, "holdfast: job 'none' not found; there are no jobs\n")
 
 
 def test_a_dry_run_shows_the_command(hyperpod) -> None:
@@ -210,9 +210,9 @@ def test_auto_resume_and_restarts_are_budgets_of_the_run(
 @pytest.mark.parametrize(
     ("argv", "reported"),
     [
-        (("get-job", "--job-name", "none"), "there is no job 'none'"),
-        (("get-log", "--job-name", "none", "--pod", "x"), "there is no job 'none'"),
-        (("get-clusters", "--clusters", "other"), "there is no cluster 'other'"),
+        (("get-job", "--job-name", "none"), "job 'none' not found"),
+        (("get-log", "--job-name", "none", "--pod", "x"), "job 'none' not found"),
+        (("get-clusters", "--clusters", "other"), "cluster 'other' not found"),
     ],
 )
 def test_what_is_not_there_is_reported(hyperpod, argv: tuple[str, ...], reported: str) -> None:

@@ -16,7 +16,7 @@ import pytest
         (["--", "./no/such/file"], "COMMAND: './no/such/file' does not exist"),
         (["--", "/tmp"], "COMMAND: '/tmp' is a directory, expected a program"),
         (["--", "/etc/passwd"], "COMMAND: '/etc/passwd' is not executable"),
-        ([], "COMMAND: nothing to run"),
+        ([], "COMMAND: missing"),
         (["--nodes", "0", "--", "true"], "--nodes: expected 1 or more, got 0"),
         (["--spares", "-1", "--", "true"], "--spares: expected 0 or more, got -1"),
         (["--nproc-per-node", "0", "--", "true"], "--nproc-per-node: expected 1 or more, got 0"),
@@ -27,7 +27,7 @@ import pytest
         (["--nodes", "two", "--", "true"], "'two' is not a valid integer"),
         (["--grace", "soon", "--", "true"], "'soon' is not a duration such as 90s"),
         (["--master-port", "70000", "--", "true"], "expected a TCP port from 1 to 65535"),
-        (["--name", "a/b", "--", "true"], "--name: 'a/b' is not a name"),
+        (["--name", "a/b", "--", "true"], "--name: 'a/b' is not a valid name"),
         (["--checkpoint-dir", "/proc/x", "--", "true"], "--checkpoint-dir: /proc/x cannot be"),
         (["--checkpoint-dir", "/etc/passwd", "--", "true"], "is a file, expected a directory"),
         (["--config", "/no/such.toml", "--", "true"], "/no/such.toml"),
@@ -112,7 +112,7 @@ def test_a_second_run_of_a_name_is_refused_and_the_first_goes_on(run):
     second = run.run("--", "true")
 
     assert second.returncode == 2
-    assert "a run called 'job' is going on" in second.stderr
+    assert "run 'job' is already active" in second.stderr
     assert run.record().phase == "running"
 
 

@@ -298,7 +298,7 @@ def test_uninstalling_what_is_not_there_is_no_error(machine: Machine) -> None:
     done = machine.run("uninstall")
 
     assert done.return_value == ExitCode.OK
-    assert "Nothing was installed" in done.output
+    assert "Nothing is installed" in done.output
 
 
 def test_a_dry_run_of_uninstall_removes_nothing(machine: Machine) -> None:
@@ -346,7 +346,7 @@ def test_a_user_who_does_not_exist_is_refused() -> None:
 
     refused = CliRunner().invoke(slurm, argv, standalone_mode=False)
 
-    assert "--user: there is no user no-such-user on this machine" in str(refused.exception)
+    assert "--user: user no-such-user not found on this machine" in str(refused.exception)
 
 
 def test_the_configurations_are_ones_that_can_be_loaded(machine: Machine) -> None:

@@ -93,7 +93,7 @@ class LocalMachines:
         """See ``NodeProvider.reboot``."""
         machine = self._machines.get(node.name)
         if machine is None:
-            raise NodeGone(f"there is no machine {node.provider_id}")
+            raise NodeGone(f"machine {node.provider_id} not found")
         if token in self._orders:
             return
         now = self._clock.now()

@@ -20,7 +20,7 @@ class SimProvider:
         with self._gate.safe():
             found = self._found(node)
             if found is None or found.machine.power is Power.REMOVED:
-                raise NodeGone(f"there is no machine {node.provider_id}")
+                raise NodeGone(f"machine {node.provider_id} not found")
             answer = self._answer(found, "reboot", token)
             if self._is_new(token, answer):
                 self._world.reboot(found.machine)

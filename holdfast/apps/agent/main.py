@@ -295,8 +295,8 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         help="syslog file to follow; may be repeated; its lines need corroborating evidence "
              "(default: none; with --drill, /var/log/messages below --root)")
     add("--drill", action="store_true",
-        help="for one hour, let lines of log files and lines that were written to /dev/kmsg count "
-             "like those of the kernel, to test the response to a fault")
+        help="for one hour, accept lines of log files and user-written lines of /dev/kmsg as "
+             "kernel lines, to test the response to a fault")
     add("--boot-id-file", type=Path, metavar="PATH",
         help="file whose content changes at every boot (default: the kernel's boot_id, below "
              "--root)")

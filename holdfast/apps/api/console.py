@@ -129,7 +129,7 @@ class ConsoleSource:
         for job in seen.jobs:
             if job.ref == name:
                 return fleet_of(job, seen)
-        raise UnknownObject(f"there is no job {name}")
+        raise UnknownObject(f"job {name} not found")
 
     def read_log(self, job: str, rank: int, attempt: int, after: str) -> Json:
         """See ``ConsoleBackend.read_log``."""
@@ -265,7 +265,7 @@ class ConsoleSource:
                     "events": [one.plain() for one in document.reported],
                     "goodput": goodput_details([found]) if found is not None else None,
                 }
-        raise UnknownObject(f"there is no job {name}")
+        raise UnknownObject(f"job {name} not found")
 
     def _described(self, name: str) -> JobDetails:
         try:

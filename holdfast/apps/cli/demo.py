@@ -31,7 +31,7 @@ While it runs, from a second terminal:
   holdfast nodes list --watch
   holdfast incidents list
 
-Exit codes: 0 the weights are the same, 1 they are not, 2 something is missing, 130 Ctrl-C
+Exit codes: 0 equal weights, 1 different weights, 2 missing dependency, 130 Ctrl-C
 """
 
 

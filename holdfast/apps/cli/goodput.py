@@ -39,7 +39,7 @@ def goodput(*, job: str | None, watch: bool, output: str, **values: Any) -> None
     """Show the productive time of jobs, and the time that failures cost.
 
     Goodput is the share of the time since the first attempt in which a job trained steps that it
-    did not repeat. With JOB, each failure is listed with what it cost.
+    did not repeat. With JOB, each failure is listed with its cost.
     """
     where = taken(values)
     show(

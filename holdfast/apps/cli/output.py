@@ -81,7 +81,7 @@ class Column(Generic[T]):
     """Truncated before other columns if the table is too wide."""
 
     whole: bool = False
-    """Never truncated or left out: without it the row says too little. Its line is wrapped."""
+    """Never truncated or omitted: the row needs it. Its line is wrapped."""
 
     drop: int = 0
     """Left out if the table is too wide, higher numbers first; 0 for never."""

@@ -35,7 +35,7 @@ PET_* variables that torchrun reads. With one process per node it also has RANK 
 more, it has to start them itself, as torchrun does. It has HOLDFAST_ATTEMPT,
 HOLDFAST_RESTART_REASON (why the previous attempt was stopped; empty in the first),
 HOLDFAST_CHECKPOINT_DIR, and HOLDFAST_PROGRESS_FILE, to which it may append the step that it resumes
-from, and then each step that it has done, one number per line; a loss may follow the number.
+from, and then each completed step, one number per line; a loss may follow the number.
 
 \b
 Exit codes:

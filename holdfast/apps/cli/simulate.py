@@ -31,9 +31,9 @@ Examples:
   holdfast simulate --config policy.toml --output json
 
 The decisions and the engine are those that run real clusters; machines and time are simulated.
-Faults come independently and at a constant rate, in the mix of Llama 3's pre-training; its rate was
-3.79 per 1,000 node-days, and published rates are between 1 and 24. ETTR is the share of time with
-progress that was not lost. The value of Daly's formula beside it ignores waits for nodes.
+Faults occur independently and at a constant rate, in the mix of Llama 3's pre-training; its rate
+was 3.79 per 1,000 node-days, and published rates are between 1 and 24. ETTR is the share of time
+with progress that was not lost. The value of Daly's formula beside it ignores waits for nodes.
 """
 
 _LONGEST: Final = timedelta(days=30)

@@ -102,12 +102,12 @@ _COLUMNS: Final[Sequence[Column[RemovalRow]]] = (
 def uninstall(
     *, platform: str, yes: bool, dry_run: bool, force: bool, output: str, **given: Any
 ) -> int:
-    """Remove what Holdfast left in a cluster after helm uninstall.
+    """Remove Holdfast's labels, taints and records from a cluster after helm uninstall.
 
-    Removes what is on nodes (labels, annotations, taints, conditions and cordons that Holdfast has
-    set), its Leases, deep health checks, state, incidents and their definition, and its records on
-    jobs; a job that waits suspended for its next attempt is resumed. What a person or another
-    program has set stays, and is listed.
+    Removes the labels, annotations, taints, conditions and cordons that Holdfast set on nodes, its
+    Leases, deep health checks, state, incidents and their definition, and its records on jobs; a
+    suspended job that waits for its next attempt is resumed. Settings of other programs and people
+    are kept and listed.
 
     Nodes that Holdfast keeps out of service become schedulable, unless --keep-cordoned is given.
 

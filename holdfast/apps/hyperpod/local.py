@@ -79,7 +79,7 @@ class LocalHyperPodCluster:
         is_file = shlex.split(request.command)[-1:] not in (["-m"], ["-c"])
         if is_file and not Path(request.entry_script).is_file():
             raise ConfigError(
-                f"entry_script: there is no {request.entry_script} in {Path.cwd()}; give its path "
+                f"entry_script: {request.entry_script} not found in {Path.cwd()}; give its path "
                 "from the current directory or its absolute path"
             )
         log = self.home / "hyperpod" / f"{request.name}.log"

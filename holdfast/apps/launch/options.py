@@ -264,7 +264,8 @@ _OPTIONS: Final = (
     ),
     _row(
         "--straggler-window", type=duration, default=StragglerOptions().window, metavar="TIME",
-        help="duration of one window of samples; a straggler stands out in four (default: 40s)",
+        help="duration of one window of samples; a straggler is slower in at least four (default: "
+             "40s)",
     ),
     _row(
         "--warm", action="store_true",

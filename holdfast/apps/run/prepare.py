@@ -102,8 +102,8 @@ def job_problems(settings: RunSettings) -> Iterator[str]:
     """Yield the errors in the settings of a job, on any nodes of this machine."""
     if not _JOB_NAME.fullmatch(settings.name):
         yield (
-            f"--name: {settings.name!r} is not a name; expected up to 63 letters, digits, '.', '_' "
-            "and '-', beginning with a letter or a digit"
+            f"--name: {settings.name!r} is not a valid name; expected up to 63 letters, digits, "
+            "'.', '_' and '-', beginning with a letter or a digit"
         )
     if settings.resume and settings.checkpoint_dir is not None:
         yield "--resume, --checkpoint-dir: both select the checkpoints to resume; give one"
@@ -153,7 +153,7 @@ def launcher_warning(settings: RunSettings) -> str:
 def _command_problems(command: Sequence[str]) -> Iterator[str]:
     """Yield the reasons why a command cannot be run."""
     if not command:
-        yield "COMMAND: nothing to run; give the command after two dashes: holdfast run -- python \
+        yield "COMMAND: missing; give it after two dashes: holdfast run -- python \
 train.py"
         return
     program = command[0]

@@ -44,7 +44,7 @@ def open_store(state_dir: Path | None) -> SlurmStore:
     path = (state_dir or STATE_DIR) / FILE
     if not path.is_file():
         raise ConfigError(
-            f"--state-dir: there is no {path}; give the state_dir of the controller's table slurm,"
+            f"--state-dir: {path} not found; give the state_dir of the controller's table slurm,"
             " on the machine where it runs"
         )
     return SlurmStore(path)

@@ -305,13 +305,13 @@ def find_node(text: str, fleets: Sequence[F]) -> tuple[F, str]:
 def no_such(kind: str, text: str, names: Sequence[str]) -> str:
     """Return the error message for an unknown name, with the nearest names."""
     if not names:
-        return f"there is no {kind} {text!r}; there are no {kind}s"
+        return f"{kind} {text!r} not found; there are no {kind}s"
     likely = heapq.nlargest(_COMPARED, names, key=lambda one: _shared(one, text))
     near = difflib.get_close_matches(text, likely, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     nearest = difflib.get_close_matches(text, likely, n=NEAREST, cutoff=0.0)
     more = f", and {len(names) - NEAREST} more" if len(names) > NEAREST else ""
-    return f"there is no {kind} {text!r}{hint or '.'} There are: {', '.join(nearest)}{more}"
+    return f"{kind} {text!r} not found{hint or '.'} Existing {kind}s: {', '.join(nearest)}{more}"
 
 
 def _shared(one: str, other: str) -> int:

@@ -59,9 +59,9 @@ def chosen_attempt(job: str, request: LogRequest, ranks: int, latest: int) -> in
 
     """
     if not 0 <= request.rank < ranks:
-        raise NotFound(f"{job} has no rank {request.rank}; its ranks are 0 to {ranks - 1}")
+        raise NotFound(f"{job}: rank {request.rank} not found; ranks are 0 to {ranks - 1}")
     if not 0 <= request.attempt <= latest:
-        raise NotFound(f"{job} has no attempt {request.attempt}; it has had {latest}")
+        raise NotFound(f"{job}: attempt {request.attempt} not found; the latest is {latest}")
     return request.attempt or latest
 
 

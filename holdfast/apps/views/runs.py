@@ -204,7 +204,7 @@ def open_runs(
             except BackendError as error:
                 if name is not None:
                     raise
-                click.echo(f"holdfast: run {run.name} is skipped: {error}", err=True)
+                click.echo(f"holdfast: skipping run {run.name}: {error}", err=True)
         if name is not None and not opened:
             raise NotFound(no_such("run", name, [run.name for run in known]))
         yield opened

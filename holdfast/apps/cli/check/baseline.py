@@ -50,8 +50,7 @@ _COLUMNS: Final = (
 def baseline(files: tuple[Path, ...], percentile: float, output: str) -> None:
     """Compute thresholds from the measurements of checks that passed.
 
-    FILE holds the output of  holdfast check node,  pair,  pairs  or  show  with --output json, from
-    one or more checks.
+    FILE is the output of check node, check pair, check pairs or check show with --output json.
     """
     found = spreads(files, percentile)
     for one in found:

@@ -1,5 +1,7 @@
 """``holdfast check``: deep health checks of nodes, run manually or by a scheduler."""
 
+from copy import copy
+
 import click
 
 from holdfast.apps.cli.check.baseline import baseline
@@ -8,7 +10,7 @@ from holdfast.apps.cli.check.node import node
 from holdfast.apps.cli.check.pair import pair, serve
 from holdfast.apps.cli.check.pairs import pairs
 from holdfast.apps.cli.check.show import show
-from holdfast.apps.cli.help import FullHelpGroup
+from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.nodes.requests import check as deep
 
 
@@ -20,4 +22,8 @@ def check() -> None:
 for _command in (node, pair, serve, pairs, baseline, prolog, epilog, health):
     check.add_command(_command)
 check.add_command(show)
-check.add_command(deep, "deep")
+_EXAMPLES = (
+    "holdfast check deep 0 --wait",
+    "holdfast check deep gpu-17 gpu-18 --platform slurm --dry-run",
+)
+check.add_command(examples(*_EXAMPLES)(copy(deep)), "deep")

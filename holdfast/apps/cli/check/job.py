@@ -126,9 +126,9 @@ def prolog(
     drains the node and starts the job elsewhere. A tool that is missing or hangs is reported and
     does not fail the check.
 
-    As PrologSlurmctld, on the slurmctld host, it reads what the agents and the controller know
-    about all nodes of the job, and runs the checks on them with --through. Broken nodes are
-    drained; the job waits for other nodes and is not held.
+    As PrologSlurmctld, on the slurmctld host, it reads the reports of the agents and the records
+    of the controller for all nodes of the job, and runs the checks on them with --through. Broken
+    nodes are drained; the job waits for other nodes and is not held.
     """
     if not os.environ.get(_NODE) and os.environ.get(JOB_NODES):
         check = ("--gpus", gpus, *(("--config", str(config_file)) if config_file else ()))

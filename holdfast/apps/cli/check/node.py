@@ -215,7 +215,7 @@ def summary(result: NodeCheck) -> str:
     counts = ", ".join(f"{len(parts)} {outcome}" for outcome, parts in by_outcome.items() if parts)
     if result.outcome is Outcome.PASSED:
         return f"passed: {counts}"
-    return f"nothing was checked: {counts}; the details say why"
+    return f"nothing was checked: {counts}; see the details for the reasons"
 
 
 def _config(path: Path | None, instance_type: str | None) -> CheckConfig:

@@ -71,7 +71,7 @@ def _rollback_option(command: F) -> F:
         default=format_duration(CheckpointPolicy().max_rollback),
         show_default=True,
         help="Maximum age difference between the newest checkpoint and the one to resume from;"
-        " beyond it, a person decides. 0s means no limit.",
+        " beyond it, exit with 1 without resuming. 0s means no limit.",
     )(command)
 
 
@@ -102,7 +102,8 @@ checkpoint.add_command(copies)
 @click.option(
     "--job-stopped",
     is_flag=True,
-    help="Also act on a checkpoint that changed within the last minute: no rank is running.",
+    help="Declare that no rank is running: also act on a checkpoint that changed within the last"
+    " minute.",
 )
 @_rollback_option
 @click.option(

@@ -89,7 +89,7 @@ def mirror(  # noqa: PLR0913 - one parameter for each option
 ) -> int:
     """Keep verified copies of the newest checkpoints of DIRECTORY in LOCATION.
 
-    LOCATION is a directory, s3://BUCKET/PREFIX, or another URL that fsspec knows. Only complete
+    LOCATION is a directory, s3://BUCKET/PREFIX, or another URL that fsspec supports. Only complete
     checkpoints are copied, each with a manifest that is written last. Run one mirror per location;
     it continues until it is interrupted.
 
@@ -137,7 +137,7 @@ def restore(
     """Restore a copy from LOCATION to DIRECTORY, and make the framework load it.
 
     Every file is compared with the SHA-256 of the manifest, and the checkpoint appears under its
-    name when all are there. A damaged copy is passed over. An existing checkpoint is never
+    name when all files are restored. A damaged copy is skipped. An existing checkpoint is never
     replaced. Run it while no rank of the job is running.
 
     Exits with 1 if there is no usable copy.

@@ -85,15 +85,15 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
     restore_from: str,
     timeout: timedelta,
 ) -> int:
-    """Verify the checkpoints in DIRECTORY before a pod's COMMAND; without one, as init container.
+    """Verify the checkpoints in DIRECTORY, then run COMMAND in a pod; without it, exit.
 
     Rank 0 does what ``verify`` does; the other ranks of the attempt wait for it. Then COMMAND
     replaces this process, with HOLDFAST_CHECKPOINT_DIR set to DIRECTORY. It also starts if no
     checkpoint is complete, or if the directory cannot be read: the log has the reason. Ranks do not
-    wait if neither the number nor the job of the attempt is known.
+    wait if neither --attempt nor --job is known.
 
-    Exits with 1 if rank 0 does not finish in time, if a later attempt of the job has begun, or if a
-    person has to decide (HOLDFAST_CHECKPOINT_MAX_ROLLBACK, 24h by default).
+    Exits with 1 if rank 0 does not finish in time, if a later attempt of the job has begun, or if
+    an operator must decide (HOLDFAST_CHECKPOINT_MAX_ROLLBACK, 24h by default).
     """
     rank = rank_in(os.environ) if rank is None else rank
     if rank is None:

@@ -170,7 +170,7 @@ def choose_(
     """Select the checkpoint NAME in DIRECTORY for the next attempt of the job.
 
     NAME is a name or a step. The checkpoint is verified first. Before the next attempt, newer ones
-    are moved to DIRECTORY.set-aside, and the tracker or link is set to it. Limits of a rollback do
+    are moved to DIRECTORY.set-aside, and the tracker or link is set to it. Rollback limits do
     not apply. The selection ends when it was used, or with --none.
 
     Exits with 1 if the checkpoint is not complete.
@@ -211,7 +211,7 @@ def release(
 ) -> int:
     """Move the checkpoint NAME that was set aside back to DIRECTORY.
 
-    Failures of earlier attempts no longer count against it. A tracker or link is left as it is: to
+    Failures of earlier attempts no longer count against it. A tracker or link is unchanged: to
     resume from the checkpoint, use ``holdfast checkpoint choose``. Run it while no rank of the job
     is running.
 

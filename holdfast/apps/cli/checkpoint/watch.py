@@ -37,7 +37,7 @@ _PROGRESS_VARIABLE: Final = "HOLDFAST_PROGRESS_FILE"
 _RETRY: Final = timedelta(seconds=30)
 
 _REPORTS: Final = timedelta(milliseconds=500)
-"""Time between two looks at the size of the file of reported saves."""
+"""Interval at which the size of the file of reported saves is checked."""
 
 
 @examples(
@@ -46,7 +46,7 @@ _REPORTS: Final = timedelta(milliseconds=500)
 )
 @click.command("watch")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Verify what is there, then exit.")
+@click.option("--once", is_flag=True, help="Verify existing checkpoints and exit.")
 @click.option(
     "--interval",
     type=Duration(),
@@ -92,7 +92,7 @@ def watch(
     All checksums of the newest three are compared, and their tensors are searched for NaN. The
     SHA-256 of every file is kept in a manifest beside DIRECTORY, in which nothing is changed.
     Before an attempt, ``verify`` and ``guard`` then compare sizes and a sample with the manifest,
-    and pass over a checkpoint that is damaged or contains NaN. The process runs at the lowest
+    and skip a checkpoint that is damaged or contains NaN. The process runs at the lowest
     priority, and waits while another one watches DIRECTORY.
 
     Exits with 1 if a checkpoint is damaged or contains NaN, with --once.

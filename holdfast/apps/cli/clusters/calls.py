@@ -26,7 +26,7 @@ _DEFAULT_REGION: Final = "us-east-1"
 
 _ADVICE: Final[Mapping[str, str]] = {
     "UnrecognizedClientException": (
-        "the API does not know this key: pass its configuration file with --config"
+        "the API rejected the key; pass its configuration file with --config"
     ),
     "InvalidSignatureException": (
         "check the secret of the key, the region (AWS_REGION) and the clock of this machine"

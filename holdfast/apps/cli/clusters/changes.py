@@ -112,7 +112,7 @@ def update(*, source: Path, yes: bool, dry_run: bool, calls: ClusterCalls, outpu
         for group in {**before, **after}
         if before.get(group) != after.get(group)
     ]
-    changes = f"nodes: {', '.join(counts)}" if counts else "as many nodes as before"
+    changes = f"nodes: {', '.join(counts)}" if counts else "number of nodes unchanged"
     if dry_run:
         _print_change({"ClusterName": name}, f"{name} would be updated; {changes}", output)
         return
@@ -231,7 +231,9 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
     which = ", ".join(group) or "all groups"
     if dry_run:
         calls.call("describe_cluster", ClusterName=name)
-        _print_change({"ClusterName": name}, f"{name}: {which} would get new software", output)
+        _print_change(
+            {"ClusterName": name}, f"{name}: software of {which} would be updated", output
+        )
         return
     confirm_or_abort(f"Replace the machines of {which} of {name}, batch by batch?", yes=yes)
     deployment = _deployment(batch, bake, alarm)
@@ -242,7 +244,7 @@ def update_software(  # noqa: PLR0913 - one parameter for each option
     }
     given = {key: value for key, value in request.items() if value}
     answer = calls.call("update_cluster_software", ClusterName=name, **given)
-    _print_change(answer, f"{name}: {which} will get new software", output)
+    _print_change(answer, f"{name}: software update of {which} started", output)
 
 
 @examples("holdfast clusters add-nodes lab gpu 2", "holdfast clusters add-nodes lab gpu 1 -o json")

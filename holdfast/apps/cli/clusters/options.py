@@ -23,7 +23,7 @@ class ClusterCalls(Protocol):
         """Call an operation by its Python name, such as ``list_clusters``; returns the response.
 
         Raises:
-            BackendError: the call was rejected, or the API is unreachable; the message says why.
+            BackendError: the call was rejected, or the API is unreachable.
             ConfigError: there is no key to sign with.
 
         """
@@ -44,7 +44,8 @@ def _api_options(command: Callable[..., Any]) -> Callable[..., Any]:
     url = click.option(
         "--endpoint-url",
         envvar=_URL_VARIABLE,
-        help=f"API endpoint URL.  [default: ${_URL_VARIABLE}, that of --config, or {DEFAULT_URL}]",
+        help=f"API endpoint URL.  [default: ${_URL_VARIABLE}, the address in --config, or"
+        f" {DEFAULT_URL}]",
     )
     config = click.option(
         "--config",

@@ -98,7 +98,11 @@ _OPTIONS: Final = (
         "--job-kind", type=click.Choice([_KIND]), default=_KIND, expose_value=False, hidden=True
     ),
     click.option("--image", help="Container image."),
-    click.option("--pull-policy", type=click.Choice(PULL_POLICIES), help="[default: IfNotPresent]"),
+    click.option(
+        "--pull-policy",
+        type=click.Choice(PULL_POLICIES),
+        help="Image pull policy.  [default: IfNotPresent]",
+    ),
     click.option("--command", help="Command that runs the script.  [default: torchrun]"),
     click.option("--entry-script", help="Script to run."),
     click.option(
@@ -123,7 +127,7 @@ _OPTIONS: Final = (
         "--scheduler-type",
         "scheduler",
         type=click.Choice(SCHEDULERS),
-        help="[default: SageMaker]",
+        help="Scheduler of the pods.  [default: SageMaker]",
     ),
     click.option("--queue-name", "queue", help="Kueue's LocalQueue."),
     click.option("--priority", help="Kueue's priority class."),
@@ -132,7 +136,9 @@ _OPTIONS: Final = (
     ),
     click.option("--max-retry", type=int, help="Maximum number of restarts.  [default: 1]"),
     click.option(
-        "--restart-policy", type=click.Choice(RESTART_POLICIES), help="[default: OnFailure]"
+        "--restart-policy",
+        type=click.Choice(RESTART_POLICIES),
+        help="Restart policy of the pods.  [default: OnFailure]",
     ),
     click.option("--volumes", type=_Volumes(), help="hostPath volumes."),
     click.option(

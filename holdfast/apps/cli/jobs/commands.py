@@ -104,7 +104,7 @@ jobs.add_command(doctor)
 def list_jobs(*, watch: bool, output: str, no_headers: bool, **values: Any) -> None:
     """List the jobs of all runs and clusters, oldest first.
 
-    Of a cluster on this machine, the active jobs are listed, or else the last one.
+    For a cluster on this machine, lists the active jobs, or the last job if none is active.
     """
     selection = taken_selection(values)
     where = taken(values)

@@ -80,9 +80,9 @@ def _check(job: KnownJob, rank: int, attempt: int | None, *, may_wait: bool) -> 
     """Raise ``NotFound`` if the job has no such rank or attempt, or no attempt yet."""
     spec, record = job.spec, job.record
     if not 0 <= rank < spec.nodes:
-        raise NotFound(f"{job.ref} has no rank {rank}; its ranks are 0 to {spec.nodes - 1}")
+        raise NotFound(f"{job.ref}: rank {rank} not found; ranks are 0 to {spec.nodes - 1}")
     if attempt is not None and not 1 <= attempt <= record.attempt:
-        raise NotFound(f"{job.ref} has no attempt {attempt}; it has had {record.attempt}")
+        raise NotFound(f"{job.ref}: attempt {attempt} not found; the latest is {record.attempt}")
     if record.attempt == 0 and not may_wait:
         raise NotFound(f"{job.ref} has not started yet: it is {record.phase}")
 

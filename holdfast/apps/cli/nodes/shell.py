@@ -150,7 +150,7 @@ def _on_this_machine(status: NodeStatus, command: Sequence[str]) -> _Program:
     with open_runs(default_home(), status.run) as [run]:
         directory = run.directory.node(status.name)
     if not status.powered_on:
-        raise ConfigError(f"{status.name} has no power")
+        raise ConfigError(f"node {status.name} is powered off")
     environment = {
         import_module(_MACHINE).MARK: status.provider_id,
         "HOLDFAST_NODE": status.name,

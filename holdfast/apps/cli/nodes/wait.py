@@ -59,7 +59,9 @@ def wait_until_done(
     while left := [one for one in left if not one.is_done()]:
         ended = [one for one in left if one.fleet.has_ended()]
         for one in ended:
-            click.echo(f"holdfast: {one.node}: run {one.fleet.name} ended before", err=True)
+            click.echo(
+                f"holdfast: {one.node}: run {one.fleet.name} has ended; stopped waiting", err=True
+            )
         if ended:
             return False
         if time.monotonic() >= deadline:

@@ -95,15 +95,15 @@ def install(
 ) -> int:
     """Install systemd units, configuration and the SPANK plugin for srun --auto-resume.
 
-    Files that others wrote or changed are kept. slurm.conf is never changed: holdfast slurm doctor
-    prints the lines to add.
+    Files that you or another program wrote or changed are kept. slurm.conf is never changed:
+    holdfast slurm doctor prints the lines to add.
 
     \b
       holdfast slurm install --role head --report-dir /fsx/holdfast --dry-run
       holdfast slurm install --role compute --sagemaker-dir \\
           --report-dir /fsx/holdfast
 
-    Exits with 3 if a file that others wrote was kept.
+    Exits with 3 if such a file was kept.
     """  # noqa: D301 - click keeps the lines after it
     prefix = prefix.absolute()
     chosen = MachineRole(role) if role else _found_role()
@@ -144,14 +144,14 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
 
     Stop the units first. A file that was changed since is kept, and the command exits with 3. While
     slurm.conf names one of the files, nothing is removed: slurmd drains each node whose Prolog is
-    missing. At the end, commands are printed for nodes that Holdfast has closed and for
-    reservations that it has made.
+    missing. At the end, it prints the commands that resume nodes closed by Holdfast and
+    delete its reservations.
     """
     choices = Choices(
         role=MachineRole.LOGIN, holdfast=Path(), plugstack=Path(), prefix=prefix.absolute()
     )
     if not choices.manifest.exists():
-        click.echo(f"Nothing was installed: there is no {choices.manifest}", err=True)
+        click.echo(f"Nothing is installed: {choices.manifest} not found", err=True)
         return ExitCode.OK
     manifest = Manifest.read(choices.manifest)
     if in_use := _read_slurm(lambda commands: settings_in_use(commands, manifest.files)):
@@ -185,7 +185,7 @@ def _refuse_unusable(role: MachineRole, prefix: Path, user: str, **paths: Path |
         getpwnam(user)
     except KeyError:
         raise click.UsageError(
-            f"--user: there is no user {user} on this machine; create it, or name the SlurmUser"
+            f"--user: user {user} not found on this machine; create it, or set --user to SlurmUser"
         ) from None
 
 
