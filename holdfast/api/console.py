@@ -240,7 +240,7 @@ class Console:
         principal = session.principal
         principal.permit("ReadAuditLog")
         if principal.clusters is not None:
-            raise AccessDenied("the audit log is of all clusters, and your key is not")
+            raise AccessDenied("the audit log covers all clusters; your key does not")
         entries = await run_in_threadpool(self._audit.recent, _AUDIT_ENTRIES)
         return json_response({"entries": entries})
 

@@ -181,4 +181,4 @@ def _pattern_problems(pattern: str) -> list[str]:
         return [f"pattern: a repetition of more than {LONGEST_REPEAT}; lower its upper bound"]
     unknown = sorted(compiled.groupindex.keys() - set(_GROUPS))
     known = ", ".join(_GROUPS)
-    return [f"pattern: unknown group {name}; known are {known}" for name in unknown]
+    return [f"pattern: unknown group {name}; expected one of {known}" for name in unknown]

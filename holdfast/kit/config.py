@@ -132,7 +132,9 @@ class _Reader:
 
     def _unknown(self, path: str, key: str, names: Iterable[str]) -> None:
         near = difflib.get_close_matches(key, names, n=1)
-        hint = f" (did you mean {path}{near[0]}?)" if near else f"; known are {', '.join(names)}"
+        hint = (
+            f" (did you mean {path}{near[0]}?)" if near else f"; expected one of {', '.join(names)}"
+        )
         self.problems.append(f"{path}{key}: unknown key{hint}")
 
 

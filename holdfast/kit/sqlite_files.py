@@ -45,8 +45,8 @@ def create_private(path: Path) -> None:
 def other_layout(path: Path, found: int, known: int) -> str:
     """Return why a database of another layout is refused: no layout is converted to another."""
     return (
-        f"{path} has layout {found}, this release of Holdfast reads layout {known}; use the release"
-        " that wrote it, or move the file away to begin without it"
+        f"{path} has layout {found}, this release supports layout {known}; use the release that"
+        " wrote it, or move the file away to start with an empty database"
     )
 
 

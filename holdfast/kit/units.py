@@ -25,7 +25,7 @@ def parse_duration(text: str) -> timedelta:
     try:
         return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
     except OverflowError:
-        raise ValueError(f"{text[:100]!r} is longer than a duration can be") from None
+        raise ValueError(f"{text[:100]!r} exceeds the maximum duration") from None
 
 
 def format_duration(duration: timedelta) -> str:

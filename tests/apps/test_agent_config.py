@@ -166,10 +166,11 @@ def test_an_unknown_detector_or_key_is_answered_with_the_known_ones() -> None:
     names = ", ".join(sorted(one.name for one in detectors(Profile.HYPERPOD)))
 
     assert problems({"detectors": {"gpu": {}, "a": {}}}) == (
-        f"detectors: unknown a, gpu; known are {names}",
+        f"detectors: unknown a, gpu; expected one of {names}",
     )
     assert problems({"detectors": {"gpu-xid": {"on": 1}}}) == (
-        "detectors.gpu-xid.on: unknown key; known are enabled, every, shadow, needs_corroboration",
+        "detectors.gpu-xid.on: unknown key; expected one of enabled, every, shadow, "
+        "needs_corroboration",
     )
     assert problems({"reprot_dir": "/x"}) == ("reprot_dir: unknown key (did you mean report_dir?)",)
 

@@ -194,7 +194,7 @@ def test_both_ends_are_ranks_of_one_mpirun(pairs) -> None:
     ("code", "why"),
     [
         ("print('{')", "its result cannot be read"),
-        ("print('{}')", "its result is of another version and cannot be read"),
+        ("print('{}')", "its result has an incompatible version"),
         ("print('slurmstepd: error: *** killed ***', file=sys.stderr)\nsys.exit(1)", "killed"),
         ("sys.exit(7)", "it exited with 7"),
     ],

@@ -138,7 +138,7 @@ def test_a_check_of_a_good_configuration_loads_the_detector_of_the_guide(
         (
             "from holdfast import Detector\ndef build(profile):\n"
             "    return Detector(name='bad', reads=frozenset({'lidar'}), detect=list)",
-            "it reads lidar; known are ",
+            "it reads lidar; expected one of ",
         ),
     ],
 )

@@ -139,7 +139,7 @@ def test_all_problems_are_reported_at_once_in_the_order_of_their_tables() -> Non
             {"pauses": ["1s", 2]},
             "pauses[1]: expected a duration such as 90s, 15m or 1h30m in quotes, got 2",
         ),
-        ({"surprise": 1}, f"surprise: unknown key; known are {KNOWN}"),
+        ({"surprise": 1}, f"surprise: unknown key; expected one of {KNOWN}"),
     ],
 )
 def test_a_problem_names_the_key_the_value_and_what_was_expected(
@@ -219,7 +219,7 @@ def test_any_table_gives_a_value_or_a_problem_for_each_unknown_key(
         assert "other" not in table
     else:
         assert result
-        assert (f"other: unknown key; known are {KNOWN}" in result) == ("other" in table)
+        assert (f"other: unknown key; expected one of {KNOWN}" in result) == ("other" in table)
 
 
 def load(path: Path, content: bytes) -> Settings:

@@ -173,10 +173,10 @@ def test_without_a_file_the_pods_cluster_is_taken(tmp_path: Path) -> None:
         ("", "not a kubeconfig"),
         ("[]", "not a kubeconfig"),
         ("{}", "current-context is not set"),
-        ("current-context: x", "context 'x' not found; known are: none"),
+        ("current-context: x", "context 'x' not found; existing: none"),
         (
             "{current-context: x, contexts: [1, {name: y, context: {}}]}",
-            "'x' not found; known are: y",
+            "'x' not found; existing: y",
         ),
         ("{current-context: x, contexts: [{name: x, context: {}}]}", "cluster '' not found"),
     ],

@@ -276,7 +276,7 @@ def test_connecting_switches_the_context_as_kubectl_does(
 @pytest.mark.parametrize(
     ("name", "reported"),
     [
-        ("none", "none is not in any kubeconfig; there are: arn:"),
+        ("none", "none is not in any kubeconfig; clusters: arn:"),
         ("c", "c is ambiguous (other, third)"),
     ],
 )

@@ -155,4 +155,4 @@ def test_a_disk_that_fills_up_ends_the_run_with_a_message_and_no_process_left(fu
     ended = full_disk(f"timeout 40 {holdfast}", size="4m")
 
     assert ended.returncode == 2, ended.stdout + ended.stderr
-    assert "no space is left" in ended.stderr
+    assert "no space left on device" in ended.stderr

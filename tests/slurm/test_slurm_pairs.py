@@ -60,4 +60,4 @@ def test_a_node_that_slurm_does_not_know_is_reported(slurm: SlurmCluster) -> Non
     code, result, said = pairs(slurm, "--nodes", "node7,node8", "--test", "tcp")
 
     assert (code, result) == (1, {})
-    assert "Slurm has no node node7" in said
+    assert "node node7 not found in Slurm" in said

@@ -111,7 +111,7 @@ class Database:
             cause = error.orig if isinstance(error, DBAPIError) else error
             text = str(cause).strip() or type(cause).__name__
             if any(fragment in text for fragment in _DISK_FULL):
-                raise StorageFull(f"no space is left for {self._name}") from error
+                raise StorageFull(f"no space left on device for {self._name}") from error
             if any(fragment in text for fragment in _DAMAGED):
                 raise StateDamaged(
                     f"{self._name} is damaged ({text}); restart holdfast api: it restores the last "
@@ -119,8 +119,8 @@ class Database:
                 ) from error
             if any(fragment in text for fragment in _ACCESS_ERRORS):
                 raise BackendError(
-                    f"{self._name}: {text}; its directory must be there, and this user must be "
-                    "able to write both"
+                    f"{self._name}: {text}; its directory must exist, and this user needs "
+                    "write access to both"
                 ) from error
             raise BackendError(f"{self._name}: {text}") from error
         except BackendError as error:

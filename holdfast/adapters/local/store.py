@@ -352,7 +352,7 @@ def _errors_named(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise StorageFull(f"no space is left for {path}") from error
+            raise StorageFull(f"no space left on device for {path}") from error
         if is_damage(error):
             raise StateDamaged(f"{path} is damaged ({error})") from error
         raise BackendError(f"{path}: {error}") from error

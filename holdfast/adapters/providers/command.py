@@ -92,8 +92,8 @@ class Command:
                     os.killpg(process.pid, signal.SIGKILL)
                 seconds = f"{self._settings.timeout.total_seconds():g} s"
                 raise RetryLater(
-                    f"{argv[0]} did not end within {seconds} and was killed; it is to order the"
-                    " repair, not to wait for it",
+                    f"{argv[0]} timed out after {seconds} and was killed; the command must order"
+                    " the repair and not wait for it",
                     after=_PAUSE,
                     is_outcome_unknown=True,
                 ) from error

@@ -55,9 +55,8 @@ class Ec2:
         found = self.find(instance)
         if found is None:
             raise ProviderError(
-                f"EC2 has no {instance} in {self._ec2.region}: it was terminated more than an"
-                " hour ago and nothing has taken its place, or the credentials are those of another"
-                " account"
+                f"{instance} not found in {self._ec2.region}: it was terminated more than an"
+                " hour ago and not replaced, or the credentials belong to another account"
             )
         return found
 

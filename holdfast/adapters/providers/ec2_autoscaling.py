@@ -114,7 +114,7 @@ def _refuse_outside_service(instance: str, group: str, state: str) -> None:
     if state.startswith("Warmed:"):
         raise ProviderError(
             f"{instance} waits in the warm pool of group {group} ({state}), which replaces only"
-            " instances in service: terminate it, and the pool is filled up"
+            " instances in service: terminate it; the pool is then refilled"
         )
     if state.endswith("Standby") or state.startswith("Detach"):
         raise ProviderError(

@@ -175,8 +175,8 @@ def _disks(group: MachineGroup) -> Iterator[dict[str, Any]]:
         volume = _table(one).get("EbsVolumeConfig")
         if volume is None or volume.get("RootVolume"):
             raise ProviderError(
-                f"instance group {group.name}: of InstanceStorageConfigs only new EBS volumes can"
-                " be made; put the rest into the launch template of the type or into a script"
+                f"instance group {group.name}: InstanceStorageConfigs supports only new EBS"
+                " volumes; put the rest into the launch template of the type or into a script"
             )
         ebs = {
             "VolumeSize": volume.get("VolumeSizeInGB", 500),

@@ -73,7 +73,7 @@ class _OrderQueue:
             raise
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise RetryLater(
-                f"{node.name}: unexpected answer of the owner of the machines"
+                f"{node.name}: unexpected response of the machine provider"
                 f" ({type(error).__name__}: {error})"[:_EXCERPT],
                 after=_PAUSE,
                 is_outcome_unknown=True,

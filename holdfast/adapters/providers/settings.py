@@ -183,7 +183,7 @@ class CommandSettings:
         known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         _refuse(
             *_too_short(self, "timeout"),
-            *(f"unknown placeholder {{{name}}}; known are {known}" for name in unknown),
+            *(f"unknown placeholder {{{name}}}; expected one of {known}" for name in unknown),
         )
 
 

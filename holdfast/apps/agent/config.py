@@ -215,7 +215,8 @@ class AgentConfig:
         names = {*built_in, *self.plugins, *((CUSTOM_RULES,) if self.rule_files else ())}
         if unknown := sorted(self.detectors.keys() - names):
             raise ValueError(
-                f"detectors: unknown {', '.join(unknown)}; known are {', '.join(sorted(names))}"
+                f"detectors: unknown {', '.join(unknown)}; expected one of"
+                f" {', '.join(sorted(names))}"
             )
         self._check_corroboration()
         if self.instance_type is not None and equipment_of(self.instance_type) is None:

@@ -44,7 +44,7 @@ def _plugin(config: AgentConfig, name: str) -> Detector:
         raise plugin_error(group, name, f'its detector is named "{detector.name}"')
     if unknown := sorted(detector.reads - {KERNEL_LOG, LOGS, *SOURCES}):
         raise plugin_error(
-            group, name, f"it reads {', '.join(unknown)}; known are {KERNEL_LOG}, "
+            group, name, f"it reads {', '.join(unknown)}; expected one of {KERNEL_LOG}, "
             + ", ".join(SOURCES)
         )  # fmt: skip
     if KERNEL_LOG in detector.reads and not detector.keywords:

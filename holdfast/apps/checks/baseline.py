@@ -110,7 +110,7 @@ def _measured(kind: str, measured: object) -> Iterator[tuple[str, str, float]]:
         raise ValueError(f"measured: expected an object, got {measured!r}")
     for name, value in measured.items():
         if name not in _MEASURES:
-            raise ValueError(f"measured: unknown {name!r}; known are {', '.join(_MEASURES)}")
+            raise ValueError(f"measured: unknown {name!r}; expected one of {', '.join(_MEASURES)}")
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)

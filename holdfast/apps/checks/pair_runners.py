@@ -202,7 +202,7 @@ def slurm_address(node: str) -> str:
     shown = run_command(("scontrol", "--oneliner", "show", "node", node), timeout=_SHORT)
     found = _ADDRESS.search(shown.stdout)
     if found is None:
-        raise BackendError(f"Slurm has no node {node}: {shown.stdout or shown.stderr}"[:300])
+        raise BackendError(f"node {node} not found in Slurm: {shown.stdout or shown.stderr}"[:300])
     return found[1]
 
 
@@ -249,4 +249,4 @@ def _read(document: Any) -> NodeCheck:
     try:
         return from_plain(NodeCheck, document)
     except ValueError as error:
-        raise _NoResult(f"its result is of another version and cannot be read: {error}") from error
+        raise _NoResult(f"its result has an incompatible version: {error}") from error

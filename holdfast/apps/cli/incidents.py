@@ -181,7 +181,7 @@ def _find(text: str, cases: Sequence[_Case]) -> _Case:
     hits = exact or [case for case in cases if text in case.incident.id]
     if len(hits) > 1:
         names = ", ".join(case.incident.id for case in hits)
-        raise NotFound(f"several incidents have {text!r} in their id: {names}")
+        raise NotFound(f"{text!r} is ambiguous ({names}); use a longer part of the ID")
     if not hits:
         raise NotFound(no_such("incident", text, [case.incident.id for case in cases]))
     return hits[0]

@@ -49,7 +49,7 @@ def connect(name: str, namespace: str | None, files: list[Path], home: Path) -> 
         there = ", ".join(one["name"] for content in contents.values() for one in _in(content))
         what = f"is ambiguous ({', '.join(found)})" if found else "is not in any kubeconfig"
         raise ConfigError(
-            f"--cluster-name: {name} {what}; there are: {there or 'none'}, and {NAME} for this "
+            f"--cluster-name: {name} {what}; clusters: {there or 'none'}, and {NAME} for this "
             f"machine. For an EKS cluster, run: aws eks update-kubeconfig --name {name}"
         )
     [context] = found

@@ -208,7 +208,7 @@ class HyperPodJobs:
         names = [one["PodName"] for one in self.pods(name)]
         if pod not in names:
             raise node_views.NotFound(
-                f"{name} has no pod {pod}; it has {', '.join(names) or 'none at the moment'}"
+                f"{name}: pod {pod} not found; its pods: {', '.join(names) or 'none at the moment'}"
             )
         return f"/api/v1/namespaces/{self.namespace}/pods/{pod}"
 

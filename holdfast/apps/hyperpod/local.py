@@ -222,7 +222,7 @@ class LocalHyperPodCluster:
     def _rank(self, job: JobStatus, pod: str) -> int:
         names = [_pod(job.name, rank) for rank in range(job.nodes)]
         if pod not in names:
-            raise NotFound(f"{job.name} has no pod {pod}; it has {', '.join(names)}")
+            raise NotFound(f"{job.name}: pod {pod} not found; its pods: {', '.join(names)}")
         return names.index(pod)
 
 

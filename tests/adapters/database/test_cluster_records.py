@@ -353,7 +353,7 @@ def test_a_full_disk_is_reported_and_what_was_written_before_stays(tmp_path) -> 
         connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
     large = a_cluster("large", requested={"x": "y" * 100_000})
 
-    with pytest.raises(StorageFull, match=r"no space is left for .*clusters.db"):
+    with pytest.raises(StorageFull, match=r"no space left on device for .*clusters.db"):
         records.create(large, [], {}, ASKED)
     assert records.names() == ["lab"]
     database.close()
@@ -376,7 +376,7 @@ def test_a_url_that_is_none_is_reported(given, says) -> None:
 
 
 def test_a_file_that_cannot_be_made_is_reported_with_what_to_do(tmp_path) -> None:
-    with pytest.raises(BackendError, match=r"unable to open .*; its directory must be there"):
+    with pytest.raises(BackendError, match=r"unable to open .*; its directory must exist"):
         Database(f"sqlite:///{tmp_path}/missing/clusters.db", FakeClock(NOW))
 
 

@@ -109,7 +109,10 @@ def test_a_pattern_that_backtracks_without_end_is_refused(tmp_path: Path, patter
         ({"pattern": "acme: a{1,1001}"}, "pattern: a repetition of more than 1000"),
         ({"pattern": "acme: ("}, "pattern: not a regular expression of Python: missing )"),
         ({"pattern": "a" * 1001}, "pattern: 1001 characters; at most 1000"),
-        ({"pattern": "acme: (?P<disk>[0-9])"}, "pattern: unknown group disk; known are device"),
+        (
+            {"pattern": "acme: (?P<disk>[0-9])"},
+            "pattern: unknown group disk; expected one of device",
+        ),
         ({"pattern": "12 lost"}, "example: pattern does not match it from its start"),
         ({"keyword": "other"}, "keyword: 'other' does not occur in example"),
         ({"keyword": " "}, "keyword: must not be empty"),

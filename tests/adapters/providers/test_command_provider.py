@@ -138,7 +138,7 @@ def test_what_runs_too_long_is_killed_with_all_that_it_started(tmp_path: Path) -
     )
     provider = build(python(script), timeout=timedelta(seconds=2))
 
-    with pytest.raises(RetryLater, match=r"did not end within 2 s and was killed") as caught:
+    with pytest.raises(RetryLater, match=r"timed out after 2 s and was killed") as caught:
         provider.reboot(NODE, "t/1")
 
     assert caught.value.is_outcome_unknown

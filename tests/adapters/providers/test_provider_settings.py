@@ -81,7 +81,10 @@ def test_unknown_placeholders_are_reported_with_those_there_are() -> None:
 
     assert "unknown placeholder {nod}" in reported
     assert "unknown placeholder {x}" in reported
-    assert "known are {action}, {node}, {provider_id}, {addresses}, {token}, {reason}" in reported
+    assert (
+        "expected one of {action}, {node}, {provider_id}, {addresses}, {token}, {reason}"
+        in reported
+    )
 
 
 @pytest.mark.parametrize(

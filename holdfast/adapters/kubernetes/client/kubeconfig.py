@@ -145,7 +145,7 @@ def _entry(contents: list[tuple[Path, Mapping[str, Any]]], kind: str, name: str)
     if name not in known:
         files = ", ".join(str(file) for file, _ in contents)
         there = ", ".join(map(str, known)) or "none"
-        raise ConfigError(f"{files}: {kind} {name!r} not found; known are: {there}")
+        raise ConfigError(f"{files}: {kind} {name!r} not found; existing: {there}")
     return known[name]
 
 

@@ -98,7 +98,7 @@ class OwnJob(JobCommands):
             raise BackendError(f"job {self._job} cannot be read: {error}") from error
         own = next((job for job in found.values() if job.number == self._job), None)
         if own is None:
-            raise BackendError(f"Slurm does not know job {self._job}")
+            raise BackendError(f"job {self._job} not found in Slurm")
         self._id = own.id
         return own
 

@@ -318,7 +318,7 @@ class SlurmStore:
             yield
         except sqlite3.Error as error:
             if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise StorageFull(f"no space is left for {self._path}") from error
+                raise StorageFull(f"no space left on device for {self._path}") from error
             if is_damage(error):
                 raise StateDamaged(f"{self._path} is damaged ({error}); {_RESTART}") from error
             raise BackendError(f"{self._path}: {error}") from error
