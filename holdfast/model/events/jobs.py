@@ -110,7 +110,7 @@ class JobUnwatched(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHangSuspected(Event):
-    """A running job seems to hang; it runs on, because no timeout has passed."""
+    """A running job seems to hang; it continues, because no timeout has passed."""
 
     name: ClassVar[str] = "job.hang_suspected"
     job: str
@@ -130,7 +130,7 @@ class JobStragglerFound(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLossFault(Event):
-    """The loss of a running job is not finite, or has spiked; it runs on, and a person decides.
+    """The loss of a running job is not finite, or has spiked; it continues, and a person decides.
 
     On Slurm, ``why`` states what the supervisor of its step does.
     """
