@@ -296,7 +296,9 @@ def test_tables_of_another_layout_are_refused_and_kept(url, change, found) -> No
     with engine.begin() as connection:
         connection.execute(text(change))
 
-    with pytest.raises(BackendError, match=rf"layout {found}, .* or another database"):
+    with pytest.raises(
+        BackendError, match=rf"schema version {found} is not supported, .* or another database"
+    ):
         Database(url, FakeClock(NOW))
 
     with engine.connect() as connection:
