@@ -30,7 +30,12 @@ _LEAST_EXCESS: Final = 1.05
 """Factor by which a rank must exceed the others in most windows, too: an outlier is not a trend."""
 
 _LEAST_COLLECTIVE: Final = 0.02
-"""Minimum share of samples in collectives; below it, a rank is starting or compiling."""
+"""Minimum share of samples in collectives; below it, a rank starts, compiles, or is slow: the last
+rank to enter a collective hardly waits there."""
+
+_LEAST_BUSY: Final = 0.05
+"""Minimum share of samples of the other ranks outside of collectives: below it, they wait for all
+of the window, because one rank compiles, evaluates or saves, and no step is finished."""
 
 _MIN_SAMPLES: Final = 20
 
@@ -70,6 +75,8 @@ class _Share:
     node: str
     busy: float
     variance: float
+    in_collectives: float
+    """Share of samples in collectives and in the backward pass."""
 
 
 Window = Mapping[int, _Share]
@@ -84,12 +91,16 @@ def window_of(samples: Sequence[RankSamples]) -> Window | None:
     """
     if len({one.rank for one in samples}) < 2:
         return None
-    shares = {one.rank: _share(one) for one in samples}
-    return (
-        {rank: share for rank, share in shares.items() if share is not None}
-        if all(shares.values())
-        else None
-    )
+    found = {one.rank: _share(one) for one in samples}
+    shares = {rank: share for rank, share in found.items() if share is not None}
+    return shares if len(shares) == len(found) and _has_steps(shares) else None
+
+
+def _has_steps(window: Window) -> bool:
+    """Return whether all ranks enter collectives; for one of them, the others may show it."""
+    seldom = [rank for rank, one in window.items() if one.in_collectives < _LEAST_COLLECTIVE]
+    others = [one for rank, one in window.items() if rank not in seldom]
+    return not seldom or (len(seldom) == 1 and all(one.busy >= _LEAST_BUSY for one in others))
 
 
 def straggler(windows: Sequence[Window], factor: float) -> Straggler | None:
@@ -117,13 +128,16 @@ def _share(one: RankSamples) -> _Share | None:
         return None
     collective = one.all.get(Activity.COLLECTIVE, 0) / total
     backward = one.all.get(Activity.BACKWARD, 0) / total
-    if collective + backward < _LEAST_COLLECTIVE:
-        return None
     computing = min(one.running.get(Activity.BACKWARD, 0) / one.taken, backward)
     busy = max(1 - collective - (backward - computing), 1 / total)
     in_them = collective + backward
     variance = in_them * (1 - in_them) / total + computing * (1 - computing) / one.taken
-    return _Share(node=one.node, busy=busy, variance=max(variance, 1 / total**2))
+    return _Share(
+        node=one.node,
+        busy=busy,
+        variance=max(variance, 1 / total**2),
+        in_collectives=in_them,
+    )
 
 
 def _excess(window: Window, rank: int) -> float:

@@ -148,3 +148,41 @@ def test_a_sleep_outside_of_collectives_is_the_ranks_own_time() -> None:
 
     assert found is not None
     assert found.rank == 0
+
+
+def shares(waits: dict[int, int], taken: int = 32) -> list[RankSamples]:
+    """Samples of ranks, of which each waits in collectives in some."""
+    return [
+        RankSamples(
+            rank=rank,
+            node=f"node-{rank}",
+            all={Activity.COLLECTIVE: waiting, Activity.OTHER: taken - waiting},
+            running={Activity.OTHER: taken - waiting},
+            taken=taken,
+        )
+        for rank, waiting in waits.items()
+    ]
+
+
+def test_a_rank_so_slow_that_no_sample_shows_it_in_a_collective_is_named() -> None:
+    window = window_of(shares({0: 24, 1: 23, 2: 0}))
+    assert window is not None
+
+    found = straggler([window] * 4, FACTOR)
+
+    assert found is not None
+    assert found.rank == 2
+    assert found.factor == pytest.approx(32 / 8.5, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        {0: 32, 1: 32, 2: 0},  # rank 2 evaluates or compiles: no step is finished
+        {0: 32, 1: 20, 2: 0},
+        {0: 0, 1: 24, 2: 0},  # two ranks start
+        {0: 0, 1: 0, 2: 0},
+    ],
+)
+def test_ranks_without_steps_are_no_window(waits: dict[int, int]) -> None:
+    assert window_of(shares(waits)) is None

@@ -58,7 +58,7 @@ def all_reduce(folder, rank, world, step):
         time.sleep(0.002)
 """
 
-WINDOW = ("--straggler-window", "8s")
+WINDOW = ("--straggler-window", "6s")
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_no_rank_of_a_healthy_job_is_named_and_no_sample_outlives_it(train: Path
     started = start("--nproc-per-node", 3, "--straggler-factor", "1.15", *WINDOW,
                     train, folder, "none")  # fmt: skip
     printed = Printed(started)
-    until = time.monotonic() + 85  # more than four windows
+    until = time.monotonic() + 50  # more than four windows
     while time.monotonic() < until:
         assert not printed.has("StragglerFound"), printed.text
         time.sleep(1)

@@ -1,5 +1,6 @@
 """Samples the ranks of this node window by window, in another process."""
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -10,11 +11,12 @@ from typing import Final
 from holdfast.apps.launch.printed_value import PrintedValue
 from holdfast.decisions.hang_verdict import RankSamples
 
-_PAUSE_S: Final = 5.0
+_PAUSE_S: Final = 3.0
 """Time from the end of one window to the begin of the next one, which includes starting py-spy."""
 
-_GRACE_S: Final = 30.0
-"""Time beyond the window for py-spy on a busy machine."""
+_GRACE_S: Final = 130.0
+"""Time beyond the window for its two recordings on a busy machine, where py-spy has a low priority:
+24 s at a load average of 29 on two CPUs."""
 
 _POLL_S: Final = 1.0
 _FAILURES: Final = 3
@@ -46,7 +48,7 @@ class RankSampling:
     """Windows of the rounds of one node.
 
     All launchers of a round begin it at about the same time, and so the windows with the same
-    number.
+    number. A window that takes longer than its period costs the next one, which would begin late.
     """
 
     def __init__(self, node: str, options: StragglerOptions) -> None:
@@ -55,7 +57,7 @@ class RankSampling:
         self._period_s = 2 * self._seconds + _PAUSE_S
         self._processes: Mapping[int, int] = {}
         self._begun_at = 0.0
-        self._window = -1
+        self._window = self._next = 0
         self._running: PrintedValue[_Printed] | None = None
         self._failures = 0
         self._is_reported = not options.is_requested
@@ -67,7 +69,7 @@ class RankSampling:
         """
         self.end()
         self._processes = processes if len(processes) <= _LONGEST_REPORT else {}
-        self._begun_at, self._window, self._failures = time.monotonic(), 0, 0
+        self._begun_at, self._next, self._failures = time.monotonic(), 1, 0
 
     def end(self) -> None:
         """Take no more samples until the next round."""
@@ -85,7 +87,7 @@ class RankSampling:
         """Return the monotonic time of the next call of ``advance``; None if none is due."""
         if self._running is not None:
             return time.monotonic() + _POLL_S
-        return self._begins_at(self._window + 1) if self._processes else None
+        return self._begins_at(self._next) if self._processes else None
 
     def advance(self) -> tuple[int, tuple[RankSamples, ...]] | None:
         """Return number and samples of a window that has ended; None if none has."""
@@ -95,12 +97,14 @@ class RankSampling:
                 return None
             self._running.close()
             self._running = None
+            elapsed_s = time.monotonic() - self._begun_at
+            self._next = max(self._window + 1, math.ceil(elapsed_s / self._period_s))
             if printed.ranks:
                 self._failures = 0
                 return self._window, printed.ranks
             self._failed(printed.note)
-        elif self._processes and time.monotonic() >= self._begins_at(self._window + 1):
-            self._window = int((time.monotonic() - self._begun_at) / self._period_s)
+        elif self._processes and time.monotonic() >= self._begins_at(self._next):
+            self._window = self._next
             ranks = [f"{rank}:{pid}" for rank, pid in self._processes.items()]
             module = "holdfast.adapters.host.rank_samples"
             self._running = PrintedValue(
