@@ -18,6 +18,7 @@ from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX
 from holdfast.model.names import PodPhase
 
 Json = dict[str, Any]
+_GRACE_S = 10
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -57,8 +58,7 @@ class RealRanks:
         for uid, process in self.started.items():
             pod = pods.get(uid)
             if pod is None or pod["metadata"].get("deletionTimestamp"):
-                process.kill()
-                process.wait()
+                _end(process)
             elif process.poll() is not None and uid not in self._last_error:
                 name = pod["metadata"]["name"]
                 self.fleet.cluster.nodes.finish(name, exit_code=process.returncode)
@@ -74,6 +74,7 @@ class RealRanks:
         index = (pod["metadata"].get("labels") or {}).get(INDEX)
         given |= {"JOB_COMPLETION_INDEX": index} if index is not None else {}
         here = {"PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1"}  # there is no DNS
+        here["KUBERNETES_SERVICE_HOST"] = "127.0.0.1"
         with (self.folder / f"rank-{len(self.started)}").open("wb") as words:
             return subprocess.Popen(
                 [_expanded(part, given) for part in container["command"]],
@@ -81,6 +82,15 @@ class RealRanks:
                 stdout=words,
                 stderr=subprocess.STDOUT,
             )
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """SIGTERM, a grace period, and SIGKILL, as a kubelet ends a container."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE_S)
+    process.kill()
+    process.wait()
 
 
 def _expanded(part: str, given: Mapping[str, str]) -> str:

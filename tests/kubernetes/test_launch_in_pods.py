@@ -62,9 +62,13 @@ def launcher(folder: Path) -> dict[str, object]:
     }
 
 
-@pytest.mark.parametrize("annotations", [{}, KEPT], ids=["drained", "resumed"])
+@pytest.mark.parametrize(
+    ("annotations", "bad_rank"),
+    [({}, 1), (KEPT, 1), (KEPT, 0)],
+    ids=["drained", "resumed", "coordinator"],
+)
 def test_a_rank_restarts_in_its_pod_and_a_bad_node_costs_one_pod(
-    fleet: Fleet, tmp_path: Path, annotations: dict[str, str]
+    fleet: Fleet, tmp_path: Path, annotations: dict[str, str], bad_rank: int
 ) -> None:
     job = LaunchedJob(fleet.cluster, fleet.api, annotations=annotations)
     job.container = launcher(tmp_path)
@@ -82,11 +86,12 @@ def test_a_rank_restarts_in_its_pod_and_a_bad_node_costs_one_pod(
         (tmp_path / "exit.1.1").touch()
         until_round(2)
         assert uids(job) == first
-        coordinator, other = sorted(job.pods)
-        bad = job.pods[other]["spec"]["nodeName"]
+        names = sorted(job.pods)
+        stays = job.pods[names[1 - bad_rank]]["metadata"]["uid"]
+        bad = job.pods[names[bad_rank]]["spec"]["nodeName"]
         fleet.machines[bad].log(REPLACE_XID)
         until_round(3)
-        assert first & uids(job) == {job.pods[coordinator]["metadata"]["uid"]}
+        assert first & uids(job) == {stays}
         assert bad not in job.nodes
         (tmp_path / "finish").touch()
         until(lambda: "Complete" in job.conditions)

@@ -49,13 +49,14 @@ class Job:
         self.script.write_text(TRAIN, encoding="utf-8")
         self.endpoint = f"127.0.0.1:{free_port()}"
         self.nnodes = nnodes
+        self.variables: dict[str, str] = {}
         self.guards: list[subprocess.Popen[str]] = []
 
     def start(self, *options: str, key: str = KEY) -> subprocess.Popen[str]:
         meeting = ("--nnodes", self.nnodes, "--rdzv-endpoint", self.endpoint)
         times = ("--lease-timeout", LEASE, "--shutdown-timeout", "200ms", "--join-timeout", "30s")
         arguments = (*meeting, *times, "--nproc-per-node", "2", *options, self.script, self.folder)
-        started = start(*arguments, HOLDFAST_LAUNCH_KEY=key)
+        started = start(*arguments, HOLDFAST_LAUNCH_KEY=key, **self.variables)
         self.guards.append(started)
         return started
 
@@ -197,6 +198,44 @@ def test_the_coordinator_stops_all_nodes_on_a_signal(job: Job) -> None:
 
     assert ends(guards) == [128 + signal.SIGTERM] * 3
     assert none_runs(job.ranks(1))
+
+
+@pytest.mark.parametrize("is_pod", [True, False])
+def test_a_coordinator_that_leaves_is_replaced_and_the_other_launchers_stay(
+    job: Job, *, is_pod: bool
+) -> None:
+    job.nnodes = "2"
+    job.variables = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"} if is_pod else {}
+    options = () if is_pod else ("--on-sigterm", "leave")
+    first, second = (job.start("--node-rank", str(rank), *options) for rank in (0, 1))
+    job.await_round(1)
+    old = job.ranks(1)
+    first.send_signal(signal.SIGTERM)
+    _, printed = first.communicate(timeout=60)
+    assert first.returncode == 128 + signal.SIGTERM
+    assert "CoordinatorLeft: signal 15" in printed
+    wait_for(lambda: none_runs(old), "the end of all ranks")
+    assert second.poll() is None
+    third = job.start("--node-rank", "0", *options)
+    job.await_round(2)  # no round has begun in between
+    job.finish()
+
+    assert ends([second, third]) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("signum", "options"), [(signal.SIGINT, ()), (signal.SIGTERM, ("--on-sigterm", "stop"))]
+)
+def test_a_coordinator_in_a_pod_stops_all_nodes_on_ctrl_c_or_if_told_to(
+    job: Job, signum: signal.Signals, options: tuple[str, ...]
+) -> None:
+    job.nnodes = "2"
+    job.variables = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    guards = [job.start("--node-rank", str(rank), *options) for rank in (0, 1)]
+    job.await_round(1)
+    guards[0].send_signal(signum)
+
+    assert ends(guards) == [128 + signum] * 2
 
 
 def test_an_exit_code_that_forbids_restarts_ends_all_launchers_with_it(job: Job) -> None:

@@ -175,7 +175,8 @@ class Launcher:
             self._is_joined = True
             self._reports.clear()
             link.send(self._joined(link.local_address()))
-        while self._is_joined and self._reports:
+        is_last = self._leaving and self._server is not None  # a next round would end with it
+        while self._is_joined and self._reports and not is_last:
             link.send(self._reports.popleft())
         if self._server is not None and self._coordinator is not None:
             self._server.advance(self._ready)
@@ -236,11 +237,24 @@ class Launcher:
         for signum in sorted(numbers & set(FORWARDED)):
             if signum in _RELAYED:
                 self._node.relay(signum)
-            elif self._coordinator is not None:
+            elif self._coordinator is not None and not self._may_leave(signum):
                 self._coordinator.handle(StopRequested(signal=signum))
             elif not self._leaving:
-                self._leaving = signum
-                self._node.stop(signum)
+                self._leave(signum)
+
+    def _may_leave(self, signum: int) -> bool:
+        """Return whether a signal ends only the launcher, although it has the coordinator."""
+        rendezvous = self._options.rendezvous
+        return signum == signal.SIGTERM and rendezvous is not None and rendezvous.leaves_on_sigterm
+
+    def _leave(self, signum: int) -> None:
+        self._leaving = signum
+        self._node.stop(signum)
+        if self._server is not None:
+            sys.stderr.write(
+                f"holdfast: CoordinatorLeft: signal {signum}; the other launchers wait for the "
+                "next launcher at the endpoint\n"
+            )
 
     def _exit_code(self) -> int:
         if self._node.unkillable:

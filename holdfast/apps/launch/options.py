@@ -23,7 +23,7 @@ from holdfast.apps.launch.progress_watch import HangLimit
 from holdfast.apps.launch.rank_environment import count_gpus
 from holdfast.apps.launch.rank_output import LogOptions
 from holdfast.apps.launch.rank_sampling import StragglerOptions
-from holdfast.apps.launch.rendezvous import Rendezvous, meeting_point, slurm_step
+from holdfast.apps.launch.rendezvous import ON_SIGTERM, Rendezvous, meeting_point, slurm_step
 from holdfast.decisions.exit_meanings import EXIT_MEANINGS, ExitMeaning
 from holdfast.decisions.restart_rungs import MAX_IN_PLACE, RestartBudget
 from holdfast.model.errors import ConfigError
@@ -208,6 +208,12 @@ _OPTIONS: Final = (
         help="time without a response after which a launcher counts as lost (default: 2s)",
     ),
     _row(
+        "--on-sigterm", choices=ON_SIGTERM, default="auto",
+        help="response of the node with the coordinator to SIGTERM: stop the job on all nodes, or "
+        "leave it, so that the others wait for the next coordinator (default: leave in a pod of "
+        "Kubernetes, else stop)",
+    ),
+    _row(
         "--local-addr", default="", metavar="HOST",
         help="address of this node for ranks of other nodes",
     ),
@@ -312,6 +318,7 @@ _OPTIONS: Final = (
 def _unusable(given: argparse.Namespace) -> list[str]:
     choices: Mapping[str, Collection[str]] = {
         "shutdown_signal": SIGNALS, "redirects": _STREAMS, "tee": ("", *_STREAMS),
+        "on_sigterm": ON_SIGTERM,
     }  # fmt: skip
     problems = [  # argparse does not check a default, and PET_* variables are defaults
         f"PET_{name.upper()}: {getattr(given, name)!r}: expected one of {', '.join(known)}"

@@ -12,9 +12,15 @@ from typing import Final
 from holdfast.model.errors import ConfigError
 from holdfast.model.jobs import LAUNCH_KEY_VARIABLE
 
+ON_SIGTERM: Final = ("auto", "stop", "leave")
+"""Values of ``--on-sigterm``."""
+
 _KEY_CHARS: Final = 16
 _PORT: Final = 29400
 """torchrun's default port of the c10d rendezvous."""
+
+_POD_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
+"""Set by the kubelet in each container. Whoever ends a job there ends all of its pods."""
 
 _SLURM_PORTS: Final = range(20_000, 29_000)
 """Ports for steps of Slurm, by number of the job; below the ephemeral ports of Linux (32768)."""
@@ -39,6 +45,9 @@ class Rendezvous:
 
     join_timeout: timedelta
     lease: timedelta
+    leaves_on_sigterm: bool = False
+    """Whether SIGTERM to the launcher with the coordinator ends that launcher only: the others wait
+    for the next one at the endpoint."""
 
     def listen(self) -> socket.socket | None:
         """Return a socket at the endpoint if it is on this machine and free; None if it is not."""
@@ -157,4 +166,6 @@ def meeting_point(
         node_rank=given_rank,
         join_timeout=given.join_timeout,
         lease=given.lease_timeout,
+        leaves_on_sigterm=given.on_sigterm == "leave"
+        or (given.on_sigterm == "auto" and _POD_VARIABLE in environment),
     )
