@@ -118,6 +118,9 @@ class Stopped:
     port: int
     """TCP port for the rendezvous of the next round."""
 
+    waited_s: float = 0.0
+    """Seconds until the memory of its accelerators was free, or the wait for it timed out."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:

@@ -135,6 +135,9 @@ class JobRounds:
     rotation: int = 0
     """Number of places by which ranks are shifted to other accelerators of their node."""
 
+    waited_s: float = 0.0
+    """Longest wait of a launcher for the memory of its accelerators, in the last stop."""
+
     stop_signal: int = 0
     """Signal that requested the end of the job; 0 if none did."""
 
@@ -185,9 +188,11 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
             return replace(job, stop_signal=job.stop_signal or signum)
         case Stopped(launcher=name, port=port) if name in job.members:
             members = {**job.members, name: replace(job.members[name], port=port)}
-            is_current = event.round == job.round
-            ended = frozenset((name,)) if is_current else frozenset[str]()
-            return replace(job, members=members, alive=job.alive - ended)
+            job = replace(job, members=members)
+            if event.round != job.round:
+                return job
+            waited_s = max(job.waited_s, event.waited_s)
+            return replace(job, alive=job.alive - {name}, waited_s=waited_s)
         case Succeeded(launcher=name) if event.round == job.round and name in job.active:
             return replace(job, succeeded=job.succeeded | {name})
         case Failed(launcher=name) if event.round == job.round and name in job.active:
@@ -245,7 +250,7 @@ def _after_run(job: JobRounds, now: datetime) -> JobRounds:
     if job.inspection is not None and job.is_inspecting:
         job = _inspected(job, job.inspection, now)
     if job.stop_signal or job.failure is not None:
-        return replace(job, phase=Phase.STOP, since=now)
+        return replace(job, phase=Phase.STOP, since=now, waited_s=0.0)
     if job.succeeded >= set(job.active):
         return _ended(job, Outcome.SUCCEEDED, "all ranks succeeded", now)
     return job

@@ -99,6 +99,14 @@ def test_no_round_starts_before_every_launcher_has_stopped() -> None:
     assert order_for(job, "b").master_port == 1001
 
 
+def test_the_longest_wait_for_accelerators_is_that_of_the_last_stop() -> None:
+    slow = [failed("a"), replace(stopped("a"), waited_s=3.0), replace(stopped("b"), waited_s=1.0)]
+    job = after([joined("a"), joined("b"), *slow])
+    assert (job.round, job.waited_s) == (2, 3.0)
+
+    assert after([failed("a", 2)], job=job).waited_s == 0
+
+
 def test_a_lost_launcher_is_fenced_and_replaced_by_a_spare() -> None:
     job = after([joined("a"), joined("b"), joined("c"), Lost(launcher="a"), stopped("b")])
     assert job.phase is Phase.STOP

@@ -3,9 +3,13 @@
 import shutil
 import subprocess
 import sys
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 
 NVML = r"""
 #include <stdio.h>
@@ -22,10 +26,14 @@ int nvmlDeviceGetUUID(void *device, char *uuid, unsigned size) {
     snprintf(uuid, size, "GPU-%c0ffee", 'a' + (int)(long)device - 1);
     return 0;
 }
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
+    *device = (void *)3;
+    return strcmp(uuid, "MIG-c0ffee") == 0 ? 0 : 6;
+}
 int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory) {
-    unsigned long long used[2] = {0, 0};
+    unsigned long long used[3] = {0, 0, 0};
     FILE *file = fopen(getenv("USED_MIB"), "r");
-    if (!file || fscanf(file, "%llu %llu", &used[0], &used[1]) != 2) return 999;
+    if (!file || fscanf(file, "%llu %llu %llu", used, used + 1, used + 2) < 2) return 999;
     fclose(file);
     memory->used = used[(long)device - 1] << 20;
     return 0;
@@ -70,13 +78,20 @@ def wait(
         ("9000 0", "1", 0, ""),
         ("9000 0", "GPU-b0", 0, ""),
         ("0 9000", "GPU-b0", 1, "GPU 1: 9000 MiB in use, expected at most 512 MiB\n"),
+        ("9000 9000", "-1", 0, ""),
         ("unreadable", "", 0, ""),
+        ("9000 9000 513", "MIG-c0ffee", 1,
+         "MIG-c0ffee: 513 MiB in use, expected at most 512 MiB\n"),
+        ("9000 9000 512", "MIG-c0ffee", 0, ""),
+        ("9000 9000", "MIG-other", 2, "MIG-other: no such device\n"),
+        ("9000 0", "1,7,GPU-x", 2, "7, GPU-x: no such device\n"),
+        ("0 9000", "7,1", 1, "GPU 1: 9000 MiB in use, expected at most 512 MiB\n"),
     ],
-)
+)  # fmt: skip
 def test_only_the_memory_of_visible_gpus_counts(
     library: Path, tmp_path: Path, used: str, devices: str, status: int, output: str
 ) -> None:
-    done = wait(library, tmp_path, used, "--devices", devices)
+    done = wait(library, tmp_path, used, f"--devices={devices}")
 
     assert (done.returncode, done.stdout) == (status, output)
 
@@ -98,3 +113,31 @@ def test_the_wait_ends_when_the_memory_is_released(library: Path, tmp_path: Path
     (tmp_path / "used").write_text("100 0", encoding="utf-8")
 
     assert waiting.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("used", "devices", "problem"),
+    [
+        ("100 100", "", ""),
+        ("9000 0", "0", "holdfast: GPU memory is still in use; restarting anyway\n"),
+        ("0 0", "MIG-other", "holdfast: GPU memory was not checked; restarting anyway\n"),
+    ],
+)
+def test_a_launcher_measures_the_wait_and_says_what_it_does_not_know(
+    library: Path, tmp_path: Path, monkeypatch, capfd, used: str, devices: str, problem: str
+) -> None:
+    shutil.copy(library, tmp_path / "libnvidia-ml.so.1")
+    (tmp_path / "used").write_text(used, encoding="utf-8")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("USED_MIB", str(tmp_path / "used"))
+
+    wait = AcceleratorWait(devices, timedelta(milliseconds=10))
+    deadline = time.monotonic() + 60
+    while (seconds := wait.seconds()) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert seconds is not None
+    assert seconds > 0
+    printed = capfd.readouterr().err
+    assert printed.endswith(problem)
+    assert bool(printed) == bool(problem)

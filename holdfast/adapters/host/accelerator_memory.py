@@ -2,14 +2,18 @@
 
 ``python -m holdfast.adapters.host.accelerator_memory`` runs as a separate process, because a call
 into a wedged driver never returns. Standard library only: NVML is part of the driver. Exit status
-0: free, or there is no NVML to ask; 1: memory is still in use, standard output has the details.
+0: free, or there is no NVML to ask; 1: memory is still in use; 2: a name of ``--devices`` matches
+no device, so that its memory is not known. Of 1 and 2, standard output has the details.
+
+An instance of a MIG GPU has a memory of its own; that of the other instances of its GPU does not
+count.
 """
 
 import argparse
 import ctypes
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 TOLERANCE_MIB: Final = 512
@@ -35,49 +39,87 @@ def main(argv: list[str]) -> int:
     """Wait. Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--timeout", type=float, required=True, help="seconds")
-    parser.add_argument("--devices", default="", help="indexes or UUIDs as CUDA_VISIBLE_DEVICES")
+    parser.add_argument(
+        "--devices", default="", help="indexes, UUIDs or MIG names, as CUDA_VISIBLE_DEVICES"
+    )
     parser.add_argument("--library", default="libnvidia-ml.so.1", help="NVML")
     options = parser.parse_args(argv)
+    if options.devices.startswith("-"):
+        return 0  # CUDA shows no device
     try:
         library = ctypes.CDLL(options.library)
     except OSError:
         return 0
     if library.nvmlInit_v2() != 0:
         return 0
-    selected = [name for name in options.devices.split(",") if name]
+    devices, unknown = _devices(library, [name for name in options.devices.split(",") if name])
     deadline = time.monotonic() + options.timeout
-    while busy := list(_busy(library, selected)):
+    while busy := list(_busy(library, devices)):
         if time.monotonic() > deadline:
             sys.stdout.write("; ".join(busy) + "\n")
             return 1
         time.sleep(_POLL_S)
+    if unknown:
+        sys.stdout.write(f"{', '.join(unknown)}: no such device\n")
+        return 2
     return 0
 
 
-def _busy(library: ctypes.CDLL, selected: list[str]) -> Iterator[str]:
-    """Yield each GPU with more memory in use than tolerated; one that cannot be read is skipped."""
+def _devices(
+    library: ctypes.CDLL, selected: Sequence[str]
+) -> tuple[Mapping[str, ctypes.c_void_p], list[str]]:
+    """Return the devices with these names, all GPUs without one, and the names that match none."""
+    gpus = dict(_gpus(library))
+    by_uuid = {_uuid(library, gpu): f"GPU {index}" for index, gpu in gpus.items()}
+    found = {} if selected else {f"GPU {index}": gpu for index, gpu in gpus.items()}
+    unknown = []
+    for name in selected:
+        instance = _instance(library, name) if name.startswith("MIG-") else None
+        matches = [of for uuid, of in by_uuid.items() if uuid.startswith(name)]
+        if instance is not None:
+            found[name] = instance
+        elif name.isascii() and name.isdecimal() and int(name) in gpus:
+            found[f"GPU {int(name)}"] = gpus[int(name)]
+        elif matches:
+            found[matches[0]] = gpus[int(matches[0].split()[1])]
+        else:
+            unknown.append(name)
+    return found, unknown
+
+
+def _gpus(library: ctypes.CDLL) -> Iterator[tuple[int, ctypes.c_void_p]]:
+    """Yield index and handle of each GPU; one that cannot be read is skipped."""
     count = ctypes.c_uint()
     library.nvmlDeviceGetCount_v2(ctypes.byref(count))
     for index in range(count.value):
         device = ctypes.c_void_p()
-        if library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) != 0:
-            continue
-        if selected and not _is_selected(library, index, device, selected):
-            continue
+        if library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) == 0:
+            yield index, device
+
+
+def _instance(library: ctypes.CDLL, name: str) -> ctypes.c_void_p | None:
+    """Return the handle of an instance of a MIG GPU; None if there is none of the name."""
+    device = ctypes.c_void_p()
+    status = library.nvmlDeviceGetHandleByUUID(
+        name.encode("ascii", "replace"), ctypes.byref(device)
+    )
+    return device if status == 0 else None
+
+
+def _uuid(library: ctypes.CDLL, device: ctypes.c_void_p) -> str:
+    text = ctypes.create_string_buffer(_UUID_BYTES)
+    library.nvmlDeviceGetUUID(device, text, _UUID_BYTES)
+    return text.value.decode("ascii", "replace")
+
+
+def _busy(library: ctypes.CDLL, devices: Mapping[str, ctypes.c_void_p]) -> Iterator[str]:
+    """Yield each device with more memory in use than tolerated; an unreadable one is skipped."""
+    for name, device in devices.items():
         memory = _Memory()
         status = library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
         used = int(memory.used) // _MIB
         if status == 0 and used > TOLERANCE_MIB:
-            yield f"GPU {index}: {used} MiB in use, expected at most {TOLERANCE_MIB} MiB"
-
-
-def _is_selected(
-    library: ctypes.CDLL, index: int, device: ctypes.c_void_p, selected: list[str]
-) -> bool:
-    text = ctypes.create_string_buffer(_UUID_BYTES)
-    library.nvmlDeviceGetUUID(device, text, _UUID_BYTES)
-    uuid = text.value.decode("ascii", "replace")
-    return any(name == str(index) or (uuid and uuid.startswith(name)) for name in selected)
+            yield f"{name}: {used} MiB in use, expected at most {TOLERANCE_MIB} MiB"
 
 
 if __name__ == "__main__":

@@ -101,10 +101,11 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
             "only with --hang-timeout"
         )
     if after.history.total > before.history.total:
-        rung = after.history.last
+        rung, waited_s = after.history.last, after.waited_s
         limit, used = settings.budget.in_place, len(after.history.in_place)
         count = f" (restarts in place: {used}, limit {limit})" if rung is Rung.IN_PLACE else ""
-        lines.append(f"RanksRestarted: {rung}{count}: {after.why}")
+        waited = f"; waited {waited_s:.1f} s for GPU memory" if waited_s else ""
+        lines.append(f"RanksRestarted: {rung}{count}: {after.why}{waited}")
     if after.round > before.round and settings.nodes > 1:
         shown = list(after.active)[:_SHOWN_NODES]
         more = len(after.active) - len(shown)

@@ -19,9 +19,10 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.launch.checkpoint_watch import start_watch
 from holdfast.apps.launch.coordinator import Coordinator
 from holdfast.apps.launch.guard import FORWARDED, Lease
-from holdfast.apps.launch.node_ranks import NodeRanks, describe_unkillable
+from holdfast.apps.launch.node_ranks import NodeRanks
 from holdfast.apps.launch.options import LaunchOptions
 from holdfast.apps.launch.rank_sampling import StragglerOptions
+from holdfast.apps.launch.ranks import describe_unkillable
 from holdfast.apps.launch.rendezvous import Rendezvous
 from holdfast.decisions.launch_events import Joined, Lost, Member, Reported, StopRequested
 from holdfast.decisions.launch_orders import Order, OrderKind

@@ -3,13 +3,12 @@
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
+from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.apps.launch.options import LaunchOptions
 from holdfast.apps.launch.progress_watch import ProgressWatch
 from holdfast.apps.launch.rank_environment import (
@@ -44,9 +43,6 @@ from holdfast.model.jobs import PROGRESS_VARIABLE
 
 _UNKILLABLE_S: Final = 30.0
 """Time after SIGKILL for processes to end. One in uninterruptible sleep does not."""
-
-_DRIVER_S: Final = 5.0
-"""Time for calls of the driver beyond the timeout of the wait for accelerators."""
 
 _SWEEP_S: Final = 0.005
 _COPY_S: Final = 0.1
@@ -83,8 +79,7 @@ class NodeRanks:
         self._is_swept = True
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
-        self._wait: subprocess.Popen[bytes] | None = None
-        self._wait_until = 0.0
+        self._wait: AcceleratorWait | None = None
         is_watched = PROGRESS_VARIABLE in environment and not options.hang_limit.restarts
         self._progress = None if is_watched else ProgressWatch(options.hang_limit)
         self._suspected: int | None = None
@@ -168,8 +163,7 @@ class NodeRanks:
     def close(self) -> None:
         """Release the files. No rank may be left."""
         if self._wait is not None:
-            self._wait.kill()
-            self._wait.wait()
+            self._wait.close()
         self._end_watching()
         if self._warm is not None:
             self._warm.close()
@@ -335,33 +329,22 @@ class NodeRanks:
             self._report(Succeeded(launcher=self.member.name, round=self.round))
             self._report_stopped()
         elif count_gpus():
-            self._wait = self._accelerator_wait()
+            devices = self._environment.get("CUDA_VISIBLE_DEVICES", "")
+            self._wait = AcceleratorWait(devices, self._options.accelerator_timeout)
         else:
             self._report_stopped()
 
-    def _accelerator_wait(self) -> subprocess.Popen[bytes]:
-        timeout = self._options.accelerator_timeout.total_seconds()
-        self._wait_until = time.monotonic() + timeout + _DRIVER_S
-        devices = self._environment.get("CUDA_VISIBLE_DEVICES", "")
-        module = "holdfast.adapters.host.accelerator_memory"
-        options = ("--timeout", str(timeout), "--devices", devices)
-        return subprocess.Popen(
-            [sys.executable, "-m", module, *options], stdin=subprocess.DEVNULL, stdout=sys.stderr
-        )
-
     def _after_wait(self) -> None:
-        if self._wait is None:
-            return
-        status = self._wait.poll()
-        if status is None and time.monotonic() < self._wait_until:
-            return
-        if status != 0:
-            sys.stderr.write("holdfast: GPU memory is still in use; restarting anyway\n")
-        self._wait = None
-        self._report_stopped()
+        if self._wait is not None and (seconds := self._wait.seconds()) is not None:
+            self._wait = None
+            self._report_stopped(seconds)
 
-    def _report_stopped(self) -> None:
-        self._report(Stopped(launcher=self.member.name, round=self.round, port=free_port()))
+    def _report_stopped(self, waited_s: float = 0.0) -> None:
+        self._report(
+            Stopped(
+                launcher=self.member.name, round=self.round, port=free_port(), waited_s=waited_s
+            )
+        )
 
     def reap_adopted(self) -> None:
         """Reap processes whose own parent has ended."""
@@ -377,19 +360,3 @@ def _tail(path: Path) -> str:
         return read_end(path, _TAIL_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
-
-
-def describe_unkillable(pids: list[int]) -> str:
-    """Return lines about processes that did not end, with their kernel stacks."""
-    lines = []
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stack", encoding="utf-8") as file:
-                stack = ", ".join(line.split()[-1] for line in file.read(4096).splitlines()[:8])
-        except OSError as error:
-            stack = f"stack not readable: {error.strerror}"
-        lines.append(
-            f"holdfast: process {pid} did not end after SIGKILL ({stack}); "
-            "reboot this node before it is used again\n"
-        )
-    return "".join(lines)

@@ -118,3 +118,19 @@ def exit_text(code: int) -> str:
         return f"signal {-code} ({signal.Signals(-code).name})"
     except ValueError:
         return f"signal {-code}"
+
+
+def describe_unkillable(pids: list[int]) -> str:
+    """Return lines about processes that did not end, with their kernel stacks."""
+    lines = []
+    for pid in pids:
+        try:
+            with open(f"/proc/{pid}/stack", encoding="utf-8") as file:
+                stack = ", ".join(line.split()[-1] for line in file.read(4096).splitlines()[:8])
+        except OSError as error:
+            stack = f"stack not readable: {error.strerror}"
+        lines.append(
+            f"holdfast: process {pid} did not end after SIGKILL ({stack}); "
+            "reboot this node before it is used again\n"
+        )
+    return "".join(lines)
