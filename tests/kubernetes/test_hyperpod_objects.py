@@ -16,7 +16,14 @@ from holdfast.adapters.kubernetes.jobs.objects import PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.adapters.kubernetes.jobs.views import job_view
 from holdfast.decisions.pod_group import CleanPods, GroupPlan, GroupState, plan_pods
-from holdfast.model.jobs import ExchangedNode, Failure, FailureKind, JobPhase, JobRecord
+from holdfast.model.jobs import (
+    AttemptRecord,
+    ExchangedNode,
+    Failure,
+    FailureKind,
+    JobPhase,
+    JobRecord,
+)
 from holdfast.model.names import KEEP_PODS, Labels
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -284,6 +291,29 @@ def test_an_exchanged_node_is_a_restart_that_keeps_the_other_pods() -> None:
     assert (job.shown["restartCount"], job.shown["restartStatus"]["restartCount"]) == (1, 1)
     later = step(job, states(job)[1:], record, NOW)
     assert later.shown["latestFaultyPodInstanceList"] == faulty  # its pod is gone
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_a_failed_pod_that_is_deleted_before_the_status_is_written_is_named(
+    *, is_ended: bool
+) -> None:
+    failure = Failure(kind=FailureKind.APPLICATION, reason="Exit", at=NOW, node="n1")
+    attempt = AttemptRecord(
+        attempt=1, placement=("n0", "n1"), started_at=NOW, stopped_at=NOW, failure=failure
+    )
+    stopping = replace(
+        RECORD,
+        failure=failure,
+        placement=("n2", "n3") if is_ended else ("n0", "n1"),
+        attempts=(attempt,) if is_ended else (),
+    )
+
+    faulty = step(a_job(), [], stopping, NOW).shown["latestFaultyPodInstanceList"]
+
+    assert (faulty["faultyPodList"], faulty["faultyRankList"]) == (["llama-pod-1"], ["1"])
+    shared = replace(stopping, placement=("n1",), attempts=())
+    unknown = step(a_job(), [], shared, NOW).shown["latestFaultyPodInstanceList"]
+    assert unknown["faultyPodList"] == []
 
 
 def test_periods_of_the_restart_budget_are_numbered() -> None:

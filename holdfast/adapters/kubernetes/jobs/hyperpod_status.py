@@ -26,7 +26,7 @@ from holdfast.decisions.pod_group import (
     GroupState,
     PodGroup,
 )
-from holdfast.model.jobs import JobPhase, JobRecord
+from holdfast.model.jobs import Failure, JobPhase, JobRecord
 from holdfast.model.names import PodPhase
 
 SUCCEEDED: Final = PodPhase.SUCCEEDED.value
@@ -115,7 +115,7 @@ def status_of(
         status |= {"masterAddr": master_address(job), "masterPort": str(PORT)}
     if is_true[SUCCEEDED] or is_true[FAILED]:
         status["completionTime"] = before.get("completionTime") or format_time(now)
-    faulty = _faulty(before.get("latestFaultyPodInstanceList"), pods, record)
+    faulty = _faulty(job, pods, record)
     return status if faulty is None else {**status, "latestFaultyPodInstanceList": faulty}
 
 
@@ -158,23 +158,34 @@ def _restarts(job: HyperPodJob, record: JobRecord | None, now: datetime, *, is_n
     }
 
 
-def _faulty(before: Json | None, pods: Sequence[PodState], record: JobRecord | None) -> Json | None:
-    """Return the pods of the latest failure; deleted ones as they were last reported."""
+def _faulty(job: HyperPodJob, pods: Sequence[PodState], record: JobRecord | None) -> Json | None:
+    """Return the pods of the latest failure; deleted ones by the nodes that the record names."""
+    before = job.shown.get("latestFaultyPodInstanceList")
     failure = record.failure if record is not None else None
     if record is None or failure is None or not failure.node:
         return before
     is_kept = any(one.node == failure.node for one in record.exchanged)
     there = [pod for pod in pods if pod.node == failure.node and pod.created_at <= failure.at]
+    ranks = [pod.member.rank for pod in there] or _ranks_of(job, record, failure)
     found: Json = {
         "restartType": "PLR" if is_kept else "JLR",
         "faultyInstanceIdList": [failure.node],
-        "faultyPodList": [pod.name for pod in there],
-        "faultyRankList": [str(pod.member.rank) for pod in there],
+        "faultyPodList": [job.pod_name(rank) for rank in ranks],
+        "faultyRankList": [str(rank) for rank in ranks],
     }
     instances = (before or {}).get("faultyInstanceIdList")
-    if before is not None and not there and instances == found["faultyInstanceIdList"]:
+    if before is not None and not ranks and instances == found["faultyInstanceIdList"]:
         return {**before, "restartType": found["restartType"]}
     return found
+
+
+def _ranks_of(job: HyperPodJob, record: JobRecord, failure: Failure) -> list[int]:
+    """Return the node ranks on the node of a failure; none if several pods shared nodes."""
+    ended = [one.placement for one in record.attempts if one.failure == failure]
+    placement = ended[-1] if ended else record.placement
+    if len(placement) != job.ranks:
+        return []
+    return [rank for rank, node in enumerate(placement) if node == failure.node]
 
 
 def _is_restarting(job: HyperPodJob, record: JobRecord | None) -> bool:
