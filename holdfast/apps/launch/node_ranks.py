@@ -15,6 +15,7 @@ from holdfast.apps.launch.rank_environment import (
     JobNames,
     RankFiles,
     count_gpus,
+    launcher_environment,
     rank_environment,
     with_defaults,
 )
@@ -81,7 +82,8 @@ class NodeRanks:
         self._give_up_at: float | None = None
         self._wait: AcceleratorWait | None = None
         is_watched = PROGRESS_VARIABLE in environment and not options.hang_limit.restarts
-        self._progress = None if is_watched else ProgressWatch(options.hang_limit)
+        has_steps = not is_watched and not options.starts_ranks
+        self._progress = ProgressWatch(options.hang_limit) if has_steps else None
         self._suspected: int | None = None
         self._inspected = 0
         self._inspection: RankInspection | None = None
@@ -185,8 +187,12 @@ class NodeRanks:
             files = RankFiles(error=str(self._error_file(local_rank)))
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(files.error)
-            environment = rank_environment(
-                self._environment, order, local_rank, self._options.slots, names, files
+            environment = (
+                launcher_environment(self._environment, order, files)
+                if self._options.starts_ranks
+                else rank_environment(
+                    self._environment, order, local_rank, self._options.slots, names, files
+                )
             )
             if self._progress is not None:
                 environment[PROGRESS_VARIABLE] = self._progress_file(local_rank)

@@ -1,10 +1,13 @@
-"""Parsers of values of ``holdfast launch``'s options; each raises ``ArgumentTypeError``."""
+"""Values of ``holdfast launch``'s options; parsers raise ``ArgumentTypeError``."""
 
 import argparse
 import math
+import os
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from holdfast.apps.launch.progress_watch import HangLimit
+from holdfast.apps.launch.rank_environment import count_gpus
 from holdfast.apps.launch.rendezvous import parse_nodes
 from holdfast.decisions.exit_meanings import ExitMeaning, parse_exit_meanings
 from holdfast.kit.units import parse_duration
@@ -67,3 +70,51 @@ def factor(text: str) -> float:
     if number == 0 or 1 < number < math.inf:
         return number
     raise argparse.ArgumentTypeError(f"{text[:60]!r} is neither 0 nor a number above 1")
+
+
+def slots(count: str) -> int:
+    """Return the number of ranks that ``--nproc-per-node`` requests on this node."""
+    if count.isdecimal():
+        return int(count)
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = len(list(filter(None, listed.split(",")))) if listed is not None else count_gpus()
+    cpus = len(os.sched_getaffinity(0))
+    return cpus if count == "cpu" or (count == "auto" and gpus == 0) else max(1, gpus)
+
+
+def past_job_restarts(environment: Mapping[str, str]) -> int:
+    """Return how often the platform has restarted the job."""
+    attempt = environment.get("HOLDFAST_ATTEMPT", "")
+    if attempt.isdecimal():
+        return max(0, int(attempt) - 1)
+    count = environment.get("SLURM_RESTART_COUNT", "")
+    return int(count) if count.isdecimal() else 0
+
+
+def names_launcher(argv: Sequence[str], given: argparse.Namespace) -> bool:
+    """Return whether ``--`` precedes the program, which is then a launcher such as torchrun."""
+    options = argv[: len(argv) - len(given.arguments) - 1]
+    return options[-1:] == ["--"]
+
+
+def exclusions(given: argparse.Namespace, *, starts_ranks: bool) -> list[str]:
+    """Return the options that exclude each other.
+
+    Args:
+        given: values of the options.
+        starts_ranks: whether the program is a launcher that starts the ranks.
+
+    """
+    pairs = [
+        ("--module", given.module, "--no-python", given.no_python),
+        ("--warm", given.warm, "--no-python", given.no_python),
+        ("--module", given.module, "--", starts_ranks),
+        ("--warm", given.warm, "--", starts_ranks),
+        ("--hang-timeout", given.hang_timeout.restarts, "--", starts_ranks),
+        ("--straggler-factor", given.straggler_factor, "--", starts_ranks),
+    ]
+    return [
+        f"{one} and {other} exclude each other"
+        for one, is_given, other, is_other_given in pairs
+        if is_given and is_other_given
+    ]

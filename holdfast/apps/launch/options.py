@@ -1,7 +1,6 @@
 """Command line of ``holdfast launch``: torchrun's options and PET_* variables, and our own."""
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -13,11 +12,15 @@ from typing import Any, Final
 from holdfast.apps.launch.option_values import (
     count,
     duration,
+    exclusions,
     exit_meanings,
     factor,
     hang_limit,
+    names_launcher,
     node_range,
+    past_job_restarts,
     port,
+    slots,
 )
 from holdfast.apps.launch.progress_watch import HangLimit
 from holdfast.apps.launch.rank_environment import count_gpus
@@ -71,6 +74,9 @@ class LaunchOptions:
     slots: int
     """Number of ranks on this node."""
 
+    starts_ranks: bool = False
+    """Whether the command is a launcher such as torchrun, one for each node, that starts them."""
+
     address: str
     """Address at which ranks of other nodes reach those of this one; empty: that of the connection
     to the coordinator."""
@@ -108,25 +114,19 @@ def parse(
 
     """
     given = command_line_parser(environment, program, more).parse_args(list(argv))
-    problems = [
-        *(
-            ["--module and --no-python exclude each other"]
-            if given.module and given.no_python
-            else []
-        ),
-        *(["--warm and --no-python exclude each other"] if given.warm and given.no_python else []),
-        *_unusable(given),
-    ]
+    starts_ranks = names_launcher(argv, given)
+    problems = [*exclusions(given, starts_ranks=starts_ranks), *_unusable(given)]
     if problems:
         raise ConfigError(problems)
     step = slurm_step(environment)
     rendezvous = meeting_point(given, environment, step)
     rank = given.node_rank if given.node_rank is not None else (step.node_rank if step else 0)
     return LaunchOptions(
-        command=_command(given),
+        command=_command(given, starts_ranks=starts_ranks),
         run_id=given.rdzv_id,
         role=given.role,
-        slots=_slots(given.nproc_per_node),
+        slots=1 if starts_ranks else slots(given.nproc_per_node),
+        starts_ranks=starts_ranks,
         address=given.local_addr or ("" if rendezvous else given.master_addr or "127.0.0.1"),
         master_port=0 if rendezvous else given.master_port,
         node_rank=rank,
@@ -135,16 +135,16 @@ def parse(
             in_place=given.max_restarts,
             period=given.restart_period,
             total=given.max_total_restarts,
-            job_restarts=max(0, given.max_job_restarts - _past_job_restarts(environment)),
+            job_restarts=max(0, given.max_job_restarts - past_job_restarts(environment)),
         ),
         meanings={**EXIT_MEANINGS, **given.exit_codes},
         shutdown_signal=SIGNALS[given.shutdown_signal],
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
         hang_limit=replace(given.hang_timeout, floor=given.stall_floor),
-        stragglers=_stragglers(given, environment),
+        stragglers=None if starts_ranks else _stragglers(given, environment),
         logs=_log_options(given),
-        script_file="" if given.module or given.no_python else given.script,
+        script_file="" if given.module or given.no_python or starts_ranks else given.script,
         warm=_warm_script(given),
     )
 
@@ -163,7 +163,11 @@ def command_line_parser(
             is_flag = values.get("action") == "store_true"
             values["default"] = known[variable] == "1" if is_flag else known[variable]
         parser.add_argument(*forms, **values)
-    parser.add_argument("script", help="script, module (-m) or program (--no-python)")
+    parser.add_argument(
+        "script",
+        help="script, module (-m) or program (--no-python); after --: a launcher such as torchrun, "
+        "one for each node, that starts the ranks",
+    )
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the script")
     return parser
 
@@ -348,17 +352,8 @@ def _stragglers(
     return StragglerOptions(factor=factor, window=window, is_requested=True) if factor else None
 
 
-def _slots(count: str) -> int:
-    if count.isdecimal():
-        return int(count)
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = len(list(filter(None, listed.split(",")))) if listed is not None else count_gpus()
-    cpus = len(os.sched_getaffinity(0))
-    return cpus if count == "cpu" or (count == "auto" and gpus == 0) else max(1, gpus)
-
-
-def _command(given: argparse.Namespace) -> tuple[str, ...]:
-    if given.no_python:
+def _command(given: argparse.Namespace, *, starts_ranks: bool) -> tuple[str, ...]:
+    if given.no_python or starts_ranks:
         return given.script, *given.arguments
     python = (sys.executable, "-u")
     return *python, *(("-m",) if given.module else ()), given.script, *given.arguments
@@ -385,12 +380,3 @@ def _warm_script(given: argparse.Namespace) -> WarmScript | None:
         is_module=given.module,
         preload=tuple(given.preload.split(",")),
     )
-
-
-def _past_job_restarts(environment: Mapping[str, str]) -> int:
-    """Return how often the platform has restarted the job."""
-    attempt = environment.get("HOLDFAST_ATTEMPT", "")
-    if attempt.isdecimal():
-        return max(0, int(attempt) - 1)
-    count = environment.get("SLURM_RESTART_COUNT", "")
-    return int(count) if count.isdecimal() else 0

@@ -77,6 +77,34 @@ def rank_environment(
     return environment
 
 
+def launcher_environment(
+    inherited: Mapping[str, str], order: Order, files: RankFiles
+) -> dict[str, str]:
+    """Return the environment of a launcher such as torchrun, which numbers the ranks itself.
+
+    It has torchrun's variables, and no more: what it starts would inherit them. torchrun restarts
+    nothing by itself, because it restarts only the ranks of its own node.
+
+    Args:
+        inherited: environment of this launcher.
+        order: order to run a round.
+        files: files of the launcher.
+
+    """
+    given = {
+        "PET_NNODES": str(order.nodes),
+        "PET_NODE_RANK": str(order.node_rank),
+        "PET_MASTER_ADDR": order.master_addr,
+        "PET_MASTER_PORT": str(order.master_port),
+        "PET_RDZV_BACKEND": "static",
+        "PET_RDZV_ENDPOINT": "",
+        "PET_MAX_RESTARTS": "0",
+        "TORCHELASTIC_ERROR_FILE": files.error,
+        "HOLDFAST_LAUNCH_ROUND": str(order.round),
+    }
+    return {**recorder_defaults(inherited), **inherited, **given}
+
+
 def with_defaults(inherited: Mapping[str, str], slots: int) -> dict[str, str]:
     """Return the environment of the launcher with torchrun's defaults for what is not set.
 
