@@ -49,6 +49,7 @@ class Fault(NamedTuple):
 
 
 _ONE_KIND: Final = "not tested; the decision is that of the other platforms"
+_LAUNCHERS: Final = "not timed; its launchers are the same"
 _NEEDS_REAL: Final = "not tested; simulated nodes cannot show it"
 
 FAULTS: Final[Mapping[str, Fault]] = {
@@ -85,6 +86,11 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "heartbeat": Fault("rank", "the heartbeat files of a job get old", _KUBERNETES),
     "ignores-sigterm": Fault("rank", "XID; ranks ignore SIGTERM", other=_NEEDS_REAL),
     "failures-spent": Fault("rank", "two exceptions, with one restart for them"),
+    "launch-rank": Fault("rank", "a rank under `holdfast launch` is killed", other=_LAUNCHERS),
+    "launch-node": Fault("launcher", "a launcher is killed; the job has a hot spare",
+                         other=_LAUNCHERS),
+    "launch-spent": Fault("rank", "a rank under `holdfast launch` fails, with no restart in place",
+                          other=_LAUNCHERS),
     "operators-away": Fault("launcher", "XID while all operators are down; they come back",
                             _KUBERNETES),
     "agent-killed": Fault("agent", "the agent of a node is killed"),

@@ -1,6 +1,7 @@
 """Launchers of several nodes, as processes of this machine, and what happens when one is lost."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -11,6 +12,7 @@ import pytest
 from launch.launched import launcher_of, none_runs, numbers_in, start, wait_for
 
 from holdfast.kit.free_ports import free_port
+from tests.engines.matrix import Matrix
 
 KEY = "0123456789abcdef"
 LEASE = "1s"
@@ -198,6 +200,53 @@ def test_the_coordinator_stops_all_nodes_on_a_signal(job: Job) -> None:
 
     assert ends(guards) == [128 + signal.SIGTERM] * 3
     assert none_runs(job.ranks(1))
+
+
+COLUMN = "one machine/processes"
+
+
+def reasons(first: subprocess.Popen[str]) -> list[str]:
+    """Reason codes that the coordinator has printed, without those of starts."""
+    printed = re.findall(r"^holdfast: ([A-Z]\w+): ", first.communicate(timeout=60)[1], re.MULTILINE)
+    return [reason for reason in printed if reason != "RoundStarted"]
+
+
+def test_a_killed_rank_and_a_lost_node_are_in_the_fault_matrix(job: Job, matrix: Matrix) -> None:
+    guards = job.start_all(3)
+    job.await_round(1)
+    began = time.monotonic()
+    os.kill(numbers_in(job.folder, "rank.1.3")[0], signal.SIGKILL)
+    job.await_round(2)
+    in_place = {"resumed": time.monotonic() - began}
+    lost = job.node_of(numbers_in(job.folder, "rank.2.3")[0])
+    began = time.monotonic()
+    os.kill(launcher_of(lost.pid), signal.SIGKILL)
+    job.await_round(3)
+    on_spare = {"resumed": time.monotonic() - began}
+    job.finish()
+
+    found = reasons(guards[0])
+    assert found == ["RankFailed", "RanksRestarted", "RankFailed", "RanksRestarted", "JobSucceeded"]
+    outcome = {"job": "restarted in place", "events": found[:2]}
+    matrix.record("launch-rank", COLUMN, outcome, in_place)
+    outcome = {"job": "restarted on a hot spare", "events": found[2:4]}
+    matrix.record("launch-node", COLUMN, outcome, on_spare)
+
+
+def test_a_job_without_restarts_in_place_is_in_the_fault_matrix(job: Job, matrix: Matrix) -> None:
+    job.nnodes = "2"
+    budget = ("--max-restarts", "0", "--max-job-restarts", "1")
+    guards = [job.start("--node-rank", str(rank), *budget) for rank in (0, 1)]
+    job.await_round(1)
+    began = time.monotonic()
+    job.exit_rank(1, 3, 5)
+    assert ends(guards[1:]) == [75]
+    seconds = {"stopped": time.monotonic() - began}
+
+    found = reasons(guards[0])
+    assert guards[0].returncode == 75
+    outcome = {"job": "requests a restart of the whole job", "events": found}
+    matrix.record("launch-spent", COLUMN, outcome, seconds)
 
 
 @pytest.mark.parametrize("is_pod", [True, False])
