@@ -53,8 +53,7 @@ class _Pattern:
 
     def check(self, path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         """See ``Check``."""
-        marker = self._place(path)
-        if self.marker and not marker.is_file():
+        if self.marker and not (marker := self._place(path)).is_file():
             yield incomplete(f"{marker.name}, the marker of a complete one, is missing")
         if not path.is_dir():
             yield from _file_problems(path, depth)
