@@ -104,8 +104,9 @@ def choose(
 
     """
     trust = trust or Trust()
-    if (pinned := _pinned(survey, depth, quiet_since, trust)) is not None:
-        return pinned
+    given = (survey, depth, quiet_since, trust)
+    if (selected := _pinned(*given) or _restored(*given)) is not None:
+        return selected
     if survey.pointer.kind is PointerKind.FIXED:
         return Choice(outcome=ResumeOutcome.RESUME)
     if not survey.format:
@@ -166,6 +167,28 @@ def _pinned(
     )
     found = _Resumable(one, newer, unwanted, is_pinned=True)
     return _resumed(survey, found, quiet_since, trust)
+
+
+def _restored(
+    survey: Survey, depth: Depth, quiet_since: datetime | None, trust: Trust
+) -> Choice | None:
+    """Return the choice of a checkpoint that was restored, wherever the pointer points.
+
+    None if it cannot be used, or if a newer one, not suspected, may be loaded.
+    """
+    one = survey.named(trust.restored)
+    if one is None:
+        return None
+    newer = survey.checkpoints[: survey.checkpoints.index(one)]
+    for each in (*newer, one):
+        if (more := _to_verify(each, depth)) is not None:
+            return more
+    suspected = tuple(each for each in newer if each.state is CheckpointState.COMPLETE)
+    if one.state is not CheckpointState.COMPLETE or not all(
+        each.is_broken or is_suspected(each, trust) for each in newer
+    ):
+        return None
+    return _resumed(survey, _Resumable(one, newer, suspected), quiet_since, trust)
 
 
 def _to_verify(one: Checkpoint, depth: Depth) -> Choice | None:

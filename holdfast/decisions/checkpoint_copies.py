@@ -1,12 +1,16 @@
-"""Which checkpoints are copied to a second location, and which copies are deleted: pure."""
+"""Which checkpoints are copied to a second location, and which copies are deleted: pure.
+
+A copy of a suspected checkpoint is worth less than any other copy: it is the first to be deleted.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from holdfast.decisions.checkpoint_choice import ResumeOutcome
+from holdfast.decisions.checkpoint_trust import Trust, is_suspected
 from holdfast.model.checkpoint_copies import CheckpointCopy
-from holdfast.model.checkpoints import Checkpoint, CheckpointHistory
+from holdfast.model.checkpoints import Checkpoint, CheckpointState
+from holdfast.model.set_aside import SUSPECTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,18 +31,33 @@ class RetentionPolicy:
             raise ValueError(f"max_age must be longer than 0s, got {self.max_age}")
 
 
-def needs_restore(outcome: ResumeOutcome, history: CheckpointHistory) -> bool:
-    """Return whether a copy has to be restored before the next attempt.
+def as_checkpoint(copy: CheckpointCopy) -> Checkpoint:
+    """Return the checkpoint that a copy was made of."""
+    return Checkpoint(
+        name=copy.name,
+        step=copy.step,
+        is_ended=True,
+        changed_at=copy.changed_at or copy.saved_at,
+        size=copy.size,
+        state=CheckpointState.COMPLETE,
+        nan=copy.nan,
+    )
 
-    That is so if no checkpoint of the directory is complete, and if a directory that had
-    checkpoints before has none to resume from. A job that has not saved yet starts from the
-    beginning: copies in the location may be those of an earlier job.
-    """
-    if outcome is ResumeOutcome.NONE_COMPLETE:
-        return True
-    had_some = any(one.newest_at is not None for one in history.attempts) or bool(history.aside)
-    lost = (ResumeOutcome.EMPTY, ResumeOutcome.MISSING, ResumeOutcome.START_OVER)
-    return had_some and outcome in lost
+
+def is_trusted(copy: CheckpointCopy, trust: Trust) -> bool:
+    """Return whether nothing speaks against resuming from a copy."""
+    one = as_checkpoint(copy)
+    is_quarantined = any(
+        each.state == SUSPECTED and (each.name, each.saved_at) == (one.name, one.changed_at)
+        for each in trust.history.aside
+    )
+    return not is_quarantined and not is_suspected(one, trust)
+
+
+def preferred(copies: Sequence[CheckpointCopy], trust: Trust) -> tuple[CheckpointCopy, ...]:
+    """Return the trusted copies, newest first, and then the others, newest first."""
+    newest_first = sorted(copies, key=_order, reverse=True)
+    return tuple(sorted(newest_first, key=lambda copy: not is_trusted(copy, trust)))
 
 
 def missing_copies(
@@ -46,24 +65,43 @@ def missing_copies(
     copies: Sequence[CheckpointCopy],
     policy: RetentionPolicy,
     now: datetime,
+    trust: Trust | None = None,
 ) -> tuple[Checkpoint, ...]:
-    """Return the checkpoints without a copy that would be kept, newest first."""
+    """Return the checkpoints without a copy that would be kept, newest first.
+
+    A suspected checkpoint is not copied.
+    """
+    trust = trust or Trust()
     have = {_identity(copy) for copy in copies}
-    new = [one for one in checkpoints if (one.name, one.changed_at) not in have]
-    times = sorted((*(copy.saved_at for copy in copies), *(one.changed_at for one in new)))[::-1]
+    new = [
+        one
+        for one in checkpoints
+        if (one.name, one.changed_at) not in have and not is_suspected(one, trust)
+    ]
+    trusted = [copy.saved_at for copy in copies if is_trusted(copy, trust)]
+    times = sorted((*trusted, *(one.changed_at for one in new)), reverse=True)
     retained = _retained(times, policy, now)
     newest_first = sorted(new, key=lambda one: one.changed_at, reverse=True)
     return tuple(one for one in newest_first if one.changed_at in retained)
 
 
 def expired_copies(
-    copies: Sequence[CheckpointCopy], policy: RetentionPolicy, now: datetime
+    copies: Sequence[CheckpointCopy],
+    policy: RetentionPolicy,
+    now: datetime,
+    trust: Trust | None = None,
 ) -> tuple[CheckpointCopy, ...]:
-    """Return the copies to delete, oldest first; never the newest one."""
-    ordered = sorted(copies, key=_order)
-    retained = _retained([copy.saved_at for copy in reversed(ordered)], policy, now)
-    beyond = ordered[: -policy.keep]
-    return tuple(copy for copy in ordered[:-1] if copy in beyond or copy.saved_at not in retained)
+    """Return the copies to delete, oldest first.
+
+    The newest trusted copy is never among them, nor the newest of all if none is trusted.
+    """
+    ordered = preferred(copies, trust or Trust())
+    kept = [
+        copy
+        for copy in ordered[: policy.keep]
+        if copy == ordered[0] or policy.max_age is None or now - copy.saved_at <= policy.max_age
+    ]
+    return tuple(sorted((copy for copy in copies if copy not in kept), key=_order))
 
 
 def _retained(

@@ -63,6 +63,8 @@ class Trust:
 
     policy: CheckpointPolicy = field(default_factory=CheckpointPolicy)
     history: CheckpointHistory = field(default_factory=CheckpointHistory)
+    restored: str = ""
+    """Name of a checkpoint that was just restored from a verified copy; empty for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

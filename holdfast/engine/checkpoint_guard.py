@@ -79,7 +79,16 @@ def guard(
         BackendError: the directory cannot be read or written.
 
     """
-    found = inspect(store, depth, quiet_since, trust)
+    return carry_out(store, inspect(store, depth, quiet_since, trust))
+
+
+def carry_out(store: CheckpointStore, found: GuardResult) -> GuardResult:
+    """Make the changes that the choice requires, if any.
+
+    Raises:
+        BackendError: the directory cannot be written.
+
+    """
     if not found.has_changes:
         return found
     choice = found.choice

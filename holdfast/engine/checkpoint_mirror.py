@@ -7,15 +7,18 @@ Layout of the location: ``<copy>/files/<path>`` (``<copy>/file`` if the checkpoi
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 from holdfast.decisions.checkpoint_copies import RetentionPolicy, expired_copies, missing_copies
+from holdfast.decisions.checkpoint_trust import Trust, is_suspected
 from holdfast.engine.checkpoint_guard import verified
+from holdfast.engine.checkpoint_wording import why_suspected
 from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.checkpoint_copies import CheckpointCopy, CopiedFile
 from holdfast.model.checkpoints import Checkpoint, CheckpointState, Depth, Survey
@@ -33,7 +36,7 @@ _MANIFEST: Final = "manifest.json"
 
 
 class CopyDamaged(BackendError):
-    """The content of a copy does not match its manifest."""
+    """The content of a copy cannot be read, or does not match its manifest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +86,7 @@ class CheckpointMirror:
         """
         return _read_copies(self._store, dict(self._store.list_keys()))
 
-    def plan(self, policy: RetentionPolicy) -> tuple[Checkpoint, ...]:
+    def plan(self, policy: RetentionPolicy, trust: Trust | None = None) -> tuple[Checkpoint, ...]:
         """Return the checkpoints that ``run_once`` would verify and copy, newest first.
 
         Raises:
@@ -91,58 +94,84 @@ class CheckpointMirror:
 
         """
         survey = self._dated(self._checkpoints.survey())
-        return missing_copies(survey.checkpoints, self.copies(), policy, self._clock.now())
+        return missing_copies(survey.checkpoints, self.copies(), policy, self._clock.now(), trust)
 
-    def run_once(self, policy: RetentionPolicy, depth: Depth = Depth.HASHES) -> MirrorRound:
+    def run_once(
+        self, policy: RetentionPolicy, depth: Depth = Depth.HASHES, trust: Trust | None = None
+    ) -> MirrorRound:
         """Copy the newest complete checkpoints, then delete the copies beyond the policy.
+
+        A suspected checkpoint is not copied, and its copy is the first to be deleted.
+
+        Args:
+            policy: copies to keep.
+            depth: depth of the verification before a copy.
+            trust: history of the directory; without one, only NaN makes a checkpoint suspected.
 
         Raises:
             BackendError: the directory cannot be read, or the location cannot be read or written.
 
         """
+        trust = trust or Trust()
         self._delete_partial()
         survey = self._dated(self._checkpoints.survey())
-        have = self.copies()
+        have = [self._scanned(survey, copy) for copy in self.copies()]
         copied: list[CheckpointCopy] = []
-        skipped: list[tuple[str, str]] = []
-        for one in missing_copies(survey.checkpoints, have, policy, self._clock.now()):
+        skipped: dict[str, str] = {}
+        left = list(survey.checkpoints)
+        now = self._clock.now()
+        while missing := [
+            one
+            for one in missing_copies(left, (*have, *copied), policy, now, trust)
+            if one.name not in skipped
+        ]:
+            one = missing[0]
             try:
-                copied.append(self._copy(survey, one, depth))
+                copied.append(self._copy(survey, one, depth, trust))
             except _Skipped as why:
-                skipped.append((one.name, str(why)))
-        deleted = expired_copies((*have, *copied), policy, self._clock.now())
+                skipped[one.name] = str(why)
+                if why.is_suspected:  # an older one is copied instead
+                    left.remove(one)
+        deleted = expired_copies((*have, *copied), policy, now, trust)
         for copy in deleted:
             self._delete(copy)
-        return MirrorRound(copied=tuple(copied), deleted=deleted, skipped=tuple(skipped))
+        return MirrorRound(copied=tuple(copied), deleted=deleted, skipped=tuple(skipped.items()))
 
-    def restore(self, name: str | None = None) -> tuple[CheckpointCopy, tuple[str, ...]]:
-        """Create the newest copy, or that of ``name``, in the directory.
+    def restore(
+        self,
+        candidates: Sequence[CheckpointCopy],
+        make_room: Callable[[CheckpointCopy], None] | None = None,
+    ) -> tuple[CheckpointCopy, tuple[str, ...]]:
+        """Create the checkpoint of the first copy that is not damaged in the directory.
 
-        A copy that is damaged is passed over.
+        Nothing is changed before all files of the copy are there and match its manifest.
+
+        Args:
+            candidates: copies in order of preference.
+            make_room: called with the copy before its checkpoint appears, to move another one of
+                its name away; without it, none may exist.
 
         Returns:
             The copy, and a line for each damaged one.
 
         Raises:
             BackendError: there is no undamaged copy, the checkpoint exists in the directory, or
-                something cannot be read or written.
+                the directory cannot be written.
 
         """
         damaged: list[str] = []
-        for copy in reversed(self.copies()):
-            if name not in (None, copy.name):
-                continue
+        for copy in candidates:
+            room = None if make_room is None else partial(make_room, copy)
             try:
-                self._files.place(copy.name, self._contents(copy), copy.saved_at)
+                self._files.place(copy, self._contents(copy), room)
             except CopyDamaged as error:
                 damaged.append(str(error))
             else:
                 return copy, tuple(damaged)
-        suffix = "" if name is None else f" of {name}"
         found = "; ".join(damaged) or "none is complete"
-        raise BackendError(f"{self._store.url}: no usable copy{suffix}: {found}")
+        raise BackendError(f"{self._store.url}: no usable copy: {found}")
 
-    def _copy(self, survey: Survey, one: Checkpoint, depth: Depth) -> CheckpointCopy:
+    def _copy(self, survey: Survey, one: Checkpoint, depth: Depth, trust: Trust) -> CheckpointCopy:
         if one.name == ".":
             raise _Skipped("the directory itself is the checkpoint; mirror the directory above it")
         try:
@@ -153,6 +182,8 @@ class CheckpointMirror:
         if found is None or found.state is not CheckpointState.COMPLETE:
             state = "missing" if found is None else found.state.value
             raise _Skipped("; ".join((state, *(found.problems[:1] if found is not None else ()))))
+        if is_suspected(found, trust):
+            raise _Skipped(f"suspected: {why_suspected(found, trust)}", is_suspected=True)
         folder = _folder(one)
         files = tuple(self._send(folder, one.name, file) for file in before)
         if self._now(one.name) != before:
@@ -164,10 +195,27 @@ class CheckpointMirror:
             saved_at=one.changed_at,
             copied_at=self._clock.now(),
             files=files,
+            changed_at=found.changed_at,
+            nan=found.nan,
         )
-        text = json.dumps(to_plain(copy)).encode()
-        self._store.write(f"{folder}/{_MANIFEST}", [text])
+        self._write_manifest(copy)
         return copy
+
+    def _scanned(self, survey: Survey, copy: CheckpointCopy) -> CheckpointCopy:
+        """Return a copy with the NaN that was found in its checkpoint since; it is recorded."""
+        one = survey.named(copy.name)
+        if copy.nan or one is None or one.changed_at != copy.saved_at:
+            return copy
+        found = verified(self._checkpoints, survey, one, Depth.SIZES).named(copy.name)
+        if found is None or not found.nan:
+            return copy
+        copy = replace(copy, nan=found.nan)
+        self._write_manifest(copy)
+        return copy
+
+    def _write_manifest(self, copy: CheckpointCopy) -> None:
+        text = json.dumps(to_plain(copy)).encode()
+        self._store.write(f"{_folder_of(copy)}/{_MANIFEST}", [text])
 
     def _dated(self, survey: Survey) -> Survey:
         """Return the survey with the time of the newest file of each checkpoint.
@@ -212,12 +260,18 @@ class CheckpointMirror:
 
     def _checked(self, copy: CheckpointCopy, file: CopiedFile) -> Iterator[bytes]:
         digest = hashlib.sha256()
-        for chunk in self._counted(self._store.read(_key(_folder_of(copy), file.path))):
+        for chunk in self._counted(self._fetched(copy, file)):
             digest.update(chunk)
             yield chunk
         if digest.hexdigest() != file.sha256:
             where = f"{self._store.url}/{_key(_folder_of(copy), file.path)}"
             raise CopyDamaged(f"{where}: SHA-256 does not match the manifest")
+
+    def _fetched(self, copy: CheckpointCopy, file: CopiedFile) -> Iterator[bytes]:
+        try:
+            yield from self._store.read(_key(_folder_of(copy), file.path))
+        except BackendError as error:  # an older copy may be readable
+            raise CopyDamaged(str(error)) from error
 
     def _counted(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
@@ -241,6 +295,10 @@ class CheckpointMirror:
 
 class _Skipped(Exception):
     """A checkpoint cannot be copied now; the message has the reason."""
+
+    def __init__(self, why: str, *, is_suspected: bool = False) -> None:
+        super().__init__(why)
+        self.is_suspected = is_suspected
 
 
 def _read_copies(store: CopyStore, keys: dict[str, int]) -> tuple[CheckpointCopy, ...]:

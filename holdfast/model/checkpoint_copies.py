@@ -32,6 +32,12 @@ class CheckpointCopy:
 
     copied_at: datetime
     files: tuple[CopiedFile, ...]
+    changed_at: datetime | None = None
+    """``Checkpoint.changed_at`` of the checkpoint, by which the history of its directory refers to
+    it; it includes the times of directories. None in a manifest of an earlier release."""
+
+    nan: tuple[str, ...] = ()
+    """Tensors in which ``holdfast checkpoint watch`` found NaN, before or after the copy."""
 
     @property
     def size(self) -> int:

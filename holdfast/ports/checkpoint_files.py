@@ -1,9 +1,10 @@
 """Port of the files of checkpoints, for copies of them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Protocol
+
+from holdfast.model.checkpoint_copies import CheckpointCopy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,16 +31,20 @@ class CheckpointFiles(Protocol):
         ...
 
     def place(
-        self, name: str, files: Iterable[tuple[str, Iterable[bytes]]], saved_at: datetime
+        self,
+        copy: CheckpointCopy,
+        files: Iterable[tuple[str, Iterable[bytes]]],
+        make_room: Callable[[], None] | None = None,
     ) -> None:
-        """Create a checkpoint: it appears under its name once all files are durable.
+        """Create the checkpoint of a copy: it appears under its name once all files are durable.
 
-        If ``files`` raises, nothing appears.
+        If ``files`` raises, nothing appears, and ``make_room`` is not called.
 
         Args:
-            name: name of the checkpoint, which must not exist.
+            copy: name and times of the checkpoint.
             files: path and content of each file.
-            saved_at: modification time of the files.
+            make_room: called when all files are durable, before the checkpoint appears; it may
+                move a checkpoint of the same name away. Without it, none may exist.
 
         """
         ...

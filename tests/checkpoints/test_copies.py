@@ -31,8 +31,10 @@ from holdfast.decisions.checkpoint_copies import (
     RetentionPolicy,
     expired_copies,
     missing_copies,
-    needs_restore,
+    preferred,
 )
+from holdfast.decisions.checkpoint_restore import needs_restore
+from holdfast.decisions.checkpoint_trust import Trust
 from holdfast.engine.checkpoint_mirror import CheckpointMirror
 from holdfast.model.checkpoint_copies import CheckpointCopy
 from holdfast.model.checkpoints import Checkpoint, CheckpointHistory, ResumedAttempt
@@ -100,6 +102,10 @@ def mirror_of(folder: Path, location: str, clock: FakeClock | None = None) -> Ch
     )
 
 
+def restore_best(mirror: CheckpointMirror) -> tuple[CheckpointCopy, tuple[str, ...]]:
+    return mirror.restore(preferred(mirror.copies(), Trust()))
+
+
 def names(copies: tuple[CheckpointCopy, ...]) -> list[str]:
     return [copy.name for copy in copies]
 
@@ -113,7 +119,7 @@ def test_what_is_restored_is_what_was_copied(folder: Path, location: str, tmp_pa
 
     assert names(done.copied) == NEWEST[:2]
     assert mirror.run_once(RetentionPolicy(keep=2)).copied == ()
-    copy, damaged = mirror_of(tmp_path / "new", location).restore()
+    copy, damaged = restore_best(mirror_of(tmp_path / "new", location))
     assert (copy.name, damaged) == (NEWEST[0], ())
     restored = tmp_path / "new" / NEWEST[0]
     assert restored.read_bytes() == (folder / NEWEST[0]).read_bytes()
@@ -129,7 +135,7 @@ def test_a_checkpoint_of_many_files_is_copied_with_its_directories(
     done = mirror.run_once(RetentionPolicy(keep=1))
     [copy] = done.copied
 
-    mirror_of(tmp_path / "new", location).restore(copy.name)
+    restore_best(mirror_of(tmp_path / "new", location))
 
     for path in (folder / copy.name).rglob("*"):
         if path.is_file():
@@ -156,7 +162,7 @@ def test_a_damaged_copy_is_passed_over(folder: Path, location: str, tmp_path: Pa
         if NEWEST[1] in key and not key.endswith("manifest.json"):
             store.delete(key)
 
-    copy, damaged = mirror_of(tmp_path / "new", location).restore()
+    copy, damaged = restore_best(mirror_of(tmp_path / "new", location))
 
     assert copy.name == NEWEST[2]
     assert len(damaged) == 1
@@ -166,14 +172,14 @@ def test_a_damaged_copy_is_passed_over(folder: Path, location: str, tmp_path: Pa
 
 def test_without_a_usable_copy_nothing_is_restored(location: str, tmp_path: Path) -> None:
     with pytest.raises(BackendError, match="no usable copy: none is complete"):
-        mirror_of(tmp_path / "new", location).restore()
+        restore_best(mirror_of(tmp_path / "new", location))
 
 
 def test_an_existing_checkpoint_is_never_replaced(folder: Path, location: str) -> None:
     mirror = mirror_of(folder, location)
     mirror.run_once(RetentionPolicy())
     with pytest.raises(BackendError, match="exists; move it away"):
-        mirror.restore()
+        restore_best(mirror)
 
 
 def test_a_checkpoint_that_is_saved_again_under_its_name_is_another_copy(
@@ -203,7 +209,7 @@ def test_a_manifest_with_paths_outside_of_the_checkpoint_writes_nothing_there(
         source.write_bytes((manifest.parent / "file").read_bytes())
         manifest.write_text(json.dumps(value))
         with pytest.raises(BackendError):
-            mirror_of(tmp_path / "deep" / "new", location).restore()
+            restore_best(mirror_of(tmp_path / "deep" / "new", location))
     assert not (tmp_path / "deep" / "outside").exists()
     assert not (tmp_path / "deep" / "new").exists() or not any(
         (tmp_path / "deep" / "new").iterdir()

@@ -61,6 +61,7 @@ class CheckpointDirectory:
     """
 
     def __init__(self, folder: Path, format_name: str | None = None, *, sample: int = 0) -> None:
+        self.format_name = format_name
         self._folder = folder
         self._sample = sample
         self._rows = ROWS if format_name is None else (format_named(format_name),)

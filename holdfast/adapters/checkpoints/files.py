@@ -4,7 +4,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from typing import Final
 from holdfast.adapters.checkpoints.directory import is_inside
 from holdfast.adapters.checkpoints.plain_files import CHUNK, opened
 from holdfast.kit.files import storage_error, sync_directory
+from holdfast.model.checkpoint_copies import CheckpointCopy
 from holdfast.model.errors import BackendError
 from holdfast.ports.checkpoint_files import SourceFile
 
@@ -64,18 +65,26 @@ class DirectoryFiles:
             raise BackendError(f"cannot read {source}: {error.strerror or error}") from error
 
     def place(
-        self, name: str, files: Iterable[tuple[str, Iterable[bytes]]], saved_at: datetime
+        self,
+        copy: CheckpointCopy,
+        files: Iterable[tuple[str, Iterable[bytes]]],
+        make_room: Callable[[], None] | None = None,
     ) -> None:
         """See ``CheckpointFiles.place``."""
-        target = self._inside(self._folder, name)
-        if os.path.lexists(target):
-            raise BackendError(f"{target}: exists; move it away before the restore")
+        target = self._inside(self._folder, copy.name)
         partial = self._folder / (_PARTIAL + secrets.token_hex(8))
         try:
+            if make_room is None:
+                _reject_existing(target)
             self._folder.mkdir(parents=True, exist_ok=True)
             try:
                 for path, chunks in files:
-                    _write(self._inside(partial, path) if path else partial, chunks, saved_at)
+                    place = self._inside(partial, path) if path else partial
+                    _write(place, chunks, copy.saved_at)
+                _set_directory_times(partial, copy.changed_at or copy.saved_at)
+                if make_room is not None:
+                    make_room()
+                    _reject_existing(target)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 os.rename(partial, target)
                 sync_directory(target.parent)
@@ -99,6 +108,17 @@ def _write(path: Path, chunks: Iterable[bytes], saved_at: datetime) -> None:
         os.utime(file.fileno(), ns=(_nanoseconds(saved_at),) * 2)
         os.fsync(file.fileno())
     sync_directory(path.parent)
+
+
+def _reject_existing(target: Path) -> None:
+    if os.path.lexists(target):
+        raise BackendError(f"{target}: exists; move it away before the restore")
+
+
+def _set_directory_times(path: Path, changed_at: datetime) -> None:
+    """Give directories the time of the save: a restored checkpoint is as old as it was."""
+    for folder, _, _ in os.walk(path):
+        os.utime(folder, ns=(_nanoseconds(changed_at),) * 2)
 
 
 def _nanoseconds(at: datetime) -> int:

@@ -16,12 +16,12 @@ from holdfast.apps.run.resume_history import (
     NextAttempt,
     Verification,
     Verified,
+    lines_of,
     verify_and_record,
 )
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.decisions.checkpoint_trust import CheckpointPolicy
 from holdfast.decisions.loss_settings import parse_bad_loss
-from holdfast.engine.checkpoint_wording import report
 from holdfast.kit.units import format_duration
 from holdfast.model.checkpoints import AttemptEnd, Depth
 from holdfast.model.errors import BackendError, ConfigError
@@ -121,10 +121,7 @@ def verify_for_all(
     moved: tuple[SetAside, ...] = ()
     try:
         done = _verified(verification, wait, is_new=is_new)
-        found, moved = done.found, done.moved
-        lines = [*report(found, deeper), *done.lines]
-        if found.choice.outcome is ResumeOutcome.ASK:
-            raise AwaitsDecision("; ".join(lines))
+        lines, moved = lines_of(done, deeper), done.moved
     except AwaitsDecision:
         raise
     except BackendError as error:

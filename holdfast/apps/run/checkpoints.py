@@ -10,14 +10,12 @@ from holdfast.adapters.checkpoints.directory import CheckpointDirectory, latest_
 from holdfast.adapters.checkpoints.manifest_check import SAMPLE
 from holdfast.apps.run.copy_restore import COPIES_VARIABLE
 from holdfast.apps.run.resume_history import (
-    AwaitsDecision,
     NextAttempt,
     Verification,
+    lines_of,
     verify_and_record,
 )
-from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.decisions.checkpoint_trust import CheckpointPolicy
-from holdfast.engine.checkpoint_wording import report
 from holdfast.kit.units import format_duration, parse_duration
 from holdfast.model.checkpoints import AttemptEnd, Depth
 from holdfast.model.errors import BackendError
@@ -83,13 +81,12 @@ def prepare(
         done = verify_and_record(CheckpointDirectory(folder, sample=SAMPLE), folder, how)
     except BackendError as error:
         return Prepared(lines=[str(error)], step=latest_step(folder))
-    found = done.found
-    lines = report(found, deeper) if found.before.format or is_named else []
-    if found.choice.outcome is ResumeOutcome.ASK:
-        raise AwaitsDecision("; ".join(lines))
+    lines = lines_of(done, deeper)
+    if not done.found.before.format and not is_named:
+        lines = list(done.lines)
     job = attempt.key.job if attempt is not None else ""
     return Prepared(
-        lines=[*lines, *done.lines],
+        lines=lines,
         step=latest_step(folder),
         moved=tuple(one for one in done.history.aside if job and one.job == job),
     )

@@ -8,9 +8,9 @@ from typing import Final
 from holdfast.adapters.checkpoints.attempt_result import AttemptKey
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.history import read_history, write_history
-from holdfast.apps.run.copy_restore import restore_newest
+from holdfast.apps.run.copy_restore import Restored, restore_newest
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
-from holdfast.decisions.checkpoint_copies import needs_restore
+from holdfast.decisions.checkpoint_restore import awaits_copy, needs_restore, prefers_copy
 from holdfast.decisions.checkpoint_trust import (
     HISTORY_LIMIT,
     CheckpointPolicy,
@@ -19,8 +19,8 @@ from holdfast.decisions.checkpoint_trust import (
     with_attempt,
     with_end,
 )
-from holdfast.engine.checkpoint_guard import GuardResult, guard, inspect
-from holdfast.engine.checkpoint_wording import why_suspected
+from holdfast.engine.checkpoint_guard import GuardResult, carry_out, inspect
+from holdfast.engine.checkpoint_wording import report, why_suspected
 from holdfast.model.checkpoints import (
     AttemptEnd,
     Checkpoint,
@@ -82,6 +82,9 @@ class Verified:
     moved: tuple[SetAside, ...] = ()
     """Checkpoints that were moved now, oldest first."""
 
+    awaits_copy: bool = False
+    """Whether the attempt must not start: the copy that it needs could not be restored."""
+
 
 def preview(store: CheckpointDirectory, folder: Path, how: Verification) -> GuardResult:
     """Verify and decide; change nothing.
@@ -104,28 +107,70 @@ def verify_and_record(store: CheckpointDirectory, folder: Path, how: Verificatio
     known = read_history(folder)
     history = _closed(known, store.survey(), how.attempt)
     trust = Trust(policy=how.policy, history=history)
-    found = guard(store, how.depth, how.quiet_since, trust)
-    lines: list[str] = []
-    moved: tuple[SetAside, ...] = ()
-    if how.copies and needs_restore(found.choice.outcome, history):
-        is_restored, lines, places = restore_newest(store, found, how.copies)
-        broken = (one for one in found.before.checkpoints if one.name in places)
-        before = found
-        if is_restored:
-            found = guard(store, how.depth, how.quiet_since, trust)
-        moved = tuple(_moved(one, places[one.name], before, found, how) for one in broken)
+    found = inspect(store, how.depth, how.quiet_since, trust)
+    restored_from, copy = found, _restored(store, found, history, how)
+    if copy.name:
+        trust = replace(trust, restored=copy.name)
+        found = inspect(store, how.depth, how.quiet_since, trust)
+    if not copy.awaits_decision:
+        found = carry_out(store, found)
+    moved = tuple(
+        _moved(one, copy.moved[one.name], restored_from, found, how)
+        for one in restored_from.before.checkpoints
+        if one.name in copy.moved
+    )
     moved += tuple(
         _moved(one, found.moved[one.name], found, found, how)
         for one in found.choice.aside
         if one.name in found.moved
     )
-    history = _continued(history, found, how.attempt, moved)
+    starts = found.choice.outcome in _STARTS and not copy.awaits_decision
+    history = _continued(history, found, how.attempt if starts else None, moved)
+    lines = list(copy.lines)
     if history != known:
         try:
             write_history(folder, history, may_be_inside=store.accepts_files)
         except BackendError as error:
             lines.append(f"history of {folder} not recorded: {error}")
-    return Verified(found=found, lines=tuple(lines), history=history, moved=moved)
+    return Verified(
+        found=found,
+        lines=tuple(lines),
+        history=history,
+        moved=moved,
+        awaits_copy=copy.awaits_decision,
+    )
+
+
+def lines_of(done: Verified, deeper: str) -> list[str]:
+    """Return the lines to report before an attempt; ``deeper`` as in ``report``.
+
+    Raises:
+        AwaitsDecision: a person has to decide which checkpoint is loaded.
+
+    """
+    is_lost = done.awaits_copy and done.found.choice.outcome in _STARTS
+    lines = [*([] if is_lost else report(done.found, deeper)), *done.lines]
+    if done.awaits_copy or done.found.choice.outcome is ResumeOutcome.ASK:
+        raise AwaitsDecision("; ".join(lines))
+    return lines
+
+
+def _restored(
+    store: CheckpointDirectory, found: GuardResult, history: CheckpointHistory, how: Verification
+) -> Restored:
+    """Restore a copy if the attempt needs one, or if one is better than what would be loaded."""
+    outcome = found.choice.outcome
+    is_needed = needs_restore(outcome, history)
+    if not how.copies or not (is_needed or prefers_copy(found.choice)):
+        return Restored()
+    restored = restore_newest(store, found, how.copies)
+    if restored.name or not (is_needed and awaits_copy(outcome, has_copies=restored.has_copies)):
+        return restored
+    why = (
+        f"{found.before.folder}: the job waits. Repair the location of the copies, restore one, or"
+        " remove the location from the settings to start without a copy"
+    )
+    return replace(restored, lines=(*restored.lines, why), awaits_decision=True)
 
 
 def _closed(
@@ -148,14 +193,11 @@ def _continued(
 ) -> CheckpointHistory:
     """Return the history with the attempt that starts now, and what was moved for it."""
     now = datetime.now(UTC)
-    choice = found.choice
     history = replace(history, aside=(*history.aside, *moved)[-HISTORY_LIMIT:])
-    if choice.outcome not in _STARTS:
-        return history
-    history = replace(history, pin=None if choice.is_pinned else history.pin)
+    history = replace(history, pin=None if found.choice.is_pinned else history.pin)
     if attempt is None:
         return history
-    one = choice.resume
+    one = found.choice.resume
     resumed = ResumedAttempt(
         job=attempt.key.job,
         attempt=attempt.key.attempt,

@@ -137,8 +137,9 @@ class LocalCheckpointPolicy(CheckpointPolicy):
     watch`` does."""
 
     restore_from: str = ""
-    """Location of ``holdfast checkpoint mirror``. If the directory has no good checkpoint left, the
-    newest copy is restored before the next attempt."""
+    """Location of ``holdfast checkpoint mirror``. If the directory has no good checkpoint left, or
+    only one beyond the limit of a rollback, the newest good copy is restored before the next
+    attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

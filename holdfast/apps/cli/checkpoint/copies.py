@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -27,8 +28,9 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.parameters import Duration, Size
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.run.copy_restore import mirror_of
-from holdfast.decisions.checkpoint_copies import RetentionPolicy
+from holdfast.apps.run.copy_restore import mirror_of, trust_of
+from holdfast.decisions.checkpoint_copies import RetentionPolicy, is_trusted, preferred
+from holdfast.decisions.checkpoint_trust import Trust
 from holdfast.engine.checkpoint_guard import guard
 from holdfast.engine.checkpoint_mirror import MirrorRound
 from holdfast.engine.checkpoint_wording import sentences
@@ -103,14 +105,18 @@ def mirror(  # noqa: PLR0913 - one parameter for each option
         click.echo(f"holdfast: {missing}; waiting for it", err=True)
     connected = mirror_of(directory, location, format_name, _throttle(bandwidth))
     if dry_run:
-        names = [one.name for one in connected.plan(policy)]
+        names = [one.name for one in connected.plan(policy, trust_of(directory))]
         _print_plan(names, location, output)
         return ExitCode.OK
+
+    def run_once() -> MirrorRound:
+        return connected.run_once(policy, Depth(depth), trust_of(directory))
+
     if once:
-        done = connected.run_once(policy, Depth(depth))
+        done = run_once()
         _print_round(done, location, output)
         return ExitCode.FAILED if done.skipped else ExitCode.OK
-    _repeat(lambda: connected.run_once(policy, Depth(depth)), location, interval, output)
+    _repeat(run_once, location, interval, output)
     return ExitCode.OK
 
 
@@ -121,7 +127,9 @@ def mirror(  # noqa: PLR0913 - one parameter for each option
 @click.command("restore")
 @click.argument("location")
 @click.argument("directory", type=click.Path(path_type=Path))
-@click.option("--name", help="Checkpoint to restore.  [default: the newest copy]")
+@click.option(
+    "--name", help="Checkpoint to restore.  [default: the newest copy that is not suspected]"
+)
 @format_option
 @dry_run_option
 @output_option(*RESULTS)
@@ -137,24 +145,49 @@ def restore(
     """Restore a copy from LOCATION to DIRECTORY, and make the framework load it.
 
     Every file is compared with the SHA-256 of the manifest, and the checkpoint appears under its
-    name when all files are restored. A damaged copy is skipped. An existing checkpoint is never
-    replaced. Run it while no rank of the job is running.
+    name when all files are restored. A damaged copy is skipped, and so is a suspected one unless
+    --name selects it. An existing checkpoint is never replaced. Run it while no rank of the job is
+    running.
 
     Exits with 1 if there is no usable copy.
     """
     connected = mirror_of(directory, location, format_name)
+    trust = trust_of(directory)
+    found = _candidates(connected.copies(), name, location, trust)
     if dry_run:
-        found = [one for one in reversed(connected.copies()) if name in (None, one.name)]
-        if not found:
-            raise BackendError(f"{location}: no complete copy" + (f" of {name}" if name else ""))
         _print_restored(found[0], directory, [], output, is_dry_run=True)
         return ExitCode.OK
-    copy, damaged = connected.restore(name)
-    result = guard(CheckpointDirectory(directory, format_name), Depth.SIZES, quiet_since=None)
+    copy, damaged = connected.restore(found)
+    trust = replace(trust, restored=copy.name)
+    store = CheckpointDirectory(directory, format_name)
+    result = guard(store, Depth.SIZES, quiet_since=None, trust=trust)
     _print_restored(
         copy, directory, [*damaged, *sentences(result, _DEEPER)], output, is_dry_run=False
     )
     return ExitCode.OK
+
+
+def _candidates(
+    copies: Sequence[CheckpointCopy], name: str | None, location: str, trust: Trust
+) -> list[CheckpointCopy]:
+    """Return the copies to try, in order: trusted ones, or those of the name.
+
+    Raises:
+        BackendError: there is none.
+
+    """
+    named = [copy for copy in preferred(copies, trust) if name in (None, copy.name)]
+    if not named:
+        suffix = f" of {name}" if name else ""
+        raise BackendError(f"{location}: no usable copy{suffix}: none is complete")
+    found = [copy for copy in named if name is not None or is_trusted(copy, trust)]
+    if not found:
+        names = ", ".join(dict.fromkeys(copy.name for copy in named))
+        raise BackendError(
+            f"{location}: no usable copy: {names} suspected; to restore one nevertheless, use"
+            " --name"
+        )
+    return found
 
 
 _COLUMNS: Final = (

@@ -64,7 +64,7 @@ _TERMINATION_MESSAGE: Final = Path("/dev/termination-log")
     metavar="LOCATION",
     default="",
     envvar=COPIES_VARIABLE,
-    help="Location of ``mirror``: restore its newest copy if no good checkpoint is left.",
+    help="Location of ``mirror``: restore its newest good copy if no good checkpoint is left.",
 )
 @click.option(
     "--timeout",
@@ -92,8 +92,9 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
     checkpoint is complete, or if the directory cannot be read: the log has the reason. Ranks do not
     wait if neither --attempt nor --job is known.
 
-    Exits with 1 if rank 0 does not finish in time, if a later attempt of the job has begun, or if
-    an operator must decide (HOLDFAST_CHECKPOINT_MAX_ROLLBACK, 24h by default).
+    Exits with 1 if rank 0 does not finish in time, if a later attempt of the job has begun, if an
+    operator must decide (HOLDFAST_CHECKPOINT_MAX_ROLLBACK, 24h by default), or if a copy is needed
+    and cannot be restored.
     """
     rank = rank_in(os.environ) if rank is None else rank
     if rank is None:
