@@ -86,7 +86,7 @@ def changes(
         return [
             partial(damaged, folder / one.relative_to(good), OF_FILES[damage], other)
             for one, other in pairs
-            if other.exists()
+            if other.exists() or damage != "other-step"
         ]
     if damage == "partial":
         rest = [folder / one.relative_to(good) for one in files[len(files) // 2 :]]

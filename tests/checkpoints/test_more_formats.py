@@ -6,6 +6,7 @@ Those without a recording are built of recorded files in the layout of the frame
 import json
 import os
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -279,7 +280,8 @@ def test_a_garbled_tracker_of_dlrover_is_written_anew(tmp_path: Path, text: str)
 def own(tmp_path: Path) -> Path:
     for step in (1, 2, 10):
         (tmp_path / f"own/run-a_{step}").mkdir(parents=True)
-        (tmp_path / f"own/run-a_{step}/weights.npz").write_bytes(b"PK" * 100)
+        with zipfile.ZipFile(tmp_path / f"own/run-a_{step}/weights.npz", "w") as archive:
+            archive.writestr("w.npy", bytes(100))
         (tmp_path / f"own/run-a_{step}/DONE").touch()
     return aged(tmp_path / "own")
 

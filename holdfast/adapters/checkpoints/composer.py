@@ -13,8 +13,10 @@ from typing import Final
 from holdfast.adapters.checkpoints.contract import CheckpointFormat, Found, Names, candidate
 from holdfast.adapters.checkpoints.dcp import directory_problems, has_index
 from holdfast.adapters.checkpoints.links import link_pointer, repoint_links
+from holdfast.adapters.checkpoints.own_steps import step_problems
+from holdfast.adapters.checkpoints.pickles import Pairs
 from holdfast.adapters.checkpoints.plain_files import listed, names_in
-from holdfast.adapters.checkpoints.torch_file import file_problems
+from holdfast.adapters.checkpoints.torch_file import file_problems, saved_value
 from holdfast.model.checkpoints import Depth, Problem
 
 _NAME: Final = re.compile(r"ep\d{1,15}-ba(\d{1,15})(-rank0(\.pt)?)?")
@@ -37,12 +39,23 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
     return Found(checkpoints=tuple(rows), pointer=pointer)
 
 
-def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
     if path.is_dir():
-        yield from directory_problems(path, listed(path), depth)
+        yield from directory_problems(path, listed(path), depth, older)
     else:
         yield from file_problems(path, depth)
+        names = (path.name, older.name if older is not None else "")
+        found = [_NAME.fullmatch(name) for name in names]
+        own, before = (int(one[1]) if one is not None else None for one in found)
+        yield from step_problems(path, older, (own, before), _saved_batch)
+
+
+def _saved_batch(path: Path) -> int | None:
+    value: object = saved_value(path, "state")
+    for key in ("timestamp", "Timestamp", "batch"):
+        value = value.get(key) if isinstance(value, Pairs) else None
+    return value if isinstance(value, int) else None
 
 
 FORMAT: Final = CheckpointFormat(

@@ -7,8 +7,10 @@ of every item. With ``use_collectives=False`` each rank has its own index, ``__{
 
 import re
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +22,15 @@ from holdfast.adapters.checkpoints.contract import (
     candidate,
     damaged,
     incomplete,
+)
+from holdfast.adapters.checkpoints.dcp_consistency import (
+    Contents,
+    add_contents,
+    changed_names,
+    has_new_classes,
+    inconsistencies,
+    missing_chunks,
+    renamed,
 )
 from holdfast.adapters.checkpoints.pickles import (
     SIZE_LIMIT,
@@ -50,6 +61,9 @@ _STEP: Final = re.compile(r"(\d{1,15})(?!.*\d)")
 _FIRST: Final = frozenset((".metadata.tmp",))
 """Names that may be in a directory whose save has only started."""
 
+_SHOWN: Final = 3
+"""Maximum number of contradictions of an index that are reported."""
+
 CLOCK_SKEW: Final = timedelta(seconds=60)
 """Tolerance for a file with a later time than the index, as the clocks of nodes differ."""
 
@@ -70,6 +84,9 @@ class Index:
     """Content of the index of a checkpoint."""
 
     files: dict[str, list[Slice]] = field(default_factory=dict)
+    contents: Contents = field(default_factory=Contents)
+    saved_as: frozenset[str] = frozenset()
+    """Names of the directories to which it was saved."""
 
     def has_key(self, prefix: str) -> bool:
         """Return whether the name of any item starts with ``prefix``."""
@@ -88,7 +105,9 @@ def has_index(names: Collection[str]) -> bool:
     return INDEX in names or any(_OWN_INDEX.fullmatch(name) for name in names)
 
 
-def directory_problems(folder: Path, names: Names, depth: Depth) -> Iterator[Problem]:
+def directory_problems(
+    folder: Path, names: Names, depth: Depth, older: Path | None = None
+) -> Iterator[Problem]:
     """Yield the problems of a directory of DCP files; see ``Check``."""
     indexes = _indexes(names)
     if not indexes:
@@ -98,6 +117,13 @@ def directory_problems(folder: Path, names: Names, depth: Depth) -> Iterator[Pro
     if isinstance(index, Problem):
         yield index
         return
+    for why in islice(inconsistencies(index.contents), _SHOWN):
+        yield damaged(f"{indexes[0].name} {why}")
+    for why in islice(missing_chunks(index.contents), _SHOWN):
+        is_alone = indexes[0].name == INDEX
+        yield damaged(f"{INDEX} {why}") if is_alone else incomplete(f"the index of all ranks {why}")
+    if older is not None:
+        yield from _older_problems(folder, index, older, depth)
     wrong = list(_size_problems(names, index))
     yield from wrong or _mixed_steps(names, index, max(one.changed_at for one in indexes))
     yield from _missing_ranks(names, indexes)
@@ -120,15 +146,22 @@ def read_index(folder: Path, names: Names) -> Index | Problem:
         if entry.size > SIZE_LIMIT:
             raise CannotVerify(f"{entry.name} is larger than {SIZE_LIMIT >> 20} MiB")
         try:
-            value = load(read_bytes(folder / entry.name, SIZE_LIMIT)).value
+            loaded = load(read_bytes(folder / entry.name, SIZE_LIMIT))
         except PickleTooLarge as error:
             raise CannotVerify(f"{entry.name}: {error}") from error
         except InvalidPickle as error:
             return damaged(f"{entry.name} cannot be read: {error}")
-        state = value.state if isinstance(value, Built) else None
+        state = loaded.value.state if isinstance(loaded.value, Built) else None
         rows = state.get("storage_data") if isinstance(state, Pairs) else None
         if not isinstance(rows, Pairs) or not _filled(index, rows):
             return damaged(f"{entry.name} is not a PyTorch DCP index")
+        why = next(changed_names(loaded.names), None)
+        if isinstance(state, Pairs):
+            index.contents.is_known &= not has_new_classes(loaded.names)
+            why = why or add_contents(index.contents, state)
+            index.saved_as |= _saved_as(state)
+        if why is not None:
+            return damaged(f"{entry.name} {why}")
     return index
 
 
@@ -193,6 +226,33 @@ def _missing_ranks(names: Names, indexes: list[Entry]) -> Iterator[Problem]:
             yield incomplete(f"__{missing}.metadata is missing")
 
 
+def _older_problems(folder: Path, index: Index, older: Path, depth: Depth) -> Iterator[Problem]:
+    """Compare the ranks, the names of items and the directory with the older checkpoint."""
+    names = listed(older)
+    ranks = {name for name in names if _OWN_INDEX.fullmatch(name)}
+    if (missing := sorted(ranks - listed(folder).keys())) and not (folder / INDEX).exists():
+        yield incomplete(f"{missing[0]} is missing, but {older.name} has it")
+    is_other = older.name in index.saved_as and folder.name not in index.saved_as
+    if is_other and step_in(older.name) != step_in(folder.name):
+        yield damaged(f"{INDEX} is that of {older.name}")
+    if depth is Depth.HASHES and has_index(names):
+        with suppress(CannotVerify):
+            other = read_index(older, names)
+            if isinstance(other, Index):
+                for why in renamed(index.contents.names, other.contents.names):
+                    yield damaged(f"{INDEX} {why}")
+
+
+def _saved_as(state: Pairs) -> frozenset[str]:
+    """Return the name of the directory to which an index was saved, if it has one."""
+    meta = state.get("storage_meta")
+    own = meta.state if isinstance(meta, Built) else None
+    place = own.get("checkpoint_id") if isinstance(own, Pairs) else None
+    if isinstance(place, Built) and isinstance(place.args, tuple) and place.args:
+        place = place.args[-1]
+    return frozenset((Path(place).name,)) if isinstance(place, str) else frozenset()
+
+
 def _slice_problems(path: Path, name: str, slices: list[Slice]) -> Iterator[Problem]:
     with opened(path) as window:
         for one in sorted(slices, key=lambda one: one.offset):
@@ -243,9 +303,9 @@ def step_in(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def check_dcp(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check
+def check_dcp(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
-    yield from directory_problems(path, listed(path), depth)
+    yield from directory_problems(path, listed(path), depth, older)
 
 
 FORMAT: Final = CheckpointFormat(
@@ -259,6 +319,5 @@ FORMAT: Final = CheckpointFormat(
     " written after them",
     loads="what the script chooses; taken to be the highest number in a name, then the newest",
     not_detected="a file of another step with the same layout, if its time is old; a changed byte"
-    " in `.metadata` that leaves a valid index; where each rank has an index, all files of the last"
-    " rank missing",
+    " in `.metadata` that leaves a consistent index",
 )

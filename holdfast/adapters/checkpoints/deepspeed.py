@@ -18,6 +18,7 @@ from holdfast.adapters.checkpoints.contract import (
     within,
 )
 from holdfast.adapters.checkpoints.dcp import step_in
+from holdfast.adapters.checkpoints.own_steps import saved_step, step_problems
 from holdfast.adapters.checkpoints.pickles import Pairs
 from holdfast.adapters.checkpoints.plain_files import listed, names_in, read_text
 from holdfast.adapters.checkpoints.state_files import fewer_files
@@ -26,6 +27,7 @@ from holdfast.kit.files import write_durably
 from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, Problem
 
 _LATEST: Final = "latest"
+_SAVED: Final = saved_step("global_steps")
 _MOST: Final = 1 << 20
 """Maximum plausible number of ranks of a job."""
 
@@ -80,6 +82,18 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         if entry.name.endswith(".pt") and not entry.is_dir:
             yield from (within(f"{entry.name} ", one) for one in file_problems(entry.path, depth))
     yield from fewer_files(names, older)
+    yield from model_step_problems(path, names, older)
+
+
+def model_step_problems(path: Path, names: Names, older: Path | None) -> Iterator[Problem]:
+    """Yield the problems of files of the model that hold another step than the tag."""
+    if older is None:
+        return
+    steps = (step_in(path.name), step_in(older.name))
+    for name in names:
+        if name.endswith("_model_states.pt"):
+            problems = step_problems(path / name, older / name, steps, _SAVED)
+            yield from (within(f"{name} ", one) for one in problems)
 
 
 def problems_within(names: Names, depth: Depth) -> Iterator[Problem]:
@@ -151,5 +165,6 @@ FORMAT: Final = CheckpointFormat(
     complete_when="the files of each kind exist for the number of ranks that a model file records,"
     " each is complete, and no file of the previous checkpoint is missing",
     loads="what `latest` names",
-    not_detected="files of another step",
+    not_detected="a file of the optimizer of another step; in the first checkpoint, any file of"
+    " another step",
 )

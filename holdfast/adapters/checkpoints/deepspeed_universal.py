@@ -16,7 +16,12 @@ from holdfast.adapters.checkpoints.contract import (
     incomplete,
 )
 from holdfast.adapters.checkpoints.dcp import step_in
-from holdfast.adapters.checkpoints.deepspeed import UNIVERSAL, UNIVERSAL_LATEST, tag_pointer
+from holdfast.adapters.checkpoints.deepspeed import (
+    UNIVERSAL,
+    UNIVERSAL_LATEST,
+    model_step_problems,
+    tag_pointer,
+)
 from holdfast.adapters.checkpoints.plain_files import listed, names_in
 from holdfast.adapters.checkpoints.state_trees import fewer_in_tree, tree_problems
 from holdfast.kit.files import write_durably
@@ -52,6 +57,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
             yield incomplete(f"{_PARAMETERS}/{one.name[:80]}/{_WEIGHT} is missing")
     yield from tree_problems(path, depth)
     yield from fewer_in_tree(path, older)
+    yield from model_step_problems(path, names, older)
 
 
 def repoint(folder: Path, name: str) -> None:
@@ -69,5 +75,6 @@ FORMAT: Final = CheckpointFormat(
     complete_when="each parameter has `fp32.pt`, all files are whole, and none is missing that the"
     " checkpoint before has",
     loads=f"what `{UNIVERSAL_LATEST}` names",
-    not_detected="in the first checkpoint: all files of a parameter or of its optimizer missing",
+    not_detected="files of another step, except those of the model; in the first checkpoint: all"
+    " files of a parameter or of its optimizer missing",
 )

@@ -19,6 +19,7 @@ from holdfast.adapters.checkpoints.contract import (
 )
 from holdfast.adapters.checkpoints.dcp import directory_problems, is_dcp
 from holdfast.adapters.checkpoints.links import link_pointer, repoint_links
+from holdfast.adapters.checkpoints.own_steps import saved_step, step_problems
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, names_in
 from holdfast.adapters.checkpoints.torch_file import file_problems, saved_number, saved_value
 from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind, Problem
@@ -26,6 +27,7 @@ from holdfast.model.checkpoints import Checkpoint, Depth, PointerKind, Problem
 _SUFFIX: Final = ".ckpt"
 _META: Final = "meta.pt"
 _VERSION: Final = "pytorch-lightning_version"
+_SAVED: Final = saved_step("global_step")
 _STEP: Final = re.compile(r"step=(\d{1,15})")
 _HPC: Final = re.compile(r"hpc_ckpt_(\d{1,9})\.ckpt")
 _LAST: Final = re.compile(r"last(-v?\d{1,9})?.*\.ckpt")
@@ -49,15 +51,22 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
     return Found(checkpoints=tuple(own), pointer=pointer)
 
 
-def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
+    steps = (step_of(path.name), step_of(older.name) if older is not None else None)
     if not path.is_dir():
         yield from file_problems(path, depth)
+        yield from step_problems(path, older, steps, _SAVED)
         return
     names = listed(path)
-    yield from directory_problems(path, names, depth)
+    yield from directory_problems(path, names, depth, older)
     if _META in names:
-        yield from (within(f"{_META} ", one) for one in file_problems(path / _META, depth))
+        other = older / _META if older is not None else None
+        problems = [
+            *file_problems(path / _META, depth),
+            *step_problems(path / _META, other, steps, _SAVED),
+        ]
+        yield from (within(f"{_META} ", one) for one in problems)
     else:
         yield incomplete(f"{_META}, which is written last, is missing")
 
@@ -105,5 +114,5 @@ FORMAT: Final = CheckpointFormat(
     complete_when="file: as `torch.save`; directory: what DCP needs, and `meta.pt`",
     loads="`hpc_ckpt_N.ckpt` with the highest N; else the newest `last*.ckpt`, or what it links to;"
     " else the highest `step=`",
-    not_detected="as `torch.save` and DCP",
+    not_detected="as `torch.save` and DCP; a file of another step whose name has no `step=`",
 )

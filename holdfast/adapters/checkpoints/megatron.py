@@ -29,6 +29,7 @@ from holdfast.adapters.checkpoints.dcp import (
     is_dcp,
     read_index,
 )
+from holdfast.adapters.checkpoints.own_steps import saved_step, step_problems
 from holdfast.adapters.checkpoints.plain_files import (
     CHUNK,
     listed,
@@ -50,6 +51,8 @@ _RELEASE: Final = "release"
 _CONFIG: Final = "metadata.json"
 _COMMON: Final = "common.pt"
 _SUMS: Final = "integrity.json"
+_MODELS: Final = ("model_optim_rng.pt", "model_rng.pt")
+_SAVED: Final = saved_step("iteration")
 _ITERATION: Final = re.compile(r"iter_(\d{7,18})")
 _RANK: Final = re.compile(r"mp_rank_(\d{1,6})(?:_(\d{1,6}))?(?:_(\d{1,6}))?")
 _STATE_LIMIT: Final = 1 << 22
@@ -92,13 +95,17 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     names = listed(path)
     ranks = [name for name, entry in names.items() if _RANK.fullmatch(name) and entry.is_dir]
     if _CONFIG in names:
-        yield from _torch_dist_problems(path, names, depth)
+        yield from _torch_dist_problems(path, names, depth, older)
+        yield from _step_problems(path, [_COMMON], older)
     elif ranks:
         yield from _missing_ranks(ranks)
         yield from _rank_problems(path, ranks, depth)
         yield from _fewer_files(path, ranks, older)
+        yield from _step_problems(
+            path, [f"{rank}/{name}" for rank in ranks for name in _MODELS], older
+        )
     elif is_dcp(names):
-        yield from directory_problems(path, names, depth)
+        yield from directory_problems(path, names, depth, older)
         if _is_torch_dist(path, names, older):
             yield incomplete(f"{_CONFIG}, which is written last, is missing")
     elif not any(entry.is_dir or entry.size for entry in names.values()):
@@ -130,7 +137,9 @@ def repoint(folder: Path, name: str) -> None:
 # torch_dist
 
 
-def _torch_dist_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
+def _torch_dist_problems(
+    path: Path, names: Names, depth: Depth, older: Path | None
+) -> Iterator[Problem]:
     try:
         config = read_object(path / _CONFIG)
     except ValueError as error:
@@ -148,7 +157,7 @@ def _torch_dist_problems(path: Path, names: Names, depth: Depth) -> Iterator[Pro
     if not has_index(names):
         yield damaged(f"{INDEX} is missing")
         return
-    yield from directory_problems(path, names, depth)
+    yield from directory_problems(path, names, depth, older)
     if _COMMON in names:
         yield from (
             damaged(f"{_COMMON} {one.text}") for one in file_problems(path / _COMMON, depth)
@@ -159,6 +168,17 @@ def _torch_dist_problems(path: Path, names: Names, depth: Depth) -> Iterator[Pro
             yield damaged(f"{_COMMON} is missing")
     if depth is Depth.HASHES and _SUMS in names:
         yield from _sum_problems(path, names)
+
+
+def _step_problems(path: Path, files: list[str], older: Path | None) -> Iterator[Problem]:
+    """Yield the problems of files that hold another iteration than the directory."""
+    if older is None:
+        return
+    found = [_ITERATION.fullmatch(one.name) for one in (path, older)]
+    own, before = (int(one[1]) if one is not None else None for one in found)
+    for name in files:
+        problems = step_problems(path / name, older / name, (own, before), _SAVED)
+        yield from (within(f"{name} ", one) for one in problems)
 
 
 def _is_torch_dist(path: Path, names: Names, older: Path | None) -> bool:
@@ -255,5 +275,5 @@ FORMAT: Final = CheckpointFormat(
     " what DCP needs; torch_dcp and fsdp_dtensor: what DCP needs; legacy: the files of every rank,"
     " each of them whole",
     loads=f"what `{BRIDGE_TRACKER}` names, else `{TRACKER}`",
-    not_detected="as DCP; legacy: a file of another step",
+    not_detected="as DCP; legacy: a file of the optimizer of another step",
 )

@@ -7,17 +7,19 @@ whose lengths follow from the headers of their blocks. What else a value may be 
 Source: google.github.io/tensorstore/kvstore/ocdbt and RFC 8878.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import damaged, incomplete
-from holdfast.adapters.checkpoints.plain_files import Window, opened
+from holdfast.adapters.checkpoints.plain_files import CHUNK, Window, opened, read_bytes
 from holdfast.model.checkpoints import Depth, Problem
 
 _MANIFEST: Final = b"\x0c\xdb\x3a\x2a"
 _NODES: Final = (b"\x0c\xdb\x20\xde", b"\x0c\xdb\x12\x34")
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_FILE: Final = re.compile(rb"d/([0-9a-f]{32})(?![0-9a-f])")
 _SHORTEST: Final = 18
 """Bytes of magic number, length, version, compression and checksum."""
 
@@ -46,6 +48,11 @@ def manifest_problems(path: Path) -> Iterator[Problem]:
             yield from _node_problems(window, 0, Depth.HASHES)
 
 
+def named_files(path: Path) -> frozenset[str]:
+    """Return the data files that a manifest names and whose names are not compressed."""
+    return frozenset(str(name, "ascii") for name in _FILE.findall(read_bytes(path, _SUMMED)))
+
+
 def data_problems(path: Path, depth: Depth) -> Iterator[Problem]:
     """Yield the problems of a data file; sizes of compressed values are read at any depth."""
     with opened(path) as window:
@@ -61,10 +68,19 @@ def data_problems(path: Path, depth: Depth) -> Iterator[Problem]:
                 elif magic == _ZSTD:
                     at = _after_frame(window, at)
                 else:
+                    if at and _is_zero(window, at):
+                        yield damaged(f"has only zeros from offset {at} on")
                     return
             except _Ends:
                 yield incomplete(f"is cut off in the part at offset {at}")
                 return
+
+
+def _is_zero(window: Window, at: int) -> bool:
+    """Return whether all bytes from an offset on are 0, as in a block that was never written."""
+    return at < window.size and all(
+        not any(window.read(start, CHUNK)) for start in range(at, window.size, CHUNK)
+    )
 
 
 def _length(window: Window, at: int) -> int:

@@ -18,7 +18,7 @@ from holdfast.adapters.checkpoints.contract import (
     incomplete,
     within,
 )
-from holdfast.adapters.checkpoints.ocdbt import data_problems, manifest_problems
+from holdfast.adapters.checkpoints.ocdbt import data_problems, manifest_problems, named_files
 from holdfast.adapters.checkpoints.plain_files import (
     JSON_LIMIT,
     listed,
@@ -95,10 +95,15 @@ def _item_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
     if _ARRAYS in names:
         for problem in _text_problems(listed(path / _ARRAYS)):
             yield within(f"{_ARRAYS}/", problem)
+        if not names_in(path / _ARRAYS):
+            yield incomplete(f"{_ARRAYS} is empty")
     if _ITEM in names:
         yield from _metadata_problems(path, names)
     if _MANIFEST in names:
         yield from (within(f"{_MANIFEST} ", one) for one in manifest_problems(path / _MANIFEST))
+        yield from _missing_data(path)
+    elif _PROCESS.fullmatch(path.name):
+        yield incomplete(f"{_MANIFEST} is missing")
     for entry in names.values():
         if entry.is_dir and _PROCESS.fullmatch(entry.name):
             yield from (
@@ -111,6 +116,14 @@ def _item_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
             yield from (within(f"{_DATA}/{entry.name} ", one) for one in problems)
     elif _MANIFEST in names:
         yield damaged(f"{_DATA}, the directory of the arrays, is missing")
+
+
+def _missing_data(path: Path) -> Iterator[Problem]:
+    """Check that the data files that a manifest names exist; a compressed name is not read."""
+    present = names_in(path / _DATA)
+    for name in sorted(named_files(path / _MANIFEST)):
+        if name not in present:
+            yield damaged(f"{_DATA}/{name} is missing, but {_MANIFEST} names it")
 
 
 def _text_problems(names: Names) -> Iterator[Problem]:
@@ -157,6 +170,7 @@ FORMAT: Final = CheckpointFormat(
     " item `_METADATA` and the manifest are valid, and no part of a data file is cut off; no"
     " such file is missing that the checkpoint before has",
     loads="the highest step",
-    not_detected="a data file that is missing among others; changed bytes in an array, with"
-    " `hashes` too: only nodes of OCDBT have a checksum",
+    not_detected="a data file that is missing among others, if its name in the manifest is"
+    " compressed; a text file of another step; changed bytes in an array, with `hashes` too: only"
+    " nodes of OCDBT have a checksum",
 )

@@ -17,6 +17,8 @@ from holdfast.adapters.checkpoints.contract import (
     candidate,
     incomplete,
 )
+from holdfast.adapters.checkpoints.npz_file import SUFFIX as NPZ
+from holdfast.adapters.checkpoints.npz_file import file_problems as npz_problems
 from holdfast.adapters.checkpoints.safetensors_file import file_problems as safetensors_problems
 from holdfast.adapters.checkpoints.state_trees import fewer_in_tree, files_in, tree_problems
 from holdfast.adapters.checkpoints.torch_file import file_problems, is_torch_file
@@ -104,7 +106,8 @@ def pattern_format(text: str) -> CheckpointFormat:
         complete_when="the marker exists, if one is stated; state files of known forms are whole;"
         " without a marker, no file is missing that the checkpoint before has",
         loads="what the script chooses; taken to be the highest step",
-        not_detected="damage of files that are not of `torch.save`, DCP or safetensors",
+        not_detected="damage of files that are not of `torch.save`, DCP, safetensors or `.npz`;"
+        " changed bytes in a safetensors file; a file of another step",
     )
 
 
@@ -113,6 +116,8 @@ def _file_problems(path: Path, depth: Depth) -> Iterator[Problem]:
         yield incomplete("is empty")
     elif path.suffix == ".safetensors":
         yield from safetensors_problems(path)
+    elif path.suffix == NPZ:
+        yield from npz_problems(path, depth)
     elif is_torch_file(path):
         yield from file_problems(path, depth)
 

@@ -75,11 +75,14 @@ class Loaded:
     ids: list[object]
     """Persistent IDs of the pickle."""
 
+    names: list[Global]
+    """Classes and functions that the pickle names."""
+
 
 class _Machine:
     """Stack machine of a pickle."""
 
-    __slots__ = ("at", "data", "ids", "marks", "memo", "stack")
+    __slots__ = ("at", "data", "ids", "marks", "memo", "names", "stack")
 
     def __init__(self, data: bytes, at: int) -> None:
         self.data, self.at = data, at
@@ -87,6 +90,7 @@ class _Machine:
         self.marks: list[int] = []
         self.memo: dict[int, object] = {}
         self.ids: list[object] = []
+        self.names: list[Global] = []
 
     def take(self, count: int) -> bytes:
         begin, self.at = self.at, self.at + count
@@ -129,7 +133,7 @@ def load(data: bytes, start: int = 0) -> Loaded:
             steps += 1
             if steps > _STEP_LIMIT:
                 raise PickleTooLarge("too many opcodes")
-        return Loaded(machine.stack.pop(), machine.at + 1, machine.ids)
+        return Loaded(machine.stack.pop(), machine.at + 1, machine.ids, machine.names)
     except (IndexError, KeyError, struct.error, AttributeError, TypeError, ValueError) as error:
         raise InvalidPickle("truncated or corrupt") from error
 
@@ -156,6 +160,18 @@ def _long(width: int) -> _Handler:
 
 
 def _text(width: int) -> _Handler:
+    def handle(machine: _Machine) -> None:
+        data = machine.take(machine.size(width))
+        try:
+            machine.stack.append(str(data, "utf-8"))
+        except UnicodeDecodeError:
+            text = str(data, "utf-8", "surrogatepass")  # as pickle does; invalid bytes raise
+            machine.stack.append(text.encode("utf-8", "replace").decode())
+
+    return handle
+
+
+def _old_text(width: int) -> _Handler:
     def handle(machine: _Machine) -> None:
         machine.stack.append(str(machine.take(machine.size(width)), "utf-8", "replace"))
 
@@ -257,12 +273,18 @@ def _build(machine: _Machine) -> None:
 
 
 def _global(machine: _Machine) -> None:
-    machine.stack.append(Global(machine.line(), machine.line()))
+    _name(machine, machine.line(), machine.line())
 
 
 def _stack_global(machine: _Machine) -> None:
     name, module = machine.stack.pop(), machine.stack.pop()
-    machine.stack.append(Global(str(module), str(name)))
+    _name(machine, str(module), str(name))
+
+
+def _name(machine: _Machine, module: str, name: str) -> None:
+    one = Global(module, name)
+    machine.names.append(one)
+    machine.stack.append(one)
 
 
 def _persistent(machine: _Machine) -> None:
@@ -279,6 +301,12 @@ def _skip(machine: _Machine, count: int) -> None:
     machine.take(count)
 
 
+def _frame(machine: _Machine) -> None:
+    size = machine.size(8)
+    if machine.at + size > len(machine.data):
+        raise InvalidPickle("truncated")
+
+
 def _pop(machine: _Machine) -> None:
     machine.stack.pop()
 
@@ -286,7 +314,7 @@ def _pop(machine: _Machine) -> None:
 _STOP: Final = ord(".")
 _HANDLERS: Final[dict[int, _Handler]] = {
     0x80: lambda machine: _skip(machine, 1),  # PROTO
-    0x95: lambda machine: _skip(machine, 8),  # FRAME
+    0x95: _frame,
     ord("N"): _constant(None),
     0x88: _constant(True),  # noqa: FBT003 - NEWTRUE
     0x89: _constant(False),  # noqa: FBT003 - NEWFALSE
@@ -299,8 +327,8 @@ _HANDLERS: Final[dict[int, _Handler]] = {
     0x8C: _text(1),
     ord("X"): _text(4),
     0x8D: _text(8),
-    ord("U"): _text(1),
-    ord("T"): _text(4),
+    ord("U"): _old_text(1),
+    ord("T"): _old_text(4),
     ord("C"): _bytes(1),
     ord("B"): _bytes(4),
     0x8E: _bytes(8),

@@ -18,7 +18,7 @@ from holdfast.adapters.checkpoints.contract import (
     incomplete,
 )
 from holdfast.adapters.checkpoints.plain_files import listed, read_object
-from holdfast.adapters.checkpoints.state_trees import files_in, tree_problems
+from holdfast.adapters.checkpoints.state_trees import fewer_in_tree, files_in, tree_problems
 from holdfast.kit.files import write_durably
 from holdfast.model.checkpoints import Depth, Pointer, PointerKind, Problem
 
@@ -52,7 +52,7 @@ def find(folder: Path, names: Names) -> Found | None:
     return Found(checkpoints=tuple(rows), pointer=_pointer(snapshot))
 
 
-def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``. What is in a checkpoint is up to the script; state files are verified."""
     if not any(files_in(path)):
         yield incomplete("it has no file")
@@ -63,6 +63,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  #
     if path.name not in ended:
         yield incomplete(f"{_SNAPSHOT} does not list it: not all workers have saved")
     yield from tree_problems(path, depth)
+    yield from fewer_in_tree(path, older)
 
 
 def repoint(folder: Path, name: str) -> None:
@@ -128,7 +129,9 @@ FORMAT: Final = CheckpointFormat(
     check=check,
     repoint=repoint,
     recognised_by=f"`{_SNAPSHOT}`",
-    complete_when=f"`{_SNAPSHOT}` lists it, and each state file in it is whole",
+    complete_when=f"`{_SNAPSHOT}` lists it, each state file in it is whole, and none is missing"
+    " that the checkpoint before has",
     loads=f"the latest result in `{_SNAPSHOT}`",
-    not_detected="damage of files that are not of `torch.save`, DCP or safetensors; a missing file",
+    not_detected="damage of files that are not of `torch.save`, DCP, safetensors or `.npz`; a file"
+    " of another step; changed bytes in a safetensors file",
 )

@@ -6,6 +6,8 @@ from typing import Final
 
 from holdfast.adapters.checkpoints.contract import Names, damaged, incomplete, within
 from holdfast.adapters.checkpoints.dcp import directory_problems, is_dcp
+from holdfast.adapters.checkpoints.npz_file import SUFFIX as NPZ
+from holdfast.adapters.checkpoints.npz_file import file_problems as npz_problems
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, read_object
 from holdfast.adapters.checkpoints.safetensors_file import BadHeader, tensor_names
 from holdfast.adapters.checkpoints.safetensors_file import file_problems as safetensors_problems
@@ -19,7 +21,9 @@ _INDEX_END: Final = ".index.json"
 
 def is_state(entry: Entry) -> bool:
     """Return whether a file contains training state, by its suffix."""
-    return not entry.is_dir and entry.name.endswith((*TORCH_SUFFIXES, _SAFETENSORS, _INDEX_END))
+    return not entry.is_dir and entry.name.endswith(
+        (*TORCH_SUFFIXES, _SAFETENSORS, _INDEX_END, NPZ)
+    )
 
 
 def files_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
@@ -61,6 +65,8 @@ def weights_in(names: Names) -> list[str]:
 def _file_problems(entry: Entry, depth: Depth) -> Iterator[Problem]:
     if entry.name.endswith(_SAFETENSORS):
         problems = safetensors_problems(entry.path)
+    elif entry.name.endswith(NPZ):
+        problems = npz_problems(entry.path, depth)
     else:
         problems = file_problems(entry.path, depth)
     yield from (within(f"{entry.name} ", one) for one in problems)

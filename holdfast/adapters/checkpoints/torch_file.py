@@ -122,6 +122,8 @@ def saved_object(path: Path) -> object:
 
     """
     with opened(path) as window:
+        if window.read(0, len(_LEGACY_START)) == _LEGACY_START:
+            return _legacy_pickles(window)[3].value
         return _content(window, records(window)).value
 
 
@@ -360,15 +362,8 @@ def _check_sums(window: Window, found: dict[str, Record]) -> None:
 
 def _check_legacy(window: Window) -> None:
     """Check the legacy format: five pickles, then per storage an 8-byte count and its items."""
-    data = window.read(0, SIZE_LIMIT)
-    try:
-        at, pickles = 0, []
-        for _ in range(5):
-            one = load(data, at)
-            pickles.append(one)
-            at = one.end
-    except InvalidPickle as error:
-        raise InvalidTorchFile(f"is truncated or corrupt: {error}") from error
+    pickles = _legacy_pickles(window)
+    at = pickles[4].end
     stored = {key: (count, width) for key, count, width in map(_storage, pickles[3].ids)}
     keys = pickles[4].value
     if not isinstance(keys, list) or {str(key) for key in keys} != stored.keys():
@@ -386,3 +381,16 @@ def _check_legacy(window: Window) -> None:
     if window.size != at:
         kind = CutOff if window.size < at else InvalidTorchFile
         raise kind(f"has {window.size} bytes instead of {at}")
+
+
+def _legacy_pickles(window: Window) -> list[Loaded]:
+    """Return the five pickles of the legacy format; the fourth is the saved object."""
+    data = window.read(0, SIZE_LIMIT)
+    at, pickles = 0, []
+    try:
+        for _ in range(5):
+            pickles.append(load(data, at))
+            at = pickles[-1].end
+    except InvalidPickle as error:
+        raise InvalidTorchFile(f"is truncated or corrupt: {error}") from error
+    return pickles

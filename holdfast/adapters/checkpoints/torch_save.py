@@ -11,10 +11,12 @@ from typing import Final
 from holdfast.adapters.checkpoints.contract import CheckpointFormat, Found, Names, candidate
 from holdfast.adapters.checkpoints.dcp import step_in
 from holdfast.adapters.checkpoints.links import FIXED_NAME, link_pointer, repoint_links
+from holdfast.adapters.checkpoints.own_steps import saved_step, step_problems
 from holdfast.adapters.checkpoints.plain_files import Entry
 from holdfast.adapters.checkpoints.torch_file import file_problems, is_torch_file
 from holdfast.model.checkpoints import Checkpoint, Depth, Problem
 
+_SAVED: Final = saved_step("step", "global_step", "iteration", "epoch")
 _SUFFIXES: Final = (".pt", ".pth", ".ckpt", ".tar")
 
 
@@ -39,9 +41,11 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
     return Found(checkpoints=(*fixed, *numbered), pointer=pointer)
 
 
-def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:  # noqa: ARG001 - a Check
+def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
     yield from file_problems(path, depth)
+    before = step_in(older.name.rpartition(".")[0]) if older is not None else None
+    yield from step_problems(path, older, (step_in(path.name.rpartition(".")[0]), before), _SAVED)
 
 
 def _stem(entry: Entry) -> str:
@@ -68,6 +72,7 @@ FORMAT: Final = CheckpointFormat(
     " with the length that it states",
     loads="what a link such as `latest.pt` names; else a file of such a name; else the highest"
     " number in a name",
-    not_detected="wrong numbers under right checksums; a file without checksums"
+    not_detected="a file of another step that holds no `step`, `global_step`, `iteration` or"
+    " `epoch`; wrong numbers under right checksums; a file without checksums"
     " (`set_crc32_options(False)`, or the form before PyTorch 1.6) of the right length",
 )
