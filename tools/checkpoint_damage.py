@@ -5,6 +5,7 @@ number of damaged files that were tried, reported, and after which each checkpoi
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -17,8 +18,10 @@ DAMAGES: Final[Mapping[str, str]] = {
     "missing": "each file deleted",
     "other-step": "each file replaced by that of the checkpoint before",
     "tracker": "tracker with garbled content",
+    "no-tracker": "tracker with 0 bytes",
     "stale": "tracker or link that names a missing checkpoint",
     "partial": "only the first half of the files is there",
+    "rename": "rename at the end of the save lost",
 }
 
 RECORDINGS: Final = (
@@ -34,6 +37,10 @@ RECORDED: Final = Path(__file__).parents[1] / "tests" / "checkpoint_damage.json"
 
 LOADS: Final = RECORDED.with_name("checkpoint_loads.json")
 """Number of cases in which a checkpoint was chosen, and what loading it with its framework gave."""
+
+TOTAL_TITLES: Final = (
+    "Recording", "Tried", "Noticed", "Loaded by the framework", "With the saved values",
+)  # fmt: skip
 
 TITLES: Final = ("Recording", "Damage", "Tried", "Reported", "Resumes from", "Framework loads it")
 
@@ -56,6 +63,37 @@ def rows() -> Iterator[tuple[str, ...]]:
                     _chosen(found),
                     loaded,
                 )
+
+
+def totals() -> Iterator[tuple[str, ...]]:
+    """One row per recording with the sums over all kinds of damage, and one with all sums.
+
+    The number of cases in which the framework loaded the chosen checkpoint is out of those in which
+    one was chosen.
+    """
+    known = json.loads(RECORDED.read_text(encoding="utf-8"))
+    loads = json.loads(LOADS.read_text(encoding="utf-8"))
+    total: Counter[str] = Counter()
+    for recording in RECORDINGS:
+        own: Counter[str] = Counter()
+        for damage in DAMAGES:
+            own.update(known.get(damage, {}).get(recording, {}).get("outcome", {}))
+            own.update(loads.get(damage, {}).get(recording, {}).get("outcome", {}))
+        total.update(own)
+        yield _sums(recording, own)
+    yield _sums("all", total)
+
+
+def _sums(name: str, found: Mapping[str, int]) -> tuple[str, ...]:
+    chosen = found.get("chosen", 0)
+    loaded = found.get("loaded", 0)
+    return (
+        name,
+        str(found["tried"]),
+        f"{found['reported']} of {found['tried']}",
+        f"{loaded + found['differs']} of {chosen}" if chosen else "not tried",
+        f"{loaded} of {chosen}" if chosen else "not tried",
+    )
 
 
 def _reported(found: Mapping[str, int]) -> str:

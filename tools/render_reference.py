@@ -195,14 +195,23 @@ def checkpoints_page() -> Iterator[str]:
     yield "`holdfast checkpoint watch`, with which every changed byte is detected. Each file is one"
     yield "case. A recording is named by the framework and the kind of checkpoint."
     yield ""
-    yield "Not reported are bits in padding, in settings and in safetensors, and those that leave a"
-    yield "valid index. A file of another step with its own valid checksum is only detected by its"
-    yield "modification time. Ray Train's recording has files of NumPy, which are not verified."
+    yield "Not noticed are:"
+    yield ""
+    yield "- bits in padding between records, in settings such as `trainer_state.json`, and in"
+    yield "  safetensors; zeros in a tensor of a safetensors file;"
+    yield "- bits of a DCP index that leave a consistent one, and of names and numbers in other"
+    yield "  JSON files;"
+    yield "- bits and zeros in compressed arrays of Orbax, outside of nodes with a checksum; its"
+    yield "  data files that only a compressed manifest names, if missing; files of another step;"
+    yield "- a file of another step that holds no step: shards of DCP (only by their modification"
+    yield "  time), optimizers, schedulers and states of random numbers, safetensors and `.npz`."
     yield ""
     yield "The last column is the result of loading the chosen checkpoint with the real framework:"
     yield "`dcp_to_torch_save`, `torch.load`, Transformers' `from_pretrained` (and `torch.load` of"
     yield "optimizer and scheduler), or DeepSpeed's `get_fp32_state_dict_from_zero_checkpoint`."
     yield '"Yes" means that all values are those that were saved.'
+    yield ""
+    yield from _table(checkpoint_damage.TOTAL_TITLES, checkpoint_damage.totals())
     yield ""
     yield from _table(checkpoint_damage.TITLES, checkpoint_damage.rows())
 

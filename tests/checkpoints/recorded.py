@@ -64,10 +64,11 @@ def keeping_times(path: Path, change: Callable[[], None]) -> None:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
-def cuts(path: Path) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The file cut off at several places, emptied, and gone."""
+def cuts(path: Path, places: int = 0) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The file cut off at several places and at others evenly between, emptied, and gone."""
     size = path.stat().st_size
-    for length in sorted({0, 8, size // 2, size - 22, size - 1}):
+    between = {size * number // (places + 1) for number in range(1, places + 1)}
+    for length in sorted({0, 8, size // 2, size - 22, size - 1} | between):
         is_newline = path.suffix == ".json" and length == size - 1
         if 0 <= length < size and not is_newline:
             yield f"cut to {length} of {size}", lambda length=length: os.truncate(path, length)

@@ -91,13 +91,26 @@ def changes(
     if damage == "partial":
         rest = [folder / one.relative_to(good) for one in files[len(files) // 2 :]]
         return [lambda: [one.unlink() for one in rest]] if len(files) > 1 else []
+    if damage == "rename":
+        return lost_renames(folder / newest, good / newest)
     pointer = CheckpointDirectory(good).survey().pointer
     if pointer.kind is not PointerKind.NAMED:
         return []
     if damage == "stale":
         return [lambda: remove(folder / newest)]
-    tracker = folder / pointer.file
-    return [] if (good / pointer.file).is_symlink() else [lambda: tracker.write_bytes(b"\0?")]
+    tracker, text = folder / pointer.file, b"" if damage == "no-tracker" else b"\0?"
+    return [] if (good / pointer.file).is_symlink() else [lambda: tracker.write_bytes(text)]
+
+
+def lost_renames(newest: Path, good: Path) -> list[Callable[[], object]]:
+    """The rename that ends a save did not reach the storage: of DCP's index, Orbax's directory."""
+    if (good / "_CHECKPOINT_METADATA").exists():
+        partial_name = f"{newest.name}.orbax-checkpoint-tmp-1"
+        return [lambda: newest.rename(newest.with_name(partial_name))]
+    if (good / ".metadata").exists():
+        index = newest / ".metadata"
+        return [lambda: index.rename(index.with_name(".metadata.tmp"))]
+    return []
 
 
 def damaged(path: Path, change: Change, other: Path) -> None:

@@ -1,20 +1,28 @@
-"""Saves of the real torch, killed at random moments."""
+"""Saves of the real torch, killed at random moments, or to a disk that gets full."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from effort import examples
 
-SCRIPT = Path(__file__).parent / "frameworks" / "killed_saves.py"
+SCRIPTS = Path(__file__).parent / "frameworks"
 
 
 @pytest.mark.torch
-def test_torch_loads_what_is_chosen_after_saves_that_were_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("script", "what", "rounds"),
+    [("killed_saves.py", "kills", 120), ("full_disk_saves.py", "full disks", 20)],
+)
+def test_torch_loads_what_is_chosen_after_saves_that_failed(
+    tmp_path: Path, script: str, what: str, rounds: int
+) -> None:
     pytest.importorskip("torch")
+    rounds = examples(rounds)
 
-    command = [sys.executable, str(SCRIPT), str(tmp_path), "12"]
+    command = [sys.executable, str(SCRIPTS / script), str(tmp_path), str(rounds)]
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("12 kills") == 2
+    assert done.stdout.count(f"{rounds} {what}") == 2

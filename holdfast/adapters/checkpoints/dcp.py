@@ -232,9 +232,8 @@ def _older_problems(folder: Path, index: Index, older: Path, depth: Depth) -> It
     ranks = {name for name in names if _OWN_INDEX.fullmatch(name)}
     if (missing := sorted(ranks - listed(folder).keys())) and not (folder / INDEX).exists():
         yield incomplete(f"{missing[0]} is missing, but {older.name} has it")
-    is_other = older.name in index.saved_as and folder.name not in index.saved_as
-    if is_other and step_in(older.name) != step_in(folder.name):
-        yield damaged(f"{INDEX} is that of {older.name}")
+    if older.name in index.saved_as and step_in(older.name) != step_in(folder.name):
+        yield damaged(f"an index is that of {older.name}")
     if depth is Depth.HASHES and has_index(names):
         with suppress(CannotVerify):
             other = read_index(older, names)

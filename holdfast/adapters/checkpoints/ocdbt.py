@@ -67,6 +67,8 @@ def data_problems(path: Path, depth: Depth) -> Iterator[Problem]:
                     at += _length(window, at)
                 elif magic == _ZSTD:
                     at = _after_frame(window, at)
+                elif magic and any(one.startswith(magic) for one in (*_NODES, _ZSTD)):
+                    raise _Ends
                 else:
                     if at and _is_zero(window, at):
                         yield damaged(f"has only zeros from offset {at} on")

@@ -16,6 +16,7 @@ from holdfast.adapters.checkpoints import (
     neuronx,
     orbax,
     ray_train,
+    safetensors_model,
     torch_save,
     torchtitan,
 )
@@ -40,6 +41,7 @@ ROWS: Final[tuple[CheckpointFormat, ...]] = (
     composer.FORMAT,
     dcp.FORMAT,
     torch_save.FORMAT,
+    safetensors_model.FORMAT,
 )
 """Specific formats come before general ones: a torchtitan step is a DCP checkpoint as well."""
 
