@@ -3,7 +3,9 @@
 - the conditions that the admission policy lets agents set: ``AGENT_CONDITIONS`` in
   ``holdfast/model/names/conditions.py``;
 - the kinds of jobs with their API groups and collections, which roles name: ``KINDS`` in
-  ``holdfast/adapters/kubernetes/jobs/kinds.py``.
+  ``holdfast/adapters/kubernetes/jobs/kinds.py``;
+- what each detector reads of its node apart from logs: ``Detector.reads``, and ``Source.reads`` in
+  ``holdfast/adapters/host/sources.py``.
 
 With ``--check`` the tool only reports whether a file is stale.
 
@@ -16,7 +18,10 @@ from pathlib import Path
 from textwrap import fill
 from typing import Final
 
+from holdfast.adapters.host.sources import SOURCES
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
+from holdfast.detectors.contract import Profile
+from holdfast.detectors.table import detectors
 from holdfast.model.names import AGENT_CONDITIONS
 
 ROOT: Final = Path(__file__).parents[1]
@@ -24,7 +29,7 @@ TEMPLATES: Final = ROOT / "deploy" / "helm" / "holdfast" / "templates"
 
 
 def templates() -> Mapping[str, str]:
-    """File names with the Helm templates: the conditions as a list in CEL, the kinds as YAML."""
+    """File names with the Helm templates: the conditions as a list in CEL, the rest as YAML."""
     names = fill(", ".join(f"'{one}'" for one in AGENT_CONDITIONS), width=90)
     kinds = "\n".join(
         f"{one.kind}: {{group: {one.api_version.rpartition('/')[0]}, plural: {one.plural}}}"
@@ -33,7 +38,18 @@ def templates() -> Mapping[str, str]:
     return {
         "_agent_conditions.tpl": _defined("agentConditions", f"[{names}]"),
         "_job_kinds.tpl": _defined("jobKinds", kinds),
+        "_detector_paths.tpl": _defined("detectorPaths", _paths()),
     }
+
+
+def _paths() -> str:
+    """Directories of the node that each detector reads; detectors that read none are left out."""
+    rows = []
+    for one in detectors(Profile.HYPERPOD):
+        sources = [SOURCES[name] for name in one.reads if name in SOURCES]
+        if paths := sorted({f"/{path}" for source in sources for path in source.reads}):
+            rows.append(f"{one.name}: [{', '.join(paths)}]")
+    return "\n".join(rows)
 
 
 def _defined(name: str, text: str) -> str:

@@ -9,15 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chart import ChartRefused, Helm, named
+import yaml
+from chart import HELM_CHART, ChartRefused, Helm, named
 
 from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.sources import SOURCES
+from holdfast.detectors.contract import Profile
+from holdfast.detectors.table import detectors
 from holdfast.model.errors import BackendError
 
 Pod = dict[str, Any]
 CAPABILITIES = {"DAC_READ_SEARCH", "CHOWN"}
 OFF = {"enabled": False}
+BASE = {"/proc", "/sys", "/opt"}
+JOURNAL_PATHS = ("/run", "/var/log", "/etc/machine-id")
+DISK_PATHS = yaml.safe_load((HELM_CHART / "values.yaml").read_text())["agent"]["diskPaths"]
+OF_COMMANDS = {"fi-info", "ibstat", "units"}
+"""Sources whose commands read the directories, in other processes."""
 JOURNAL = {"source": "journald", "detectors": {"runtime-state": OFF}}
 
 
@@ -44,35 +52,94 @@ def host_paths(pod: Pod, container: int = 0) -> dict[str, str]:
 def test_a_kernel_log_elsewhere_on_the_node_is_mounted(helm: Helm, kmsg: str, path: str) -> None:
     paths = host_paths(pod_of(helm, {"kmsg": kmsg, "logs_only": True}))
 
-    assert set(paths.values()) == {"/proc", "/sys", "/opt", path}
+    assert set(paths.values()) == {*BASE, path}
 
 
 @pytest.mark.parametrize("source", ["kmsg", "journald", "files"])
 def test_every_combination_grants_no_more_than_it_needs(helm: Helm, source: str) -> None:
-    for disks, runtime, logs_only, exports in itertools.product([False, True], repeat=4):
-        detectors = {"disk-state": {"enabled": disks}, "runtime-state": {"enabled": runtime}}
-        config = {"source": source, "detectors": detectors, "logs_only": logs_only}
+    more = {"kmsg": {"/dev/kmsg"}, "files": {"/srv/log"}, "journald": set(JOURNAL_PATHS)}[source]
+    for disks, sockets, logs_only, exports in itertools.product([False, True], repeat=4):
+        enabled = {"disk-state": disks, "runtime-state": sockets, "unit-state": sockets}
+        settings = {name: {"enabled": is_on} for name, is_on in enabled.items()}
+        config = {"source": source, "detectors": settings, "logs_only": logs_only}
         config |= {"log_files": ["/host/srv/log/kern.log"]} if source == "files" else {}
         pod = pod_of(helm, config, **{"agent.cloudwatch.enabled": exports})
-        case = (source, disks, runtime, logs_only, exports)
+        case = (source, disks, sockets, logs_only, exports)
 
         paths = host_paths(pod)
-        assert ("/" in paths.values()) is (disks and not logs_only), case
-        assert all(at == f"/host{path}".rstrip("/") for at, path in paths.items()), case
-        if "/" not in paths.values():
-            more = {"kmsg": {"/dev/kmsg"}, "files": {"/srv/log"}, "journald": set()}[source]
-            if source == "journald":
-                more |= {"/run", "/var/log", "/etc/machine-id"}
-            elif not logs_only:
-                more |= {"/run"}  # unit-state is on
-            assert set(paths.values()) == {"/proc", "/sys", "/opt", *more}, case
+        wanted = {*BASE, *more}
+        if not logs_only:
+            wanted |= declared({name for name, is_on in enabled.items() if not is_on})
+            wanted |= {*DISK_PATHS} if disks else set()
+        assert set(paths.values()) == wanted, case
+        assert all(at == f"/host{path}" for at, path in paths.items()), case
         is_privileged = [one["securityContext"].get("privileged") for one in pod["containers"]]
         assert is_privileged[0] is (source == "kmsg"), case
         assert not any(is_privileged[1:]), case
         assert_confined(pod, root=True)
         if exports:
-            wanted = {"/"} if "/" in paths.values() else {"/opt", "/sys"}
-            assert set(host_paths(pod, container=1).values()) == wanted, case
+            assert set(host_paths(pod, container=1).values()) == {"/opt", "/sys"}, case
+
+
+def declared(disabled: set[str]) -> set[str]:
+    """Directories that all detectors but the disabled ones read, by their own declaration."""
+    return {
+        f"/{path}"
+        for detector in detectors(Profile.HYPERPOD)
+        if detector.name not in disabled
+        for source in detector.reads & SOURCES.keys()
+        for path in SOURCES[source].reads
+    }
+
+
+def test_no_single_detector_mounts_the_root_directory(helm: Helm) -> None:
+    names = [one.name for one in detectors(Profile.HYPERPOD)]
+    for only in (name for name in names if declared({*names} - {name})):
+        settings = {name: {"enabled": name == only} for name in names}
+        pod = pod_of(helm, {"source": "journald", "detectors": settings})
+
+        wanted = {*BASE, *JOURNAL_PATHS, *declared({*names} - {only})}
+        wanted |= {*DISK_PATHS} if only == "disk-state" else set()
+        assert set(host_paths(pod).values()) == wanted, only
+
+
+def test_directories_for_disks_are_a_value_and_follow_later_mounts(helm: Helm) -> None:
+    pod = pod_of(helm, {}, **{"agent.diskPaths": ["/mnt/scratch"]})
+
+    assert not {*DISK_PATHS} & {*host_paths(pod).values()}
+    mounts = pod["containers"][0]["volumeMounts"]
+    followed = {one["mountPath"] for one in mounts if "mountPropagation" in one}
+    assert followed == {"/host/opt", "/host/mnt/scratch"}
+    assert "/opt" in host_paths(pod_of(helm, {}, **{"agent.diskPaths": None})).values()
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"agent.diskPaths": ["/"]}, "agent.diskPaths"),
+        ({"agent.diskPaths": ["/var/.."]}, "agent.diskPaths"),
+        ({"agent.config": {"log_files": ["/host/x.log"]}}, "use a directory below it"),
+        ({"agent.config": {"rule_files": ["/host/a/../x.toml"]}}, "use a directory below it"),
+        ({"agent.config": {"kmsg": "/host/kmsg"}}, "use a directory below it"),
+        ({"agent.config": {"command_path": "/bin:/host/"}}, "use a directory below it"),
+    ],
+)
+def test_the_root_directory_of_the_node_is_refused(
+    helm: Helm, values: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ChartRefused, match=why):
+        pod_of(helm, **{"config": {}, **values})
+
+
+def test_commands_and_rules_of_the_node_are_mounted(helm: Helm) -> None:
+    config = {
+        "command_path": "/bin:/host/usr/local/bin:/host/opt/aws/neuron/bin",
+        "rule_files": ["/host/etc/holdfast/rules.toml"],
+        "logs_only": True,
+    }
+    paths = host_paths(pod_of(helm, config))
+
+    assert set(paths.values()) == {*BASE, "/dev/kmsg", "/usr/local/bin", "/etc/holdfast"}
 
 
 def assert_confined(pod: Pod, *, root: bool) -> None:
@@ -132,17 +199,19 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
             seen.append(str(arguments[event == "socket.connect"]))
 
 
-def test_sources_other_than_the_disks_read_only_what_is_mounted(helm: Helm) -> None:
-    mounted = host_paths(pod_of(helm, {"source": "kmsg", "detectors": {"disk-state": OFF}}))
+def test_sources_read_only_what_they_declare(tmp_path: Path) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\n", encoding="utf-8")
+    smi.chmod(0o755)
+    machine = Machine(root=Path("/host"), path=str(tmp_path))
     sys.addaudithook(_hook)
-    seen: list[str] = []
-    _watched.append(seen)
+    for name, source in SOURCES.items():
+        seen: list[str] = []
+        _watched.append(seen)
+        with suppress(OSError, BackendError):  # there is no such directory or command
+            source.plan(machine, timedelta(seconds=1)).read()
+        _watched.clear()
 
-    for name in ("memory", "edac", "processes", "runtime", "neuron", "infiniband"):
-        with suppress(OSError, BackendError):  # there is no such directory here
-            SOURCES[name].plan(Machine(root=Path("/host")), timedelta(seconds=1)).read()
-    _watched.clear()
-
-    read = [one for one in seen if one.startswith("/host")]
-    assert read
-    assert [one for one in read if not one.startswith(tuple(f"{at}/" for at in mounted))] == []
+        read = {one.split("/")[2] for one in seen if one.startswith("/host/")}
+        assert read <= source.reads, name
+        assert read or not source.reads or name in OF_COMMANDS, name

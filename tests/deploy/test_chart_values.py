@@ -435,11 +435,12 @@ def test_an_agent_knows_its_node_and_uses_its_network(helm: Helm) -> None:
 
     assert pod["hostNetwork"] is True
     assert name["valueFrom"] == {"fieldRef": {"fieldPath": "spec.nodeName"}}
-    assert volumes["host"]["hostPath"]["path"] == "/"
+    assert volumes["host-proc"]["hostPath"]["path"] == "/proc"
     assert volumes["reports"]["hostPath"]["path"] == "/run/holdfast"
     mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     agent, _ = configs(helm)
-    assert (mounts["host"], mounts["reports"]) == (str(agent.root), str(agent.report_dir))
+    assert mounts["host-proc"] == f"{agent.root}/proc"
+    assert mounts["reports"] == str(agent.report_dir)
 
 
 def test_names_in_the_policies_are_those_that_are_published(helm: Helm) -> None:
@@ -497,12 +498,12 @@ def test_the_exporter_to_cloudwatch_has_no_right_on_the_node_but_to_read(helm: H
     pod = workloads(helm.objects(given=["agent.cloudwatch.enabled=true"]))["agent"]["spec"]
     [_, exporter] = pod["containers"]
     security = exporter["securityContext"]
-    [host] = [one for one in exporter["volumeMounts"] if one["name"] == "host"]
+    host = [one for one in exporter["volumeMounts"] if one["name"].startswith("host-")]
 
     assert security["capabilities"] == {"drop": ["ALL"]}
     assert security["allowPrivilegeEscalation"] is False
     assert security["readOnlyRootFilesystem"] is True
-    assert host["readOnly"] is True
+    assert [one["readOnly"] for one in host] == [True, True]
 
 
 def test_the_records_of_all_kinds_of_jobs_are_protected(helm: Helm) -> None:

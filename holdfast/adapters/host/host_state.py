@@ -56,36 +56,49 @@ def disks(root: Path) -> dict[str, str]:
     ``MOUNT/options`` are the options of the file system itself, not of the mount;
     ``MOUNT/writable`` is present unless these make it read-only; ``MOUNT/free`` and
     ``MOUNT/inodes`` are the space and inodes free for unprivileged users, in percent of the total.
+    In a container, the latter two are present if one of its own mounts is on the file system.
     """
     values: dict[str, str] = {}
+    own = _mounts(root, "self")
+    reachable = {device: point for point, (device, _) in reversed(_local_mounts(own).items())}
     known = set()
-    for line in _mounts(root).splitlines():
+    # Those of PID 1, or of this process if a sandbox or permissions hide them.
+    for point, (device, options) in _local_mounts(_mounts(root, "1") or own).items():
+        if device in known:  # pods and sandboxes mount parts of it again
+            continue
+        known.add(device)
+        values[f"{point}/options"] = options
+        if "rw" in options.split(","):
+            values[f"{point}/writable"] = ""
+        if device in reachable:
+            values |= _space(point, reachable[device])
+    return values
+
+
+def _mounts(root: Path, process: str) -> str:
+    return read_small(root / f"proc/{process}/mountinfo") or ""
+
+
+def _local_mounts(text: str) -> dict[str, tuple[str, str]]:
+    """Return device number and options of each local file system by mount point, in their order.
+
+    Of several mounts on one mount point, the last one hides the others.
+    """
+    found: dict[str, tuple[str, str]] = {}
+    for line in text.splitlines():
         mount, _, file_system = line.partition(" - ")
         fields, kinds = mount.split(), file_system.split()
         if len(fields) < 5 or len(kinds) < 3 or kinds[0] not in _LOCAL_FILE_SYSTEMS:
             continue
-        if fields[2] in known:  # pods and sandboxes mount parts of it again
-            continue
-        known.add(fields[2])
         point = _ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), fields[4])
-        values[f"{point}/options"] = kinds[2]
-        if "rw" in kinds[2].split(","):
-            values[f"{point}/writable"] = ""
-        values |= _space(root, point)
-    return values
+        found[point] = (fields[2], kinds[2])
+    return found
 
 
-def _mounts(root: Path) -> str:
-    """Return the mounts of PID 1, or of this process if a sandbox or permissions hide those."""
-    for process in ("1", "self"):
-        if (text := read_small(root / f"proc/{process}/mountinfo")) is not None:
-            return text
-    return ""
-
-
-def _space(root: Path, point: str) -> dict[str, str]:
+def _space(point: str, path: str) -> dict[str, str]:
+    """Return the free shares of the file system of ``point``, on which ``path`` is, too."""
     try:
-        found = os.statvfs(root / point.lstrip("/"))
+        found = os.statvfs(path)
     except (OSError, ValueError):  # removed, hidden from this process, or not a valid path
         return {}
     values = {}

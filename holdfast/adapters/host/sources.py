@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -63,6 +63,9 @@ class Source:
     plan: Callable[[Machine, timedelta], SourceSchedule]
     """Returns the schedule of the source for a period."""
 
+    reads: frozenset[str] = frozenset()
+    """Directories in the root of the machine that it reads itself, such as ``proc``."""
+
 
 def plans(
     required: Mapping[str, timedelta], machine: Machine, needed: Collection[str] = ()
@@ -84,6 +87,11 @@ def journalctl(machine: Machine) -> tuple[str, ...]:
     return (command, f"--root={machine.root}") if machine.is_elsewhere else (command,)
 
 
+def _top(paths: Iterable[str]) -> set[str]:
+    """Return the directories in the root that contain ``paths``."""
+    return {path.partition("/")[0] for path in paths}
+
+
 def _has(machine: Machine, command: str, *paths: str) -> bool:
     """Return whether a machine has a command and the files that the command reads."""
     is_there = all((machine.root / path).exists() for path in paths)
@@ -98,6 +106,7 @@ def _command(
     *argv: str,
     values: Callable[[Path, str], Mapping[str, str]] = _nothing,
     needs: tuple[str, ...] = (),
+    reads: Collection[str] = (),
     timeout: timedelta = _TIMEOUT,
 ) -> Source:
     """Return a source of a command's output and ``values``; the machine ``needs`` some files."""
@@ -116,6 +125,7 @@ def _command(
         plan=lambda machine, every: SourceSchedule(
             read=partial(read, machine), every=every, timeout=timeout + _GRACE
         ),
+        reads=frozenset({*reads, *_top(needs)}),
     )
 
 
@@ -145,7 +155,11 @@ def _either(first: Source, other: Source) -> Source:
         source = other if other.is_on(machine) and not first.is_on(machine) else first
         return source.plan(machine, every)
 
-    return Source(is_on=lambda machine: first.is_on(machine) or other.is_on(machine), plan=plan)
+    return Source(
+        is_on=lambda machine: first.is_on(machine) or other.is_on(machine),
+        plan=plan,
+        reads=first.reads | other.reads,
+    )
 
 
 def _if_installed(package: str, source: Source) -> Source:
@@ -153,22 +167,26 @@ def _if_installed(package: str, source: Source) -> Source:
     return Source(
         is_on=lambda machine: find_spec(package) is not None and source.is_on(machine),
         plan=source.plan,
+        reads=source.reads,
     )
 
 
-def _files(values: Callable[[Path], Mapping[str, str]], *needed: str) -> Source:
+def _files(
+    values: Callable[[Path], Mapping[str, str]], *needed: str, reads: Collection[str] = ()
+) -> Source:
     """Return a source of small files below the root of a machine that has ``needed``."""
     return Source(
         is_on=lambda machine: all((machine.root / path).exists() for path in needed),
         plan=lambda machine, every: SourceSchedule(
             read=lambda: Reading(values=values(machine.root)), every=every
         ),
+        reads=frozenset({*reads, *_top(needed)}),
     )
 
 
 SOURCES: Final = {
     "nvidia-smi": _either(
-        _command("nvidia-smi", "-q", "-x", values=accelerators.nvidia),
+        _command("nvidia-smi", "-q", "-x", values=accelerators.nvidia, reads=("proc",)),
         _if_installed(
             "pynvml",
             _command(
@@ -188,6 +206,7 @@ SOURCES: Final = {
         plan=lambda machine, every: SourceSchedule(
             read=network.Ports(machine.root).read, every=every
         ),
+        reads=frozenset({"sys"}),
     ),
     "fi-info": _command(
         "fi_info", "-p", "efa", "-t", "FI_EP_RDM",
@@ -199,7 +218,7 @@ SOURCES: Final = {
     "edac": _files(host_state.edac, "sys/devices/system/edac/mc"),
     "clock": _files(host_state.clock),
     "processes": _files(host_state.processes, "proc/loadavg"),
-    "runtime": _files(host_state.runtime),
+    "runtime": _files(host_state.runtime, reads=("run",)),
     "units": _command(
         "systemctl", "show", _SHOWN, *(f"{unit}.service" for unit in _UNITS),
         values=unit_states, needs=("run/systemd/system",),

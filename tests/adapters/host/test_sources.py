@@ -290,44 +290,6 @@ def test_memory_and_its_pressure(tmp_path: Path) -> None:
     }
 
 
-def test_options_of_a_file_system_are_not_those_of_its_mount(tmp_path: Path) -> None:
-    lines = (
-        "25 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw,discard\n"
-        "30 25 259:2 / /my\\040data rw,relatime - xfs /dev/nvme1n1 ro,noquota\n"
-        "31 25 259:1 /var /bound ro,relatime - ext4 /dev/root rw\n"
-        "34 25 259:3 / /held ro,relatime - ext4 /dev/nvme2n1 rw\n"
-        "32 25 0:20 / /proc rw - proc proc rw\n"
-        "33 25 0:21 / /nfs rw - nfs4 server:/x rw\n"
-        "damaged - line\n"
-    )
-    write(tmp_path, {"proc/self/mountinfo": lines})
-
-    values = host_state.disks(tmp_path)
-
-    assert {name: text for name, text in values.items() if name.endswith("options")} == {
-        "//options": "rw,discard",
-        "/my data/options": "ro,noquota",
-        "/held/options": "rw",
-    }
-    assert "//writable" in values
-    assert "/my data/writable" not in values
-    assert 0 < float(values["//free"]) <= 100
-
-
-def test_the_mounts_are_those_of_the_machine_where_they_may_be_seen(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "proc/1/mountinfo": "25 1 259:1 / / rw - ext4 /dev/root rw\n",
-            "proc/self/mountinfo": "25 1 259:1 / /in/a/container rw - ext4 /dev/root rw\n",
-        },
-    )
-
-    assert "//options" in host_state.disks(tmp_path)
-    (tmp_path / "proc/1/mountinfo").unlink()
-    assert "/in/a/container/options" in host_state.disks(tmp_path)
-
-
 def test_the_controllers_of_memory_are_read(tmp_path: Path) -> None:
     write(
         tmp_path / "sys/devices/system/edac/mc",
