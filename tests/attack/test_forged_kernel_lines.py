@@ -1,19 +1,18 @@
 """Nobody but the kernel gets a healthy node repaired by a line of a log."""
 
 import os
-import shutil
-import socket
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from attacked_agent import CERTAIN, VICTIM, AttackedAgent, as_nobody, eventually
+from real_rsyslog import Rsyslog, rsyslog
 
 from holdfast.model.health import Remedy
 
 KMSG = Path("/dev/kmsg")
 FORGED = f"NVRM: Xid ({VICTIM}): 79, GPU has fallen off the bus."
+REAL = "usb 1-1: new high-speed USB device number 2 using xhci_hcd"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an attack changes its user: run as root")
 
@@ -35,41 +34,41 @@ def agent_of_this_machine(tmp_path: Path) -> Iterator[AttackedAgent]:
     agent.stop()
 
 
-def relay(listener: socket.socket, log: Path) -> None:
-    """Write datagrams to ``log`` as rsyslog does by default: it keeps the tag of the sender."""
-    while message := listener.recv(65536):
-        header, _, text = message.decode().partition(": ")
-        with log.open("a", encoding="utf-8") as file:
-            file.write(f"Nov 20 12:00:00 host {header.split()[-1]}: {text}\n")
-
-
 @pytest.fixture
-def syslog(agent: AttackedAgent, tmp_path: Path) -> Iterator[str]:
-    """The socket of a syslog daemon that writes to the log file of the agent."""
-    folder = Path("/tmp") / f"holdfast-attack-{os.getpid()}"
-    folder.mkdir(mode=0o755)
-    path = folder / "log"
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listener.bind(str(path))
-    path.chmod(0o666)
-    writer = threading.Thread(target=relay, args=(listener, agent.messages))
-    writer.start()
-    yield str(path)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
-        end.sendto(b"", str(path))
-    writer.join()
-    listener.close()
-    shutil.rmtree(folder)
+def syslog(agent: AttackedAgent, tmp_path: Path) -> Iterator[Rsyslog]:
+    """A syslog daemon that writes to the log files below the agent's root."""
+    with rsyslog(tmp_path / "syslog", agent.messages.parent) as daemon:
+        yield daemon
+
+
+def forge(agent: AttackedAgent, syslog: Rsyslog) -> None:
+    """Get a forged line into each file in which rsyslogd also writes lines of the kernel."""
+    syslog.kernel(REAL)
+    syslog.logger(FORGED)
+    syslog.raw(f"<4>kernel: {FORGED}")
+    for name in ("messages", "syslog", "kern.log"):
+        path = agent.messages.with_name(name)
+        eventually(lambda path=path: has_both(path.read_text(encoding="utf-8")))
+
+
+def has_both(text: str) -> bool:
+    """Whether lines of the kernel and of a user are there, both with the tag of the kernel."""
+    return all(
+        any(f"kernel: {words}" in line for line in lines_of(text)) for words in (REAL, FORGED)
+    )
+
+
+def lines_of(text: str) -> list[str]:
+    return [line.replace("kernel: [  378.703529] ", "kernel: ") for line in text.splitlines()]
 
 
 def test_a_line_that_a_user_sends_to_syslog_repairs_nothing(
-    agent: AttackedAgent, syslog: str
+    agent: AttackedAgent, syslog: Rsyslog
 ) -> None:
-    agent.start("--log-file", str(agent.messages))
+    files = [agent.messages, *(agent.messages.with_name(name) for name in ("syslog", "kern.log"))]
+    agent.start(*(option for path in files for option in ("--log-file", str(path))))
 
-    sent = as_nobody("logger", "--socket", syslog, "--tag", "kernel", FORGED)
-    assert (sent.returncode, sent.stderr) == (0, "")
-    eventually(lambda: FORGED in agent.messages.read_text(encoding="utf-8"))
+    forge(agent, syslog)
     eventually(lambda: agent.report().suspects)
 
     agent.log_certain()
@@ -80,16 +79,25 @@ def test_a_line_that_a_user_sends_to_syslog_repairs_nothing(
 
 
 def test_a_line_that_a_user_sends_to_syslog_is_not_even_read_by_default(
-    agent: AttackedAgent, syslog: str
+    agent: AttackedAgent, syslog: Rsyslog
 ) -> None:
     agent.start()
 
-    as_nobody("logger", "--socket", syslog, "--tag", "kernel", FORGED)
-    eventually(lambda: FORGED in agent.messages.read_text(encoding="utf-8"))
+    forge(agent, syslog)
 
     agent.log_certain()
     assert agent.devices() == [CERTAIN]
     assert (agent.report().suspects, agent.report().notices) == ((), ())
+
+
+def test_a_line_through_syslog_counts_in_a_drill(agent: AttackedAgent, syslog: Rsyslog) -> None:
+    agent.start("--drill")
+
+    syslog.logger(FORGED)
+
+    eventually(lambda: VICTIM in agent.devices())
+    [fault] = agent.report().faults
+    assert fault.remedy is Remedy.REPLACE
 
 
 @pytest.mark.parametrize(
