@@ -1,4 +1,8 @@
-"""Login to the console through a real OpenID Connect provider, and attacks on it."""
+"""Login to the console through a mock of an OpenID Connect provider, and attacks on it.
+
+The mock is built on Authlib, like the console. ``test_console_oidc_provider.py`` has an independent
+provider.
+"""
 
 import contextlib
 import json
@@ -45,7 +49,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def provider() -> Iterator[str]:
-    """The issuer of a provider that knows ``PEOPLE``."""
+    """The issuer of a mock that knows ``PEOPLE``."""
     port = free_port()
     people = [word for one in PEOPLE for word in ("--user-claims", json.dumps(one))]
     argv = [sys.executable, "-W", "ignore", "-m", "oidc_provider_mock", "--port", str(port)]

@@ -18,14 +18,23 @@ from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import Built
 
 DEADLINE_S = 30.0
+GROUPS = {"ada": ["staff", "sre"], "bob": ["staff"], "eve": ["others", "SRE"]}
 PEOPLE = {
-    name: {"ID": name, "Username": name, "Password": f"secret of {name}"} for name in ("ada", "eve")
+    name: {
+        "ID": name,
+        "Username": name,
+        "Password": f"secret of {name}",
+        "Email": f"{name}@example.org",
+        "EmailVerified": True,
+    }
+    for name in (*GROUPS, "max")
 }
+"""``max`` is in no group."""
 
 
 @dataclass
 class Place:
-    """A console, and its provider, which tells of a person no more than the ID."""
+    """A console, and its provider."""
 
     issuer: str
     served: Served
@@ -37,29 +46,52 @@ class Place:
         return found
 
 
+@dataclass
+class Provider:
+    """A running provider, and ports of consoles that it sends people back to."""
+
+    issuer: str
+    ports: list[int]
+    folder: Path
+
+    @contextlib.contextmanager
+    def console(self, port: int, **changes: str) -> Iterator[Place]:
+        values = {
+            "issuer": self.issuer,
+            "client_id": "web",
+            "client_secret": "secret",
+            "console_url": f"http://127.0.0.1:{port}",
+        } | changes
+        lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in values.items())
+        folder = self.folder / str(port)
+        folder.mkdir()
+        config = with_keys(folder / "api.toml", f"listen = {port}\n[oidc]\n{lines}\n{SETTINGS}")
+        home = str(folder / "home")
+        with serving(config, "--listen", str(port), HOLDFAST_HOME=home) as served:
+            yield Place(self.issuer, served, folder / "home")
+
+
+SETTINGS = """
+scopes = ["openid", "email", "groups"]
+[oidc.groups]
+staff = {role = "view"}
+sre = {role = "operate"}
+"""
+
+
 @pytest.fixture(scope="module")
-def place(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def provider(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
     program = built("oidc")["oidc"]
     folder = tmp_path_factory.mktemp("provider")
-    people, own, other = folder / "people.json", free_port(), free_port()
-    people.write_text(json.dumps(PEOPLE), encoding="utf-8")
-    issuer = f"http://localhost:{other}/"
-    settings = f"""
-listen = {own}
-[oidc]
-issuer = "{issuer}"
-client_id = "web"
-client_secret = "secret"
-console_url = "http://127.0.0.1:{own}"
-name_claim = "sub"
-groups_claim = "sub"
-[oidc.groups]
-ada = {{role = "operate"}}
-"""
+    own, *ports = (free_port() for _ in range(5))
+    for name, content in (("people", PEOPLE), ("groups", GROUPS)):
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    issuer = f"http://localhost:{own}/"
     given = {
-        "PORT": str(other),
-        "USERS_FILE": str(people),
-        "REDIRECT_URI": f"http://127.0.0.1:{own}/console/oidc/callback",
+        "PORT": str(own),
+        "USERS_FILE": str(folder / "people"),
+        "GROUPS_FILE": str(folder / "groups"),
+        "REDIRECT_URI": ",".join(f"http://127.0.0.1:{one}/console/oidc/callback" for one in ports),
     }
     with (
         (folder / "log").open("wb") as log,
@@ -70,12 +102,15 @@ ada = {{role = "operate"}}
             while not is_up(issuer):
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-            config = with_keys(folder / "api.toml", settings)
-            home = folder / "home"
-            with serving(config, "--listen", str(own), HOLDFAST_HOME=str(home)) as served:
-                yield Place(issuer, served, home)
+            yield Provider(issuer, ports, folder)
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="module")
+def place(provider: Provider) -> Iterator[Place]:
+    with provider.console(provider.ports[0]) as place:
+        yield place
 
 
 def is_up(issuer: str) -> bool:
@@ -121,34 +156,80 @@ class Browser:
         raise PermissionError(answer.text)
 
     def log_in(self, name: str) -> httpx2.Response:
-        password = PEOPLE[name]["Password"]
-        return self.request("GET", self.back(self.until_login(), name, password))
+        return self.request("GET", self.back(self.until_login(), name, f"secret of {name}"))
 
     def session(self) -> httpx2.Response:
         return self.request("GET", f"{self.place.served.url}/console/session")
 
 
-def test_a_person_of_a_group_logs_in(place: Place) -> None:
+@pytest.mark.parametrize(("name", "role"), [("ada", "operate"), ("bob", "view")])
+def test_a_person_has_the_highest_role_of_the_groups(place: Place, name: str, role: str) -> None:
     browser = Browser(place)
 
-    done = browser.log_in("ada")
+    done = browser.log_in(name)
 
     assert (done.status_code, done.headers["location"]) == (303, "/")
     session = browser.session().json()
-    assert (session["person"], session["role"]) == ("ada", "operate")
+    assert (session["person"], session["role"]) == (f"{name}@example.org", role)
     line = place.last_login()
     assert (line["operation"], line["outcome"]) == ("LogIn", "accepted")
-    assert line["request"] == {"issuer": place.issuer, "sub": "ada"}
+    assert line["request"] == {"issuer": place.issuer, "sub": name}
 
 
-def test_a_person_without_a_group_does_not(place: Place) -> None:
+@pytest.mark.parametrize("name", ["eve", "max"])
+def test_nobody_else_logs_in(place: Place, name: str) -> None:
     browser = Browser(place)
 
-    done = browser.log_in("eve")
+    done = browser.log_in(name)
 
     assert done.status_code == 403
+    assert f"{name}@example.org is in none of the groups" in done.text
     assert browser.session().status_code == 401
     assert place.last_login()["outcome"] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "why"),
+    [
+        (1, {"client_secret": "another"}, "invalid client_id / client_secret"),
+        (2, {"client_id": "expired"}, "expired"),
+    ],
+)
+def test_a_wrong_client_secret_and_an_expired_token_are_refused(
+    provider: Provider, number: int, changes: dict[str, str], why: str
+) -> None:
+    with provider.console(provider.ports[number], **changes) as place:
+        browser = Browser(place)
+
+        done = browser.log_in("ada")
+
+        assert done.status_code == 401
+        assert why in done.text
+        assert browser.session().status_code == 401
+        assert place.last_login()["outcome"] == "refused"
+
+
+def test_the_issuer_is_exactly_that_of_the_provider(provider: Provider) -> None:
+    other = provider.issuer.replace("localhost", "127.0.0.1")
+    with provider.console(provider.ports[3], issuer=other) as place:
+        begun = Browser(place).request("GET", f"{place.served.url}/console/oidc/login")
+
+    assert begun.status_code == 503
+    assert "use exactly the issuer of the provider" in begun.text
+
+
+def test_a_cookie_is_worthless_after_the_logout(place: Place) -> None:
+    browser = Browser(place)
+    browser.log_in("ada")
+    copied = Browser(place, {site: dict(own) for site, own in browser.cookies.items()})
+    proof = copied.session().json()["proof"]
+
+    headers = {"origin": place.served.url, "x-holdfast-proof": proof}
+    ended = browser.request("DELETE", f"{place.served.url}/console/session", headers=headers)
+
+    assert ended.status_code == 204
+    assert [one.session().status_code for one in (browser, copied)] == [401, 401]
+    assert place.last_login()["operation"] == "LogOut"
 
 
 def test_a_wrong_password_leads_nowhere(place: Place) -> None:
@@ -161,7 +242,7 @@ def test_a_wrong_password_leads_nowhere(place: Place) -> None:
 
 def test_a_code_counts_once_and_in_its_own_browser_only(place: Place) -> None:
     victim, thief = Browser(place), Browser(place)
-    url = victim.back(victim.until_login(), "ada", PEOPLE["ada"]["Password"])
+    url = victim.back(victim.until_login(), "ada", "secret of ada")
     thief.until_login()
 
     assert thief.request("GET", url).status_code == 401
