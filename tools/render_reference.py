@@ -27,6 +27,7 @@ import reason_tables
 import holdfast
 from holdfast.adapters.checkpoints import table as checkpoint_formats
 from holdfast.adapters.checkpoints.pattern import pattern_format
+from holdfast.adapters.host.sources import SOURCES
 from holdfast.adapters.kubernetes.nodes.agent_settings import AgentKubernetes
 from holdfast.adapters.providers import settings as providers
 from holdfast.adapters.slurm.install import doctor_rules
@@ -38,6 +39,7 @@ from holdfast.apps.controller import config as controller_config
 from holdfast.apps.run import settings
 from holdfast.decisions import doctor, policy
 from holdfast.detectors import custom_rules, thresholds
+from holdfast.detectors.contract import KERNEL_LOG, Detector
 from holdfast.detectors.sxid_codes import SXID_NAMES
 from holdfast.detectors.table import detectors
 from holdfast.detectors.xid_codes import XID_CODES
@@ -94,9 +96,16 @@ def agent_config_page() -> Iterator[str]:
         yield from _knobs(kind)
     known = detectors(agent_config.AgentConfig().profile)
     yield from ["", "## Names of detectors", ""]
-    yield from _table(
-        ("Name", "Reads"), [(f"`{one.name}`", ", ".join(sorted(one.reads))) for one in known]
-    )
+    yield "A detector that needs root finds less, or nothing, if the agent is another user."
+    yield ""
+    rows = [(f"`{one.name}`", ", ".join(sorted(one.reads)), _needs_root(one)) for one in known]
+    yield from _table(("Name", "Reads", "Needs root"), rows)
+
+
+def _needs_root(detector: Detector) -> str:
+    if KERNEL_LOG in detector.reads:
+        return "with `source: kmsg`"
+    return "yes" if any(SOURCES[one].needs_root for one in detector.reads & SOURCES.keys()) else ""
 
 
 def check_config_page() -> Iterator[str]:

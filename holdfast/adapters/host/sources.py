@@ -66,6 +66,9 @@ class Source:
     reads: frozenset[str] = frozenset()
     """Directories in the root of the machine that it reads itself, such as ``proc``."""
 
+    needs_root: bool = False
+    """Whether it reads less, or nothing, as another user than root."""
+
 
 def plans(
     required: Mapping[str, timedelta], machine: Machine, needed: Collection[str] = ()
@@ -108,6 +111,7 @@ def _command(
     needs: tuple[str, ...] = (),
     reads: Collection[str] = (),
     timeout: timedelta = _TIMEOUT,
+    needs_root: bool = False,
 ) -> Source:
     """Return a source of a command's output and ``values``; the machine ``needs`` some files."""
 
@@ -126,6 +130,7 @@ def _command(
             read=partial(read, machine), every=every, timeout=timeout + _GRACE
         ),
         reads=frozenset({*reads, *_top(needs)}),
+        needs_root=needs_root,
     )
 
 
@@ -172,7 +177,10 @@ def _if_installed(package: str, source: Source) -> Source:
 
 
 def _files(
-    values: Callable[[Path], Mapping[str, str]], *needed: str, reads: Collection[str] = ()
+    values: Callable[[Path], Mapping[str, str]],
+    *needed: str,
+    reads: Collection[str] = (),
+    needs_root: bool = False,
 ) -> Source:
     """Return a source of small files below the root of a machine that has ``needed``."""
     return Source(
@@ -181,6 +189,7 @@ def _files(
             read=lambda: Reading(values=values(machine.root)), every=every
         ),
         reads=frozenset({*reads, *_top(needed)}),
+        needs_root=needs_root,
     )
 
 
@@ -196,9 +205,9 @@ SOURCES: Final = {
         ),
     ),
     "dcgm-health": _command("dcgmi", "health", "-c", "-j"),
-    "dcgm-diag": _command("dcgmi", "diag", "-r", "1", "-j", timeout=_DIAGNOSIS),
+    "dcgm-diag": _command("dcgmi", "diag", "-r", "1", "-j", timeout=_DIAGNOSIS, needs_root=True),
     "dcgm-policy": _stream("dcgmi", "policy", "--reg"),
-    "neuron-ls": _command("neuron-ls", "-j"),
+    "neuron-ls": _command("neuron-ls", "-j", needs_root=True),
     "neuron-monitor": _stream("neuron-monitor", silence=12 * _MONITOR_PERIOD),
     "neuron": _files(accelerators.neuron, "sys/devices/virtual/neuron_device"),
     "infiniband": Source(
@@ -212,13 +221,13 @@ SOURCES: Final = {
         "fi_info", "-p", "efa", "-t", "FI_EP_RDM",
         values=efa_domains, needs=("sys/class/infiniband",),
     ),
-    "ibstat": _command("ibstat", needs=("sys/class/infiniband",)),
+    "ibstat": _command("ibstat", needs=("sys/class/infiniband",), needs_root=True),
     "memory": _files(host_state.memory, "proc/meminfo"),
-    "disks": _files(host_state.disks, "proc/self/mountinfo"),
+    "disks": _files(host_state.disks, "proc/self/mountinfo", needs_root=True),
     "edac": _files(host_state.edac, "sys/devices/system/edac/mc"),
     "clock": _files(host_state.clock),
     "processes": _files(host_state.processes, "proc/loadavg"),
-    "runtime": _files(host_state.runtime, reads=("run",)),
+    "runtime": _files(host_state.runtime, reads=("run",), needs_root=True),
     "units": _command(
         "systemctl", "show", _SHOWN, *(f"{unit}.service" for unit in _UNITS),
         values=unit_states, needs=("run/systemd/system",),
