@@ -1,10 +1,16 @@
-"""State of local file systems from written tables of mounts."""
+"""State of local file systems, from written tables of mounts and in a real container."""
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from holdfast.adapters.host import host_state
+from holdfast.detectors.disk_state import LEAST_PERCENT
 
 
 def write(root: Path, files: Mapping[str, str]) -> None:
@@ -80,3 +86,52 @@ def test_space_is_measured_on_a_mount_of_this_process_or_not_at_all(tmp_path: Pa
 def free(path: Path | str) -> str:
     found = os.statvfs(path)
     return f"{100 * found.f_bavail / found.f_blocks:.2f}"
+
+
+NODE = r"""
+set -eu
+for name in shown hidden; do
+    truncate --size 16M "$PLACE/$name.img"
+    mkfs.ext4 -q -m 0 "$PLACE/$name.img"
+    mkdir "$PLACE/$name"
+    mount -o loop "$PLACE/$name.img" "$PLACE/$name"
+    dd if=/dev/zero of="$PLACE/$name/fill" bs=1M 2>/dev/null || :
+done
+mount -o remount,ro "$PLACE/hidden"
+mkdir --parents "$PLACE/host/proc" "$PLACE/host/data"
+unshare --mount sh -c "$CONTAINER"
+"""
+CONTAINER = r"""
+set -eu
+mount --bind /proc "$PLACE/host/proc"
+mount --bind "$PLACE/shown" "$PLACE/host/data"
+umount "$PLACE/shown" "$PLACE/hidden"
+exec "$PYTHON" -c "$READ" "$PLACE/host"
+"""
+READ = """
+import json, sys
+from pathlib import Path
+from holdfast.adapters.host import host_state
+print(json.dumps(host_state.disks(Path(sys.argv[1]))))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems: run as root")
+def test_a_container_measures_the_file_systems_that_are_mounted_in_it(tmp_path: Path) -> None:
+    given = {"CONTAINER": CONTAINER, "PLACE": str(tmp_path), "PYTHON": sys.executable, "READ": READ}
+    machine = ("--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private")
+    done = subprocess.run(
+        ["unshare", *machine, "--kill-child", "sh", "-c", NODE],
+        env={**os.environ, **given},
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    values = json.loads(done.stdout)
+
+    shown, hidden = tmp_path / "shown", tmp_path / "hidden"
+    assert float(values[f"{shown}/free"]) < LEAST_PERCENT
+    assert f"{shown}/writable" in values
+    assert f"{hidden}/free" not in values
+    assert "ro" in values[f"{hidden}/options"].split(",")
