@@ -2,48 +2,19 @@
 
 import json
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from attacked_agent import as_nobody
-from slurm.slurm_fleet_at_work import REPLACE_XID, Fleet, a_fleet, stays
+from slurm.slurm_fleet_at_work import REPLACE_XID, Fleet, stays
 
 from holdfast.adapters.slurm.nodes.signatures import _payload
 from holdfast.kit.serial import from_plain, to_plain
-from holdfast.model.errors import BackendError
 from holdfast.model.report import NodeReport
-from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
 from tests.ports.builders import a_fault
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="an attack changes its user: run as root")
-
-
-@pytest.fixture
-def programs() -> SlurmPrograms:
-    """The Slurm of this machine; with it, these tests are of the suite ``slurm``."""
-    try:
-        return installed_slurm()
-    except BackendError as error:
-        pytest.skip(str(error))
-
-
-@pytest.fixture
-def fleet(programs: SlurmPrograms) -> Iterator[Fleet]:
-    """A fleet whose report directory a local user can reach."""
-    folder = Path(tempfile.mkdtemp())
-    folder.chmod(0o755)
-    try:
-        with SlurmCluster(programs, settings={"SuspendTimeout": "1"}) as slurm:
-            slurm.folder.chmod(0o711)  # so that munged can be reached, as below /run/munge
-            with a_fleet(slurm, folder) as fleet:
-                yield fleet
-    finally:
-        shutil.rmtree(folder)
 
 
 def forged(fleet: Fleet, node: str, name: str) -> str:

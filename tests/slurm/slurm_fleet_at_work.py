@@ -175,7 +175,9 @@ class Fleet:
         drain: str = "20s",
         unavailable: int = 2,
         wait: bool = True,
+        launcher: Sequence[str] = (),
     ) -> Controller:
+        """Start a controller, by ``launcher`` if that is given."""
         folder = self.folder / f"controller-{len(self.controllers)}"
         folder.mkdir()
         config = folder / "controller.toml"
@@ -196,7 +198,7 @@ class Fleet:
             """,
             encoding="utf-8",
         )
-        argv = [sys.executable, "-m", "holdfast", "controller", "--config", config,
+        argv = [*launcher, sys.executable, "-m", "holdfast", "controller", "--config", config,
                 "--listen", "0"]  # fmt: skip
         path = f"{self.tools}:{self.slurm.environment['PATH']}"
         environment = {**os.environ, "PATH": path}

@@ -12,17 +12,31 @@ from holdfast.model.errors import BackendError
 _NOT_HERE: Final = frozenset((errno.EACCES, errno.EPERM, errno.EROFS))
 
 
+def resolved(folder: Path) -> Path:
+    """Return the path of a directory without symbolic links.
+
+    Users choose the path: links that form a loop, and a chain of links that is too long to follow,
+    stay in the result, and using it raises ``OSError``.
+    """
+    try:
+        return Path(os.path.realpath(folder))
+    except RecursionError:  # Python follows more links than the kernel, each by one call
+        return folder.absolute()
+
+
 def places(folder: Path, suffix: str) -> Iterator[Path]:
     """Yield the places of a file of a checkpoint directory, the preferred one first.
 
     That is beside the directory. In a directory that is a mount point it is in the directory: what
-    is beside that is not on the volume. So it is if nothing can be written beside it.
+    is beside that is not on the volume. So it is if nothing can be written beside it. There is at
+    least one place, even if the directory cannot be read, and no path raises.
     """
-    resolved = folder.resolve()
-    if not os.path.ismount(resolved):
-        yield resolved.with_name(f".{resolved.name}{suffix}")
-    if resolved.is_dir():
-        yield resolved / suffix
+    path = resolved(folder)
+    is_mount = os.path.ismount(path)
+    if not is_mount:
+        yield path.with_name(f".{path.name}{suffix}")
+    if is_mount or os.path.isdir(path):
+        yield path / suffix
 
 
 def write_beside(folder: Path, suffix: str, data: bytes, *, may_be_inside: bool = True) -> None:
@@ -39,7 +53,7 @@ def write_beside(folder: Path, suffix: str, data: bytes, *, may_be_inside: bool 
 
     """
     paths = [
-        path for path in places(folder, suffix) if may_be_inside or path.parent != folder.resolve()
+        path for path in places(folder, suffix) if may_be_inside or path.parent != resolved(folder)
     ]
     if not paths:
         raise BackendError(

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.checkpoints.beside import resolved
 from holdfast.adapters.checkpoints.contract import CannotVerify, CheckpointFormat, Found, Names
 from holdfast.adapters.checkpoints.manifest_check import compare, manifest_of
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, tree_size
@@ -244,7 +245,7 @@ class CheckpointDirectory:
 
     def _homes(self) -> tuple[Path, Path]:
         """Return the directories to which checkpoints are moved, the preferred one first."""
-        folder = self._folder.resolve()
+        folder = resolved(self._folder)
         return folder.with_name(folder.name + ASIDE), folder / INSIDE
 
 
@@ -255,14 +256,23 @@ def is_inside(name: str) -> bool:
 
 
 def latest_step(folder: Path) -> int | None:
+    """Return the result of ``saved_step``; None, too, if the directory cannot be read."""
+    try:
+        return saved_step(folder)
+    except BackendError:
+        return None
+
+
+def saved_step(folder: Path) -> int | None:
     """Return the step of the checkpoint that the framework will load; None if unknown.
 
     Cheap: nothing is verified. The directory may be untrusted: only regular files are read.
+
+    Raises:
+        BackendError: the directory cannot be read.
+
     """
-    try:
-        survey = CheckpointDirectory(folder).survey()
-    except BackendError:
-        return None
+    survey = CheckpointDirectory(folder).survey()
     if survey.pointer.kind is not PointerKind.NONE:
         return survey.pointer.step
     return next((one.step for one in survey.checkpoints if one.is_ended), None)

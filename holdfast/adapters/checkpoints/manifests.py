@@ -35,7 +35,7 @@ def only_writer(folder: Path) -> Iterator[None]:
         BackendError: the lock file beside the directory cannot be opened.
 
     """
-    path = next(iter(places(folder, _LOCK)))
+    path = next(places(folder, _LOCK))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(open_to_append(path), "ab") as file:

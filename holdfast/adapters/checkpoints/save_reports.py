@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.beside import places
+from holdfast.adapters.checkpoints.beside import places, resolved
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import open_to_append
 from holdfast.kit.serial import parse_value, to_plain
@@ -35,8 +35,8 @@ def append_report(folder: Path, report: SaveReport, *, may_be_inside: bool) -> N
         ValueError: the directory is a mount point, and nothing may be put into it.
 
     """
-    path = next(iter(places(folder, _SUFFIX)), None)
-    if path is None or (path.parent == folder.resolve() and not may_be_inside):
+    path = next(places(folder, _SUFFIX))
+    if path.parent == resolved(folder) and not may_be_inside:
         raise ValueError(f"{folder} is a mount point; use a directory in it")
     line = json.dumps(to_plain(report)) + "\n"
     handle = open_to_append(path)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import datetime
 
-from holdfast.adapters.checkpoints.directory import latest_step
+from holdfast.adapters.checkpoints.directory import saved_step
 from holdfast.adapters.checkpoints.history import read_history
 from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.slurm.commands.conf_file import CONF
@@ -86,7 +86,7 @@ def _job_dependencies(shared: Dependencies, cluster: SlurmCluster) -> JobDepende
         changed=shared.changed,
         may_act=shared.may_act,
         nodes=cluster,
-        step_of=latest_step,
+        step_of=saved_step,
         moved_from=lambda folder: read_history(folder).aside,
     )
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from holdfast.adapters.slurm.commands.comment import CommentRequest, parse
+from holdfast.adapters.slurm.commands.comment import CommentRequest, Key, parse
 from holdfast.adapters.slurm.commands.job_text import COMPLETING, WAITING, BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import stop_message
@@ -31,6 +31,7 @@ from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.decisions.job_failures import withdrawn
 from holdfast.model.errors import BackendError
+from holdfast.model.events import JobInputRejected
 from holdfast.model.jobs import JobPhase, JobRecord, JobView
 from holdfast.model.nodes import NodeView
 from holdfast.model.set_aside import SetAside
@@ -81,6 +82,7 @@ class SlurmJobs:
         )
         self._losses = LossReports(around.events)
         self._unmanaged = UnmanagedRuns(around.nodes.node_state)
+        self._unreadable: frozenset[JobInputRejected] = frozenset()
         self._is_busy = False
         self._cases: dict[str, Case] = {}
         self._resumable: frozenset[str] = frozenset()
@@ -132,6 +134,7 @@ class SlurmJobs:
         if self._around.may_act():
             self._drift.archive_reused(found)
             self._losses.emit(requests, {name for name in requests if found[name].is_over})
+            self._report_unreadable()
         self._unmanaged.refresh(found, now)
         self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())
         self._supervised = frozenset(
@@ -215,6 +218,22 @@ class SlurmJobs:
             for node in off & set(case.job.nodes):
                 self._slurm.clear_node(node)
         self._refresh_soon()
+
+    def _report_unreadable(self) -> None:
+        """Report checkpoint directories that cannot be read, once for as long as that lasts."""
+        found = frozenset(
+            JobInputRejected(
+                job=f"{PREFIX}{name}",
+                key=Key.CHECKPOINT,
+                value=folder,
+                expected=f"a directory that the controller can read: {problem}",
+            )
+            for name, (_, folder) in self._checkpoints.items()
+            if (problem := self._watch.problem(folder))
+        )
+        for event in sorted(found - self._unreadable, key=lambda one: one.job):
+            self._around.events.emit(event)
+        self._unreadable = found
 
     def _managed(
         self, found: Mapping[str, BatchJob], requests: Mapping[str, CommentRequest], now: datetime

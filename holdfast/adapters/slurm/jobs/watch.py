@@ -22,8 +22,11 @@ triggers a round."""
 _STEPS_S: Final = 5.0
 """Seconds between two searches for checkpoints."""
 
+_UNREADABLE: Final = (BackendError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+"""What a search may raise: users choose the directories and what is in them."""
+
 StepOf = Callable[[Path], int | None]
-"""Returns the iteration of the newest checkpoint in a directory."""
+"""Returns the iteration of the newest checkpoint in a directory; raises ``BackendError``."""
 
 MovedFrom = Callable[[Path], tuple[SetAside, ...]]
 """Returns the checkpoints that were moved out of a directory."""
@@ -49,6 +52,7 @@ class JobWatch:
         self._interval_s: float | None = None
         self._steps: dict[str, int | None] = {}
         self._moved: dict[str, tuple[SetAside, ...]] = {}
+        self._problems: dict[str, str] = {}
         self._steps_read_at = float("-inf")
         self._wakeup = threading.Event()
         self._is_stopped = False
@@ -84,6 +88,10 @@ class JobWatch:
         """Return the checkpoints that were moved out of a directory, as of the last search."""
         return self._moved.get(folder, ())
 
+    def problem(self, folder: str) -> str:
+        """Return why the last search could not read a directory; empty if it could."""
+        return self._problems.get(folder, "")
+
     def invalidate(self) -> None:
         """Discard the last result, so that the next ``read`` asks Slurm."""
         self._read_at = float("-inf")
@@ -117,16 +125,28 @@ class JobWatch:
                 self._changed()
 
     def _refresh(self) -> bool:
-        """Search the checkpoint directories. A hung file system blocks only this thread.
+        """Search the checkpoint directories, each on its own: a bad one hides no other.
+
+        A hung file system blocks only this thread.
 
         Returns:
-            Whether other checkpoints were moved than in the search before.
+            Whether other checkpoints were moved than in the search before, or other directories
+            cannot be read.
 
         """
         if time.monotonic() <= self._steps_read_at + _STEPS_S:
             return False
         self._steps_read_at = time.monotonic()
-        before, folders = self._moved, tuple(self._steps)
-        self._steps = {one: self._step_of(Path(one)) for one in folders}
-        self._moved = {one: self._moved_from(Path(one)) for one in folders}
-        return self._moved != before
+        before = self._moved, self._problems
+        steps: dict[str, int | None] = {}
+        moved: dict[str, tuple[SetAside, ...]] = {}
+        problems: dict[str, str] = {}
+        for folder in tuple(self._steps):
+            steps[folder] = None
+            try:
+                steps[folder] = self._step_of(Path(folder))
+                moved[folder] = self._moved_from(Path(folder))
+            except _UNREADABLE as error:
+                problems[folder] = str(error)
+        self._steps, self._moved, self._problems = steps, moved, problems
+        return (moved, problems) != before
