@@ -131,11 +131,19 @@ def machine_ordered_on(remediation: Remediation) -> str:
     return remediation.machine.partition("#")[0]
 
 
-def inherited(successor: NodeRecord, predecessor: NodeRecord) -> NodeRecord:
-    """Return the record of a replacement that takes over the remediation of its predecessor."""
+def inherited(successor: NodeRecord, predecessor: NodeRecord, now: datetime) -> NodeRecord:
+    """Return the record of a replacement that takes over the remediation of its predecessor.
+
+    The replacements of the predecessor continue to count: they are those of one position of the
+    cluster, whatever the names of its nodes.
+    """
     assert predecessor.remediation is not None  # noqa: S101 - a replaced node has one
     remediation = replace(predecessor.remediation, replacements=0, is_machine_removed=False)
-    return replace(successor, remediation=remediation)
+    return replace(
+        successor,
+        remediation=remediation,
+        replaced_at=tuple(sorted((*successor.replaced_at, *recent_replacements(predecessor, now)))),
+    )
 
 
 def _quarantined(

@@ -290,7 +290,7 @@ class NodeReconciler:
             case Reboot() | Replace():
                 return self._order(action, node, record, now)
             case Retire():
-                self._retire(node, nodes[action.successor])
+                self._retire(node, nodes[action.successor], now)
             case _:
                 self._ports.cluster.put(node.name, record)
         if isinstance(action, Quarantine) and record.remediation is not None:
@@ -358,9 +358,10 @@ class NodeReconciler:
         )
         return now + pause
 
-    def _retire(self, node: NodeView, successor: NodeView) -> None:
+    def _retire(self, node: NodeView, successor: NodeView, now: datetime) -> None:
         if successor.record.remediation is None:
-            self._ports.cluster.put(successor.name, inherited(successor.record, node.record))
+            record = inherited(successor.record, node.record, now)
+            self._ports.cluster.put(successor.name, record)
         self._ports.cluster.retire(node.name)
 
     def _advance_incident(

@@ -175,7 +175,7 @@ def test_the_next_machine_begins_without_replacements() -> None:
     rejoined = after(a_node(Phase.REPLACING, record={"remediation": remediation}), REJOIN, NOW)
 
     assert rejoined.remediation == replace(remediation, replacements=0)
-    assert inherited(a_record(Phase.JOINING), leaving).remediation == replace(
+    assert inherited(a_record(Phase.JOINING), leaving, NOW).remediation == replace(
         remediation, replacements=0
     )
 
@@ -226,11 +226,26 @@ def test_a_machine_keeps_its_history_and_another_has_none(provider_id, keeps) ->
     assert record.history == ((past,) if keeps else ())
 
 
-def test_a_successor_inherits_the_remediation_and_nothing_else() -> None:
-    old = a_record(Phase.REPLACING, history=(a_past_fault(ago=timedelta(days=1)),))
+def test_a_successor_inherits_the_remediation_and_the_replacements_and_nothing_else() -> None:
+    earlier = NOW - timedelta(hours=20)
+    old = a_record(
+        Phase.REPLACING,
+        remediation=a_remediation(Remedy.REPLACE, ordered_at=NOW - timedelta(hours=1)),
+        history=(a_past_fault(ago=timedelta(days=1)),),
+        replaced_at=(NOW - timedelta(days=1), earlier),
+    )
     new = a_record(Phase.JOINING)
 
-    assert inherited(new, old) == replace(new, remediation=old.remediation)
+    assert inherited(new, old, NOW) == replace(
+        new, remediation=old.remediation, replaced_at=(earlier, NOW - timedelta(hours=1))
+    )
+
+
+def test_a_successor_inherits_no_replacement_that_a_person_requested() -> None:
+    remediation = a_remediation(Remedy.REPLACE, ordered_at=NOW, request_id="request-1")
+    old = a_record(Phase.REPLACING, remediation=remediation)
+
+    assert inherited(a_record(Phase.JOINING), old, NOW).replaced_at == ()
 
 
 def test_a_retired_node_keeps_its_record() -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.decisions.lifecycle import accepted, after
+from holdfast.decisions.lifecycle import accepted, after, inherited
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.decisions.replacement_limit import (
@@ -44,6 +44,16 @@ def replaced(node, now):
     return replace(node, faults=())
 
 
+def succeeded(node, now, name):
+    """A node of another name that took the place of one replaced at ``now``, as it is recorded."""
+    for action in (Drain(node=node.name), Replace(node=node.name, reason="x")):
+        node = replace(node, record=after(node, action, now))
+    leaving = accepted(node.record, now)
+    new = a_node(Phase.JOINING, name=name, provider_id=f"i-{name}")
+    new = replace(new, record=inherited(new.record, leaving, now))
+    return replace(new, record=after(new, Release(node=name), now))
+
+
 @pytest.mark.parametrize(
     ("nodes", "hour", "day"), [(1, 11, 11), (8, 11, 12), (1000, 14, 32), (2048, 16, 46)]
 )
@@ -72,6 +82,30 @@ def test_one_node_after_another_is_replaced_until_the_limit_and_again_a_day_late
     assert plan.wake_at is not None
     later = decide(a_cluster(*nodes, fourth), POLICY, NOW + DAY)
     assert Drain(node="node-9") in later.actions
+
+
+def test_a_replacement_counts_whatever_the_name_of_the_new_node() -> None:
+    nodes = [succeeded(broken(f"node-{n}"), NOW, f"new-{n}") for n in range(3)]
+    fourth = broken("node-9")
+
+    plan = decide(a_cluster(*nodes, fourth), POLICY, NOW + HOUR)
+
+    assert [one for one in plan.actions if one.node == "node-9"] == []
+    assert "replacement limit reached (3 of 3 in 24h)" in plan.deferred[0].why
+    assert Drain(node="node-9") in decide(a_cluster(*nodes, fourth), POLICY, NOW + DAY).actions
+
+
+def test_a_replacement_whose_node_never_comes_counts_as_long_as_it_is_awaited() -> None:
+    nodes = []
+    for number in range(3):
+        node = broken(f"node-{number}")
+        for action in (Drain(node=node.name), Replace(node=node.name, reason="x")):
+            node = replace(node, record=after(node, action, NOW))
+        nodes.append(replace(node, record=accepted(node.record, NOW), heartbeat_at=None))
+    deferred = decide(a_cluster(*nodes, broken("node-9")), POLICY, NOW + HOUR).deferred
+
+    assert [one.node for one in deferred] == ["node-9"]
+    assert "replacement limit reached (3 of 3 in 24h)" in deferred[0].why
 
 
 def test_the_limit_ends_an_hour_after_a_replacement_of_this_very_moment() -> None:

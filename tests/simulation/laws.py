@@ -1,7 +1,6 @@
 """What must hold in every world, at every moment: judged on a simulation while it runs."""
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.sim.cluster import cluster_view, node_view
@@ -21,6 +20,7 @@ from tests.ports.event_laws import EventLaw
 from tests.simulation.breaker_laws import BreakerLaws
 from tests.simulation.checkpoint_laws import judge_moved_checkpoints
 from tests.simulation.pair_laws import judge_company, judge_pair
+from tests.simulation.replacement_laws import ReplacementLaws
 from tests.simulation.truth import (
     AWAY,
     ORDERED,
@@ -76,9 +76,7 @@ class Laws(BreakerLaws):
         self._orders: dict[str, tuple[str, str]] = {}
         """Machine and verb of each token."""
 
-        self._replaced: dict[SimMachine, dict[str, datetime]] = {}
-        """When each token for the replacement of a machine was accepted last."""
-
+        self._replacements = ReplacementLaws(self._check)
         self._reboots: dict[tuple[str, SimMachine], set[str]] = {}
         """Tokens of the reboots of one machine in one remediation."""
 
@@ -241,15 +239,7 @@ class Laws(BreakerLaws):
                 len(tokens) <= 1 + requested, f"{node.name} was rebooted again in one repair"
             )
             return
-        accepted = self._replaced.setdefault(machine, {})
-        timeout = self.world.scenario.policy.replace_timeout
-        for other, at in accepted.items():
-            self._check(
-                other == token or self.world.now - at >= timeout,
-                f"{machine.provider_id} is replaced again {self.world.now - at} after {other}",
-            )
-        if answer in (ProviderReply.ACCEPTED, ProviderReply.LOST):
-            accepted[token] = self.world.now
+        self._replacements.ordered(self.world, machine, repair, answer)
 
     # jobs
 
