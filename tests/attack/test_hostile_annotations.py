@@ -12,8 +12,14 @@ from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.adapters.kubernetes.nodes.encoding import parse_annotations
 from holdfast.kit.units import DAY
+from holdfast.model import names
 from holdfast.model.names import (
+    AGENT_HEALTH_STATUS,
     APP_MAX_RETRY_COUNT,
+    ATTEMPT,
+    BAD_LOSS,
+    CONFIG,
+    CORDONED,
     FAULT_GRACE,
     HEARTBEAT_FILE,
     HEARTBEAT_TIMEOUT,
@@ -23,10 +29,18 @@ from holdfast.model.names import (
     KEEP_PODS,
     LOG_MONITORING,
     LOG_MONITORING_CONFIG_MAP,
+    LOSS_ACTION,
+    LOSS_TOLERANCE,
+    LOSS_WINDOW,
+    NODE_RANK,
+    OWN_PREFIX,
     RECORD,
     RECORD_OF,
+    REPLACES,
     REPORT,
     REQUEST,
+    RESTART_REASON,
+    SKIP_STEPS,
     STARTUP_TIMEOUT,
 )
 from holdfast.model.requests import Verb
@@ -53,13 +67,21 @@ JOB = {
     JOB_RECORD: JOB_RECORD_TEXT,
     RECORD_OF: "job-uid",
     JOB_STATUS: "running",
+    LOSS_ACTION: "rollback",
+    LOSS_WINDOW: "20",
+    LOSS_TOLERANCE: "3.5",
 }
 NODE = {
     RECORD: '{"phase": "schedulable", "phase_since": "2026-01-01T12:00:00Z"}',
     REPORT: NODE_REPORT_TEXT,
     REQUEST: compact_json(a_request(Verb.REBOOT)),
     HOLD: "maintenance",
+    CORDONED: "true",
+    REPLACES: "node-0",
+    AGENT_HEALTH_STATUS: "Schedulable",
 }
+OF_PODS = {ATTEMPT, RESTART_REASON, SKIP_STEPS, BAD_LOSS, NODE_RANK, CONFIG}
+"""Names on pods alone. The controller writes them and parses none: it compares them."""
 
 
 OTHERS = st.sampled_from(TOKENS) | st.integers().map(str) | st.floats().map(str)
@@ -102,6 +124,16 @@ def test_no_annotation_of_a_node_makes_the_controller_fail(annotations: dict[str
     state = node_objects.state_of(node_objects.a_node_object(annotations=annotations))
 
     timed(lambda _: parse_annotations(state, node_objects.CONVENTIONS, NOW), "")
+
+
+def test_each_published_annotation_is_changed() -> None:
+    published = {
+        name
+        for name in vars(names).values()
+        if isinstance(name, str) and name.startswith(f"{OWN_PREFIX}/")
+    }
+
+    assert published == {key for key in {*JOB, *NODE} if key.startswith(OWN_PREFIX)} | OF_PODS
 
 
 @pytest.mark.parametrize("key", sorted({*JOB} - {JOB_STATUS}))

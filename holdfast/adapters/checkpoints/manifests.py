@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,8 +114,16 @@ class DirectoryManifests:
 
 
 def _is_relative(path: str) -> bool:
-    """Return whether a path, which the job could have written, stays within the checkpoint."""
-    return not path.startswith("/") and ".." not in path.split("/")
+    """Return whether a path, which the job could have written, stays within the checkpoint.
+
+    Also whether it can be that of a file: the kernel accepts no NUL, and Python no lone surrogate
+    that it did not read from the kernel.
+    """
+    try:
+        is_name = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:
+        return False
+    return is_name and not path.startswith("/") and ".." not in path.split("/")
 
 
 def _suffix(name: str) -> str:
