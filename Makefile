@@ -61,7 +61,7 @@ matrix-accept: $(VENV)/.dev ## take the results of `make matrix` into the fault 
 	@$(BIN)/python tools/render_reference.py
 
 attack: $(VENV)/.dev ## attacks of docs/explanation/security.md, each of which must fail
-	@$(BIN)/pytest tests/attack $(ARGS)
+	@$(PYTEST) -m attack $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types and import contracts (under 60 s)
 	$(BIN)/ruff format --check .

@@ -108,6 +108,7 @@ def test_a_session_outlives_the_server_and_not_its_token() -> None:
         assert sessions(*keys, records=records)[0].find(cookie) is None
 
 
+@pytest.mark.attack
 def test_a_logout_outlives_the_server() -> None:
     records = FakeSessions()
     open_sessions, _ = sessions(records=records)

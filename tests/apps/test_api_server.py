@@ -99,6 +99,7 @@ def test_a_key_in_a_file_is_taken_and_no_secret_is_printed(runs, tmp_path) -> No
         assert shown(served.client(1), "train")
 
 
+@pytest.mark.attack
 def test_a_key_goes_to_no_file_that_others_may_read(tmp_path) -> None:
     loose, link, target = (tmp_path / name for name in ("loose", "link", "target"))
     loose.touch(0o644)
@@ -211,6 +212,7 @@ def test_without_keys_nothing_is_served() -> None:
     assert "--new-key" in ended.stderr
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o602, 0o610])
 @pytest.mark.parametrize("command", [["api"], ["clusters", "list"]])
 def test_keys_that_others_may_read_or_change_are_refused(tmp_path, mode, command) -> None:

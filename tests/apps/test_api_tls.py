@@ -67,6 +67,7 @@ def test_the_command_line_uses_tls_if_the_configuration_has_it(served, monkeypat
     assert ended.returncode == ExitCode.OK, ended.stderr
 
 
+@pytest.mark.attack
 def test_without_tls_nothing_is_answered(served) -> None:
     with socket.create_connection(("127.0.0.1", served.port), DEADLINE_S) as client:
         client.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -93,6 +94,7 @@ def test_a_renewed_certificate_is_used_and_a_broken_one_is_not(served) -> None:
     assert served.said().count("was renewed") == 1
 
 
+@pytest.mark.attack
 def test_clients_that_never_begin_tls_keep_nobody_out(served) -> None:
     with contextlib.ExitStack() as stack:
         for _ in range(100):
@@ -127,6 +129,7 @@ def test_files_that_cannot_be_used_are_reported(tmp_path, monkeypatch, change, s
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("listen", [":0", "[::]:0", "192.0.2.1:8470"])
 def test_plain_http_beyond_this_machine_is_refused(tmp_path, monkeypatch, listen) -> None:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))

@@ -171,6 +171,7 @@ def test_a_group_permits_the_named_operations_only(browser) -> None:
     assert session["acts"] == []
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     ("sub", "status", "said"),
     [
@@ -211,6 +212,7 @@ def test_the_address_of_the_console_is_not_that_of_a_header(browser) -> None:
     assert "elsewhere" not in begun.headers["location"]
 
 
+@pytest.mark.attack
 def test_the_login_of_one_browser_is_none_of_another(place, browser) -> None:
     stolen = browser.back("1", browser.begin())
     victim = Browser(place)
@@ -221,6 +223,7 @@ def test_the_login_of_one_browser_is_none_of_another(place, browser) -> None:
     assert victim.get("/console/session").status_code == 401
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "change",
     [
@@ -243,6 +246,7 @@ def test_an_answer_that_was_changed_is_refused(browser, change) -> None:
     assert browser.get("/console/session").status_code == 401
 
 
+@pytest.mark.attack
 def test_an_answer_is_accepted_once(place, browser) -> None:
     state = browser.begin()
     before = dict(browser.cookies)
@@ -255,6 +259,7 @@ def test_an_answer_is_accepted_once(place, browser) -> None:
     assert replayed.status_code == 401
 
 
+@pytest.mark.attack
 def test_the_code_of_another_login_does_not_fit(browser) -> None:
     """Its nonce and its PKCE verifier are those of the other login."""
     other = Browser(browser.place)

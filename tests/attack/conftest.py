@@ -1,4 +1,4 @@
-"""A Slurm cluster that a local user can reach."""
+"""Marks the tests of this folder as attacks; a Slurm cluster that a local user can reach."""
 
 import shutil
 import tempfile
@@ -10,6 +10,14 @@ from slurm.slurm_fleet_at_work import Fleet, a_fleet
 
 from holdfast.model.errors import BackendError
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test of this folder before ``-m attack`` selects."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("attack")
 
 
 @pytest.fixture

@@ -10,11 +10,20 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.host.progress_file import ReportReader, read_progress
 from holdfast.adapters.telemetry.check_summary import read_summary
+from holdfast.decisions.checkpoint_incidents import quarantine_incidents
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
+from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.stack_dumps import snapshots_of
 from holdfast.decisions.step_lines import LogProgress, after_line, has_bad_loss
+from holdfast.decisions.termination_message import (
+    MESSAGE_LIMIT,
+    parse_termination_message,
+    termination_message,
+)
 from holdfast.detectors.pingpong import read_pingpong
+from holdfast.model.set_aside import SetAside
+from tests.ports.builders import NOW
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"
 
@@ -46,6 +55,17 @@ def read_crash(text: str) -> None:
     is_peer_failure(text)
 
 
+def read_termination(text: str) -> None:
+    lines, moved = parse_termination_message(text[:MESSAGE_LIMIT])
+    assert all(line.strip() for line in lines)
+    found = quarantine_incidents("job/1", moved, (), RemediationPolicy(), NOW)
+    assert len({one.id for one in found}) == len(found) <= len(moved)
+    assert all(one.id.isprintable() and len(one.id) <= 253 for one in found)
+
+
+MOVED = SetAside(
+    name="checkpoint-6", path="/x/checkpoint-6", why="damaged", at=NOW, job="uid", state="damaged"
+)
 STACKS = """\
 == pid=12 ppid=1 state=S wchan=futex_wait_queue rank=3 launched job=77 node=node1 local=1 slots=2
 Process 12: python train.py
@@ -63,6 +83,10 @@ PARSERS: dict[str, tuple[Parser, list[str]]] = {
     "progress file": (read_reports, ["1\n2 0.5\n3 nan\n"]),
     "stacks of ranks": (lambda text: snapshots_of(text, "node1"), [STACKS]),
     "summary of a check": (read_summary, ['{"summary": "passed", "measured": {"gb_per_s": 1.5}}']),
+    "termination message of an init container": (
+        read_termination,
+        [termination_message(["checkpoint-6 is damaged"], [MOVED, MOVED]).decode()],
+    ),
     "ping-pong": (
         lambda text: read_pingpong(text, "", 0),
         ["64 1k =1k 127k 0.01s 1.00 2.00 3.0\n"],

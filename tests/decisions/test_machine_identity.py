@@ -1,5 +1,6 @@
 """Laws of the comparison of a node with the machine of its provider ID."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ def test_one_name_or_address_in_common_is_enough(ours, theirs, name, data) -> No
     assert is_machine_of(node, [*theirs, f" {one.upper()}. "])
 
 
+@pytest.mark.attack
 @given(st.lists(IPS), st.lists(IPS), HOSTS)
 def test_machines_without_a_common_address_are_two(ours, theirs, name) -> None:
     node = a_node(name=name, addresses=tuple(ours))

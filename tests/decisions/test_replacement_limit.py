@@ -63,6 +63,7 @@ def test_the_default_is_far_beyond_published_failure_rates(nodes, hour, day) -> 
     assert day > 4 * llama_3 * nodes
 
 
+@pytest.mark.attack
 def test_one_node_after_another_is_replaced_until_the_limit_and_again_a_day_later() -> None:
     nodes = list(healthy_nodes(5))
     then = NOW
@@ -84,6 +85,7 @@ def test_one_node_after_another_is_replaced_until_the_limit_and_again_a_day_late
     assert Drain(node="node-9") in later.actions
 
 
+@pytest.mark.attack
 def test_a_replacement_counts_whatever_the_name_of_the_new_node() -> None:
     nodes = [succeeded(broken(f"node-{n}"), NOW, f"new-{n}") for n in range(3)]
     fourth = broken("node-9")
@@ -168,6 +170,7 @@ def test_a_replacement_that_was_ordered_goes_on_whatever_the_limit() -> None:
     assert [type(one) for one in plan.actions] == [Replace]
 
 
+@pytest.mark.attack
 def test_a_machine_that_two_nodes_claim_is_left_alone_and_both_are_named() -> None:
     one = broken("node-1")
     other = a_node(name="node-2", provider_id=one.provider_id)

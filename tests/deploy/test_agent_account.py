@@ -151,6 +151,7 @@ def test_what_the_controller_has_taken_up_is_not_the_agents_to_take_back(
     assert (node["metadata"]["labels"][HEALTH], node["spec"]["taints"]) == (label, [TAINT])
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "change",
     [
@@ -172,6 +173,7 @@ def test_an_agent_cannot_touch_another_node(
     assert installation.node(OTHER)["metadata"]["resourceVersion"] == before
 
 
+@pytest.mark.attack
 def test_an_agent_cannot_touch_the_status_of_another_node(agent: Api) -> None:
     condition = {"type": Condition.NVIDIA_TERMINATE, "status": "True"}
     reported = refused(
@@ -190,6 +192,7 @@ def test_a_token_that_no_pod_has_can_touch_no_node(installation: Installation, a
     nobody.close()
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -262,6 +265,7 @@ def lease(name: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.attack
 def test_an_agent_holds_its_own_lease_and_no_other(agent: Api, installation: Installation) -> None:
     agent.create(LEASES, lease(OWN))
     agent.patch(f"{LEASES}/{OWN}", {"spec": {"holderIdentity": "next"}})

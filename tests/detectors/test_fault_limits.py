@@ -45,6 +45,7 @@ def test_of_each_family_so_many_faults_are_kept_and_one_for_the_others(devices: 
     assert [one.count for one in others] == [devices - FAULTS_KEPT] * (devices > FAULTS_KEPT)
 
 
+@pytest.mark.attack
 def test_a_fault_of_another_family_is_reported_beside_a_storm() -> None:
     other = replace(xid(0), family="efa", reason=Reason.EFA_COUNT)
 

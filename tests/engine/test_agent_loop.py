@@ -150,6 +150,7 @@ def test_the_first_report_knows_all_that_was_logged_before() -> None:
     assert [fault.code for fault in report.faults] == [74]
 
 
+@pytest.mark.attack
 def test_the_first_report_does_not_wait_for_the_end_of_a_storm() -> None:
     agent = Agent()
     agent.host.endless = True

@@ -32,6 +32,7 @@ def listening(path):
         one.bind(str(path))
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     ("make", "kind"),
     [

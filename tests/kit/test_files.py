@@ -16,6 +16,7 @@ def test_a_written_file_has_the_new_content_and_no_leftover(tmp_path) -> None:
     assert os.listdir(tmp_path) == ["state"]
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     "write", [lambda p: write_atomically(p, "x"), lambda p: write_durably(p, b"x")]
 )
@@ -63,6 +64,7 @@ def test_lines_are_appended_to_a_file_that_may_exist(tmp_path) -> None:
     assert (tmp_path / "lines").read_bytes() == b"one\ntwo\n"
 
 
+@pytest.mark.attack
 def test_nothing_but_a_regular_file_is_appended_to(tmp_path) -> None:
     link, fifo = tmp_path / "link", tmp_path / "fifo"
     link.symlink_to(tmp_path / "elsewhere")

@@ -59,6 +59,7 @@ def path(tmp_path):
     return path
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_database_is_moved_aside_and_its_backup_restored(path, damage) -> None:
     assert recover(path) == ""
@@ -127,6 +128,7 @@ def test_the_files_of_a_database_are_for_their_owner_only(path) -> None:
     assert set(modes.values()) == {0o600}
 
 
+@pytest.mark.attack
 def test_a_new_database_is_private_and_a_link_in_its_place_is_not_followed(tmp_path) -> None:
     write(tmp_path / "new.db")
     assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600

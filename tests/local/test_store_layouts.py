@@ -44,6 +44,7 @@ def test_another_layout_is_refused_with_its_remedy_and_kept(path, layout, opened
         assert store.holds() == {"node-1": "later"}
 
 
+@pytest.mark.attack
 def test_a_job_is_not_lost_when_the_state_of_its_cluster_is_damaged(path) -> None:
     spec, record = JobSpec(name="llm", nodes=2), JobRecord(phase="running", phase_since=NOW)
     with contextlib.closing(LocalStore(path)) as store:

@@ -7,6 +7,7 @@ from holdfast.adapters.slurm.nodes.state import FILE
 from holdfast.kit.sqlite_files import backup_of
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("has_backup", [True, False])
 def test_a_damaged_state_is_restored_or_begun_anew_and_nodes_are_repaired(
     fleet: Fleet, has_backup: bool

@@ -261,6 +261,7 @@ def link_elsewhere(path: Path) -> None:
     path.symlink_to("elsewhere")
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     ("spoil", "why"),
     [
@@ -330,6 +331,7 @@ def test_what_was_heard_holds_while_the_directory_is_away(tmp_path: Path) -> Non
 # Who may speak
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize(
     ("credentials", "why"),
     [
@@ -365,6 +367,7 @@ def test_a_report_without_a_signature_or_with_that_of_another_does_not_count(
     assert "does not match the content" in looked(tmp_path).skipped()["n1"]
 
 
+@pytest.mark.attack
 def test_an_older_report_that_is_put_back_does_not_count(tmp_path: Path) -> None:
     now = datetime.now(UTC)
     path = put(tmp_path, credentials=FakeCredentials(at=now - LATER))
@@ -420,6 +423,7 @@ def test_while_munge_is_away_earlier_reports_hold_and_heartbeats_count(tmp_path:
     assert first.exists()
 
 
+@pytest.mark.attack
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o775, 0o757])
 def test_nothing_is_read_from_a_directory_that_others_may_change(tmp_path: Path, mode: int) -> None:
     shared = tmp_path / "shared"

@@ -1,5 +1,6 @@
 """Compares the files of a checkpoint with its manifest."""
 
+import errno
 import hashlib
 import os
 import random
@@ -23,6 +24,12 @@ _SAMPLED_FILES: Final = 256
 
 _TEXT: Final = (".json", ".md", ".py", ".txt", ".yaml", ".yml")
 """Suffixes of files that people edit in a complete checkpoint."""
+
+
+_MISSING: Final = frozenset((errno.ENOENT, errno.ENAMETOOLONG))
+
+_SHOWN: Final = 300
+"""Characters of a path in a problem: the job may have written the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +100,10 @@ def compare(path: Path, manifest: CheckpointManifest, depth: Depth, sample: int)
     for file in manifest.files:
         try:
             status = os.stat(_place(path, file))
-        except FileNotFoundError:
-            problems.append(damaged(f"{_name(file)} is missing; the manifest has it"))
+        except OSError as error:
+            if error.errno not in _MISSING:
+                raise
+            problems.append(damaged(f"{_name(file)[:_SHOWN]} is missing; the manifest has it"))
             continue
         is_touched = status.st_mtime_ns != file.changed_ns
         if is_touched and file.path.endswith(_TEXT):
