@@ -4,6 +4,7 @@ from datetime import datetime
 
 from holdfast.decisions.checkpoint_incidents import quarantine_id, quarantine_incidents
 from holdfast.decisions.policy import RemediationPolicy
+from holdfast.model.errors import BackendError, StateDamaged, StorageFull
 from holdfast.ports.incidents import IncidentStore
 from holdfast.ports.jobs import JobBackend
 from holdfast.ports.leadership import Leadership
@@ -29,17 +30,29 @@ class CheckpointIncidents:
         """Store the incidents of moves that have none.
 
         Raises:
-            BackendError: the moves or the incidents cannot be read or written; the next call
-                continues.
+            BackendError: the moves or the incidents cannot be read, or some cannot be written; all
+                others are, and the next call tries those again.
 
         """
         moved = self._jobs.moved_checkpoints()
         names = frozenset(quarantine_id(one) for each in moved.values() for one in each)
-        if not names <= self._handled:
-            if not self._leadership.is_held():
-                return
-            for job, each in moved.items():
-                stored = self._incidents.list_incidents()
-                for incident in quarantine_incidents(job, each, stored, self._policy, now):
+        if names <= self._handled:
+            self._handled = names
+            return
+        if not self._leadership.is_held():
+            return
+        stored = [*self._incidents.list_incidents()]
+        failed: dict[str, BackendError] = {}
+        for job, each in moved.items():
+            for incident in quarantine_incidents(job, each, stored, self._policy, now):
+                try:
                     self._incidents.put(incident)
-        self._handled = names
+                except (StateDamaged, StorageFull):  # holds for all others, too
+                    raise
+                except BackendError as error:
+                    failed[incident.id] = error
+                else:
+                    stored.append(incident)
+        self._handled = names - failed.keys()
+        if failed:
+            raise next(iter(failed.values()))

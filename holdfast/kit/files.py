@@ -9,9 +9,7 @@ from typing import Final
 
 from holdfast.model.errors import BackendError, StorageFull
 
-_APPEND: Final = (
-    os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-)
+_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -22,11 +20,17 @@ def write_atomically(path: Path, text: str) -> None:
 def write_in_place(path: Path, text: str) -> None:
     """Overwrite the file with ``text``, without a rename that a watch of the directory would see.
 
-    A reader may see a part of the text if it is longer than a page; its author keeps it short.
+    A reader may see a part of the text if it is longer than a page; its author keeps it short. The
+    directory may belong to somebody else: a link is not followed, and a FIFO does not block.
+
+    Raises:
+        OSError: the file cannot be written, or is not a regular file.
+
     """
     data = text.encode("utf-8")
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = os.open(path, _FLAGS, 0o644)
     try:
+        _check_regular(handle, path)
         os.pwrite(handle, data, 0)
         os.ftruncate(handle, len(data))  # the text before may have been longer
     finally:
@@ -39,7 +43,7 @@ def write_durably(path: Path, data: bytes) -> None:
     sync_directory(path.parent)
 
 
-def open_to_append(path: Path) -> int:
+def open_to_append(path: Path, mode: int = 0o644) -> int:
     """Return the descriptor of a regular file, opened for appending and created if it is missing.
 
     The directory may belong to somebody else: a link is not followed, and a FIFO does not block.
@@ -48,11 +52,18 @@ def open_to_append(path: Path) -> int:
         OSError: the file cannot be opened, or is not a regular file.
 
     """
-    handle = os.open(path, _APPEND, 0o644)
-    if stat.S_ISREG(os.fstat(handle).st_mode):
-        return handle
-    os.close(handle)
-    raise OSError(errno.EINVAL, "is not a regular file", str(path))
+    handle = os.open(path, _FLAGS | os.O_APPEND, mode)
+    try:
+        _check_regular(handle, path)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _check_regular(handle: int, path: Path) -> None:
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
 def sync_directory(folder: Path) -> None:

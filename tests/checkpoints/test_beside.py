@@ -2,15 +2,19 @@
 
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
+
+import pytest
 
 from holdfast.adapters.checkpoints.attempt_result import read_results
 from holdfast.adapters.checkpoints.beside import places, resolved
 from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.checkpoints.history import read_history
-from holdfast.adapters.checkpoints.manifests import DirectoryManifests
+from holdfast.adapters.checkpoints.manifests import DirectoryManifests, only_writer
 from holdfast.adapters.checkpoints.save_reports import read_reports, reports_size
 from holdfast.model.checkpoints import CheckpointHistory
+from holdfast.model.errors import BackendError
 
 
 def hostile_paths(base: Path) -> list[Path]:
@@ -41,3 +45,20 @@ def test_links_that_can_be_followed_are_resolved(tmp_path: Path) -> None:
 
     assert resolved(tmp_path / "link") == Path(os.path.realpath(tmp_path)) / "real"
     assert [one.name for one in places(tmp_path / "link", ".x")] == [".real.x", ".x"]
+
+
+@pytest.mark.attack
+def test_one_process_writes_at_a_time_and_the_next_does_not_wait_for_ever(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    lock = tmp_path / ".checkpoints.holdfast-watch"
+    lock.touch(0o666)
+
+    with only_writer(folder):
+        assert lock.stat().st_mode & 0o777 == 0o600
+        with (
+            pytest.raises(BackendError, match="another process watches this directory"),
+            only_writer(folder, timedelta(0)),
+        ):
+            pytest.fail("two processes write")
+    with only_writer(folder, timedelta(0)):
+        assert lock.read_bytes() == b""

@@ -39,13 +39,15 @@ class CountedIncidents(FakeIncidents):
 
     reads = 0
     failure: BackendError | None = None
+    failing = ""
+    """The only job whose incidents cannot be written; empty for all."""
 
     def list_incidents(self) -> tuple[Incident, ...]:
         self.reads += 1
         return super().list_incidents()
 
     def put(self, incident: Incident) -> None:
-        if self.failure is not None:
+        if self.failure is not None and self.failing in ("", incident.job):
             raise self.failure
         super().put(incident)
 
@@ -95,6 +97,24 @@ def test_a_move_is_recorded_once_also_after_a_restart(world: World) -> None:
     world.restart()
     world.step()
     assert list(world.incidents.stored.values()) == [kept]
+
+
+@pytest.mark.attack
+def test_an_incident_that_cannot_be_stored_delays_no_other(world: World) -> None:
+    world.jobs.moved = {
+        name: (SetAside(**{**fields(MOVED), "name": name}),) for name in ("job-1", "job-2", "job-3")
+    }
+    world.incidents.failing, world.incidents.failure = "job-1", BackendError("invalid name")
+
+    world.step()
+
+    assert [job for job, _ in world.recorded] == ["job-2", "job-3"]
+    assert [one.error for one in world.events.reported if isinstance(one, CallFailed)] == [
+        "invalid name"
+    ]
+    world.incidents.failure = None
+    world.step()
+    assert sorted(job for job, _ in world.recorded) == ["job-1", "job-2", "job-3"]
 
 
 def test_a_later_move_is_recorded_beside_the_first(world: World) -> None:

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from holdfast.kit.files import open_to_append, write_atomically, write_durably
+from holdfast.kit.files import open_to_append, write_atomically, write_durably, write_in_place
 
 
 def test_a_written_file_has_the_new_content_and_no_leftover(tmp_path) -> None:
@@ -62,6 +62,25 @@ def test_lines_are_appended_to_a_file_that_may_exist(tmp_path) -> None:
             file.write(line)
 
     assert (tmp_path / "lines").read_bytes() == b"one\ntwo\n"
+
+
+@pytest.mark.attack
+def test_nothing_but_a_regular_file_is_overwritten_in_place(tmp_path) -> None:
+    link, fifo, victim = (tmp_path / name for name in ("link", "fifo", "victim"))
+    victim.write_text("kept", encoding="utf-8")
+    link.symlink_to(victim)
+    os.mkfifo(fifo)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO that somebody reads opens at once
+
+    for path in (link, fifo, tmp_path):
+        with pytest.raises(OSError, match=path.name):
+            write_in_place(path, "text")
+
+    assert os.read(reader, 10) == b""
+    os.close(reader)
+    with pytest.raises(OSError, match="fifo"):  # without a reader, it would block
+        write_in_place(fifo, "text")
+    assert victim.read_text(encoding="utf-8") == "kept"
 
 
 @pytest.mark.attack

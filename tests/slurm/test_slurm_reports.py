@@ -386,6 +386,30 @@ def test_an_older_report_that_is_put_back_does_not_count(tmp_path: Path) -> None
         path.unlink()
 
 
+@pytest.mark.attack
+def test_an_older_report_that_is_put_back_after_its_file_was_missing_does_not_count(
+    tmp_path: Path,
+) -> None:
+    now = datetime.now(UTC)
+    path = put(tmp_path, credentials=FakeCredentials(at=now - LATER))
+    old = path.read_text(encoding="utf-8")
+    reports = looked(tmp_path, now)
+    put(tmp_path, report=replace(REPORT, faults=()), credentials=FakeCredentials(at=now))
+    reports.refresh(now)
+
+    path.unlink()
+    reports.refresh(now)
+    assert reports.received() == {}
+    path.write_text(old, encoding="utf-8")
+    reports.refresh(now)
+
+    assert "an old report was restored" in reports.skipped()["n1"]
+    assert reports.received() == {}
+    put(tmp_path, credentials=FakeCredentials(at=now + LATER))
+    reports.refresh(now + LATER)
+    assert reports.received()["n1"].report == REPORT
+
+
 def test_a_signature_is_verified_once_and_heartbeats_count_while_it_is_current(
     tmp_path: Path,
 ) -> None:

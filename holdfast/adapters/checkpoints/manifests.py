@@ -3,8 +3,10 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
@@ -22,6 +24,12 @@ _LOCK: Final = ".holdfast-watch"
 
 _SUMMARY: Final = ".holdfast-saves"
 
+WRITER_TIMEOUT: Final = timedelta(minutes=10)
+"""How long the next ``holdfast checkpoint watch`` of a directory waits for the one before: that
+ends with its attempt, after the checksums of the file that it reads."""
+
+_RETRY_S: Final = 0.5
+
 _SUMMARY_LIMIT: Final = 64 << 10
 
 _LIMIT: Final = 64 << 20
@@ -29,21 +37,39 @@ _LIMIT: Final = 64 << 20
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
+def only_writer(folder: Path, timeout: timedelta = WRITER_TIMEOUT) -> Iterator[None]:
     """Wait until no other process writes the manifests of a directory, and keep others waiting.
 
+    Other users cannot open the lock file, so only processes of this user hold the lock.
+
     Raises:
-        BackendError: the lock file beside the directory cannot be opened.
+        BackendError: the lock file beside the directory cannot be opened, or another process holds
+            it until the timeout.
 
     """
     path = next(places(folder, _LOCK))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(open_to_append(path), "ab") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with open(open_to_append(path, 0o600), "ab") as file:
+            os.fchmod(file.fileno(), 0o600)  # earlier releases let others open it
+            _lock(file.fileno(), path, time.monotonic() + timeout.total_seconds())
             yield
     except OSError as error:
         raise storage_error(error, path) from error
+
+
+def _lock(handle: int, path: Path, deadline: float) -> None:
+    while True:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise BackendError(
+                    f"{path}: another process watches this directory; end it, or wait"
+                ) from None
+            time.sleep(_RETRY_S)
+        else:
+            return
 
 
 class DirectoryManifests:

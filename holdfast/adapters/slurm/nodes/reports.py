@@ -61,7 +61,7 @@ class _File:
 
     credential: str = ""
     signed_at: datetime | None = None
-    """When the last valid report was signed."""
+    """When the report was signed."""
 
 
 class Reports:
@@ -76,6 +76,9 @@ class Reports:
         self._trust = trust
         self._unverified = ""
         self._files: dict[str, _File] = {}
+        self._signed_at: dict[str, datetime] = {}
+        """When the last valid report of each node was signed, also while its file is missing: an
+        older one that appears later was put back by somebody else."""
 
     def refresh(self, now: datetime) -> bool:
         """Read the files that have changed. Returns whether any report is new.
@@ -145,13 +148,7 @@ class Reports:
             return None
         except OSError as error:  # affects one node only
             problem = error.strerror or str(error)
-            return _File(
-                mark=mark,
-                content=None,
-                received=known,
-                problem=problem,
-                signed_at=None if before is None else before.signed_at,
-            )
+            return _File(mark=mark, content=None, received=known, problem=problem)
         written_at = _written_at(status.st_mtime, now)
         times = (written_at, written_at) if before is None else (now, written_at or now)
         try:
@@ -161,13 +158,7 @@ class Reports:
             return before
         except ValueError as error:
             content, _ = split(data)
-            return _File(
-                mark=mark,
-                content=content,
-                received=known,
-                problem=str(error),
-                signed_at=None if before is None else before.signed_at,
-            )
+            return _File(mark=mark, content=content, received=known, problem=str(error))
 
     def _verified(
         self,
@@ -199,12 +190,14 @@ class Reports:
         at_signing = signed_at(content, credential, self._trust)
         if not is_verdict(name):
             check_age(at_signing, now)
-        if before is not None and before.signed_at is not None and at_signing < before.signed_at:
+        last = self._signed_at.get(name)
+        if last is not None and at_signing < last:
             raise ValueError(
                 "signature older than the last accepted report; report ignored (replay or restored"
                 " file)"
             )
         received = _parsed(name, content, times)
+        self._signed_at[name] = at_signing
         return _File(
             mark=mark,
             content=content,
