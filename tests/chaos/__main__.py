@@ -26,15 +26,14 @@ sys.path[:0] = [
 from tests.chaos.on_kubernetes import NEEDED, KubernetesUnderChaos  # noqa: E402
 from tests.chaos.on_local import LocalUnderChaos  # noqa: E402
 from tests.chaos.on_slurm import SlurmUnderChaos  # noqa: E402
-from tests.chaos.schedules import Broken, Kind, Subject, schedule  # noqa: E402
+from tests.chaos.results import Results, table, write_results  # noqa: E402
+from tests.chaos.schedules import Broken, Subject, schedule  # noqa: E402
 from tests.engines.slurm_cluster import installed_slurm  # noqa: E402
 from tools.control_plane import provide  # noqa: E402
 
 _INSIDE: Final = "HOLDFAST_CHAOS_INSIDE"
 _EACH: Final = 20
 """Schedules of one cluster, after which a node breaks for real and the job ends."""
-
-Results = Counter[tuple[str, Kind | str]]
 
 
 @contextmanager
@@ -95,7 +94,10 @@ def run_some(platform: str, seeds: list[int], deadline: float, results: Results)
 @click.option("--seed", default=1, help="Seed of the first schedule.")
 @click.option("--minutes", default=60.0, help="No schedule begins later than that.")
 @click.option("--platform", "platforms", type=click.Choice(list(PLATFORMS)), multiple=True)
-def main(schedules: int, seed: int, minutes: float, platforms: tuple[str, ...]) -> None:
+@click.option("--record", is_flag=True, help="Write the results to the file that the docs show.")
+def main(
+    schedules: int, seed: int, minutes: float, platforms: tuple[str, ...], record: bool
+) -> None:
     """Disturb Holdfast at random, and check that nothing healthy is repaired and no job lost."""
     if os.geteuid() != 0:
         raise click.ClickException("run this as root: it mounts file systems")
@@ -115,17 +117,9 @@ def main(schedules: int, seed: int, minutes: float, platforms: tuple[str, ...]) 
             if some and time.monotonic() < deadline:
                 all_held &= run_some(name, some, deadline, results)
                 click.echo(table(results, names))
+                if record:
+                    write_results(results, names)
     sys.exit(0 if all_held else 1)
-
-
-def table(results: Results, names: tuple[str, ...]) -> str:
-    """What was done on each platform, as Markdown."""
-    rows = ["schedules", "broken", "real faults repaired", *Kind]
-    lines = [f"| | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
-    lines += [
-        f"| {row} | {' | '.join(str(results[name, row]) for name in names)} |" for row in rows
-    ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
 """``holdfast run`` under disturbances.
 
 SIGKILL of ``holdfast run`` itself is not among them: it ends its job, as that of any launcher does.
-Nor is a read-only remount: its files are always open for writing. Its network is the loopback
-device of a namespace of its own.
+Nor is a read-only remount: its files are always open for writing. Nor is a damaged ``state.db``: it
+is open as long as the job runs, and is checked when it is opened. Its network is the loopback
+device of a namespace of its own; its ranks talk over connections that stay open.
+
+An agent that stops for longer than ``heartbeat_timeout`` makes a lost node, which is replaced, so
+only ``holdfast run`` itself stops for so long.
 """
 
 import signal
 import sqlite3
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -19,12 +24,22 @@ from local_run import LocalRun
 
 from holdfast.adapters.local.faults import write_kernel_line, xid_line
 from holdfast.kit.processes import send
-from tests.chaos.schedules import Broken, Clock, Disk, Disturbance, Kind, Victim, corrupted
+from tests.chaos.schedules import (
+    DEADLINE_S,
+    Broken,
+    Clock,
+    Disk,
+    Disturbance,
+    Kind,
+    Victim,
+    corrupted,
+)
 
 BOTH = (Victim.CONTROLLER, Victim.AGENT)
 KINDS: Mapping[Kind, tuple[Victim, ...]] = {
     Kind.KILL: (Victim.AGENT,),
     Kind.STOP: BOTH,
+    Kind.LONG_STOP: (Victim.CONTROLLER,),
     Kind.FULL_DISK: (Victim.CONTROLLER,),
     Kind.CLOCK: (Victim.CONTROLLER,),  # of the machine: it has one
     Kind.CORRUPTION: (Victim.AGENT,),
@@ -32,7 +47,36 @@ KINDS: Mapping[Kind, tuple[Victim, ...]] = {
 }
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 TIMEOUT_S = 60.0
-JOB = "while [ ! -e {end} ]; do date; sleep 0.2; done"
+TRAINING = """
+import os, pathlib, socket, sys, time
+from holdfast import training
+
+rank, address = int(os.environ["RANK"]), ("127.0.0.1", int(os.environ["MASTER_PORT"]))
+if rank == 0:
+    peer, _ = socket.create_server(address).accept()
+else:
+    while True:
+        try:
+            peer = socket.create_connection(address)
+            break
+        except OSError:
+            time.sleep(0.1)
+print("connected", flush=True)
+lines, step, goes_on = peer.makefile("r"), 0, True
+while goes_on:
+    step += 1
+    if rank == 0:
+        goes_on = not pathlib.Path(sys.argv[1]).exists()
+        peer.sendall(f"{step} {goes_on:d}\\n".encode())
+    line = lines.readline()
+    if line.split()[:1] != [str(step)]:
+        sys.exit(f"rank {rank} lost the other at step {step}: {line!r}")
+    if rank == 1:
+        goes_on = line.split()[1] == "1"
+        peer.sendall(f"{step}\\n".encode())
+    training.step(step)
+    time.sleep(0.2)
+"""
 
 
 class LocalUnderChaos:
@@ -49,8 +93,10 @@ class LocalUnderChaos:
         self._run.prefix = OWN_NETWORK
 
     def __enter__(self) -> "LocalUnderChaos":
-        command = JOB.format(end=self._end)
-        self._run.start("--nodes", "2", "--spares", "1", "--", "bash", "-c", command)
+        hang = f"{DEADLINE_S:g}s"
+        options = ("--nodes", "2", "--spares", "1", "--hang-timeout", hang)
+        command = (sys.executable, "-c", TRAINING, str(self._end))
+        self._run.start(*options, "--", *command)
         self._run.wait_for_attempt(1)
         self._run.wait_for_spare()
         self._nodes = self._run.record().placement
@@ -95,7 +141,7 @@ class LocalUnderChaos:
             case Kind.KILL:
                 self._signal(one, signal.SIGKILL)
                 yield
-            case Kind.STOP:
+            case Kind.STOP | Kind.LONG_STOP:
                 pids = self._signal(one, signal.SIGSTOP)
                 yield
                 for pid in pids:

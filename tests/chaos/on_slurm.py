@@ -15,7 +15,16 @@ from training_at_work import Training
 
 from holdfast.kit.processes import descendants, send
 from holdfast.model.errors import BackendError
-from tests.chaos.schedules import Broken, Clock, Disk, Disturbance, Kind, Victim, corrupted
+from tests.chaos.schedules import (
+    DEADLINE_S,
+    Broken,
+    Clock,
+    Disk,
+    Disturbance,
+    Kind,
+    Victim,
+    corrupted,
+)
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 from tests.engines.slurm_machine import Machine
 
@@ -23,6 +32,7 @@ BOTH = (Victim.CONTROLLER, Victim.AGENT)
 KINDS: Mapping[Kind, tuple[Victim, ...]] = {
     Kind.KILL: BOTH,
     Kind.STOP: BOTH,
+    Kind.LONG_STOP: BOTH,
     Kind.FULL_DISK: BOTH,
     Kind.READ_ONLY: BOTH,
     Kind.CLOCK: BOTH,
@@ -99,10 +109,8 @@ class SlurmUnderChaos:
             raise Broken(f"a repair: {self._fleet.orders} {self._fleet.incidents}")
         if self._job.state != "RUNNING" or self._job.nodes() != self._nodes:
             raise Broken(f"the job is {self._job.state} on {self._job.nodes()}")
-        states = {name: self._slurm.state(name) for name in self._fleet.machines}
-        closed = {name for name, one in states.items() if one & {"FAIL", "DRAIN", "DOWN"}}
-        if closed:
-            raise Broken(f"healthy nodes are closed: {states}")
+        # A node is closed while only its agent is silent: its jobs go on.
+        self._until("no healthy node is closed", self._are_open)
         # The controller may not have got as far as its own check of a damaged file.
         self._until("the state reads clean", self._reads_clean)
 
@@ -120,7 +128,11 @@ class SlurmUnderChaos:
         kept = dict(os.environ)
         os.environ.update(self._clock.environment)
         try:
-            return self._fleet.control(provider=self._fleet.by_command(), wait=wait)
+            return self._fleet.control(
+                nodes=f'heartbeat_timeout = "{DEADLINE_S:g}s"',
+                provider=self._fleet.by_command(),
+                wait=wait,
+            )
         finally:
             os.environ.clear()
             os.environ.update(kept)
@@ -144,7 +156,7 @@ class SlurmUnderChaos:
             case Kind.KILL:
                 self._signal(one, signal.SIGKILL)
                 yield
-            case Kind.STOP:
+            case Kind.STOP | Kind.LONG_STOP:
                 pids = self._signal(one, signal.SIGSTOP)
                 yield
                 for pid in pids:
@@ -216,6 +228,10 @@ class SlurmUnderChaos:
 
     def _are_schedulable(self) -> bool:
         return all(self._fleet.phase(name) == "schedulable" for name in self._fleet.machines)
+
+    def _are_open(self) -> bool:
+        states = (self._slurm.state(name) for name in self._fleet.machines)
+        return not any(one & {"FAIL", "DRAIN", "DOWN"} for one in states)
 
     def _is_at_work(self) -> bool:
         """Whether the controller has taken all nodes into service, and all agents report."""

@@ -13,6 +13,12 @@ from typing import Final, Protocol
 
 LONGEST_JUMP_S: Final = 3 * 3600
 LONGEST_PAUSE_S: Final = 2.0
+DEADLINE_S: Final = 5.0
+"""After that, heartbeats and progress are overdue in the settings of all platforms."""
+
+BEYOND_S: Final = 4.0
+"""How much longer than that a pause beyond the deadlines lasts at most."""
+
 REMOUNT_S: Final = 10.0
 
 
@@ -21,6 +27,7 @@ class Kind(StrEnum):
 
     KILL = "kill -9"
     STOP = "SIGSTOP"
+    LONG_STOP = "SIGSTOP beyond the deadlines"
     FULL_DISK = "full disk"
     READ_ONLY = "read-only remount"
     CLOCK = "clock jump"
@@ -97,10 +104,11 @@ def schedule(seed: int, kinds: Mapping[Kind, tuple[Victim, ...]]) -> tuple[Distu
 
 def _disturbance(random: Random, kinds: Mapping[Kind, tuple[Victim, ...]]) -> Disturbance:
     kind = random.choice(sorted(kinds))
+    short = random.choice([0.0, 0.1, LONGEST_PAUSE_S * random.random()])
     return Disturbance(
         kind=kind,
         victim=random.choice(kinds[kind]),
-        seconds=random.choice([0.0, 0.1, LONGEST_PAUSE_S * random.random()]),
+        seconds=short if kind is not Kind.LONG_STOP else DEADLINE_S + 1 + BEYOND_S * short / 2,
         number=random.randrange(1 << 30),
         jump_s=random.choice([-1, 1]) * random.choice([5, 300, 3700, LONGEST_JUMP_S]),
     )

@@ -1,0 +1,49 @@
+"""Results of random disturbances, as a table and in the file that the documentation shows."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.schedules import Kind
+
+RECORDED: Final = Path(__file__).with_name("results.json")
+TITLES: Final = {"local": "one machine", "slurm": "Slurm", "kubernetes": "Kubernetes"}
+ROWS: Final = ("schedules", "broken", "real faults repaired", *map(str, Kind))
+"""What is counted, in the order of the table."""
+
+Results = Counter[tuple[str, Kind | str]]
+"""How often, by platform and row."""
+
+
+def table(results: Results, names: Iterable[str]) -> str:
+    """What was done on each platform, as Markdown."""
+    return rendered(plain(results, names))
+
+
+def plain(results: Results, names: Iterable[str]) -> dict[str, dict[str, int]]:
+    """The results by platform and row."""
+    return {name: {row: results[name, row] for row in ROWS} for name in names}
+
+
+def rendered(found: Mapping[str, Mapping[str, int]]) -> str:
+    """Results by platform and row as Markdown."""
+    lines = [f"| | {' | '.join(TITLES[name] for name in found)} |", f"|---|{'---|' * len(found)}"]
+    lines += [
+        f"| {row} | {' | '.join(str(cells[row]) for cells in found.values())} |" for row in ROWS
+    ]
+    return "\n".join(lines)
+
+
+def write_results(results: Results, names: Iterable[str]) -> None:
+    """Write the file; platforms that were not disturbed keep their results."""
+    found = {**recorded(), **plain(results, names)}
+    kept = {name: found[name] for name in TITLES if name in found}
+    RECORDED.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+
+def recorded() -> dict[str, dict[str, int]]:
+    """The results in the file."""
+    text = RECORDED.read_text(encoding="utf-8") if RECORDED.exists() else "{}"
+    return dict(json.loads(text))
