@@ -8,11 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
 from holdfast.adapters.host.report_files import ReportFiles
 from holdfast.apps.agent.main import main
+from holdfast.kit.free_ports import free_port
 from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
@@ -99,6 +101,25 @@ def test_the_drill_of_hyperpods_guide_works_verbatim_in_a_drill(node: Node) -> N
     assert timedelta(minutes=59) < report.drill_until - report.reported_at <= timedelta(hours=1)
     assert node.reasons() == [Reason.DRILL_ACTIVE]
     assert "drill active until 2" in (node.root / "errors").read_text(encoding="utf-8")
+
+
+def test_a_metric_shows_a_drill_until_it_ends(node: Node) -> None:
+    port, until = free_port(), datetime.now(UTC) + timedelta(seconds=4)
+    telemetry = f"[telemetry]\nlisten = {port}\n"
+    node.config.write_text(f"drill_until = {until.isoformat()}\n{telemetry}", encoding="utf-8")
+    node.start()
+
+    def shows(value: int) -> bool:
+        try:
+            with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+                lines = answer.read().decode().splitlines()
+        except OSError:  # not listening yet
+            return False
+        return f"holdfast_agent_drill_active {value}" in lines
+
+    eventually(lambda: shows(1))
+    eventually(lambda: shows(0))
+    assert datetime.now(UTC) >= until
 
 
 def test_without_a_drill_no_log_file_is_read(node: Node) -> None:

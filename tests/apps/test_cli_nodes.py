@@ -145,6 +145,23 @@ def test_list_reports_the_automatic_replacements_of_each_run(runs) -> None:
     assert "of other" not in errors
 
 
+def test_list_and_describe_show_a_drill(runs) -> None:
+    runs.add("train", nodes=(1, 2))
+    until = datetime(2026, 11, 25, 12, 30, 5, tzinfo=UTC)
+    runs.report("train", 1, drill_until=until)
+    runs.report("train", 2)
+
+    drilled, other = rows(runs.call("nodes", "list").out)
+
+    assert "drill until 12:30:05Z" in " ".join(drilled)
+    assert "drill" not in " ".join(other)
+    assert "until 2026-11-25 12:30:05Z" in runs.call("nodes", "describe", node(1)).out
+    assert "until 2026" not in runs.call("nodes", "describe", node(2)).out
+    shown = {one["name"]: one for one in runs.call("nodes", "list", "-o", "json").json}
+    assert shown[node(1)]["drill_until"] == until.isoformat()
+    assert shown[node(2)]["drill_until"] is None
+
+
 def test_describe_reports_everything_of_a_node(runs) -> None:
     store = runs.add("train", nodes=(1, 2), ranks=(1, 2))
     past = PastFault(

@@ -158,7 +158,9 @@ class WrittenRuns:
         me = os.getpid()
         directory.processes.write_text(json.dumps({"node": [me, start_time(me)]}), encoding="utf-8")
 
-    def report(self, run: str, number: int, boot_id: str = BOOT) -> None:
+    def report(
+        self, run: str, number: int, boot_id: str = BOOT, drill_until: datetime | None = None
+    ) -> None:
         """Have the agent of a node report XID 74, and XID 31 as a notice."""
         finding = Finding(
             family="xid",
@@ -183,6 +185,7 @@ class WrittenRuns:
         report = NodeReport(
             node=node(number),
             boot_id=boot_id,
+            drill_until=drill_until,
             sequence=1,
             reported_at=NOW,
             faults=(fault,),
