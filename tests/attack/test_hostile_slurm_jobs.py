@@ -59,9 +59,10 @@ def test_no_checkpoint_directory_stops_the_controller_or_other_jobs(
         fleet.until(lambda job=job: f"job/{job}: checkpoint rejected" in controller.log)
     checkpoints = fleet.folder / "checkpoints"
     checkpoints.mkdir()
-    other = fleet.run_job("--nodelist=node1", f"--comment=auto-resume=1 checkpoint={checkpoints}")
-    fleet.machines["node1"].log(REPLACE_XID)
-    assert fleet.until_recovered("node1").node == "node1"
+    other = fleet.run_job(f"--comment=auto-resume=1 checkpoint={checkpoints}")
+    node = fleet.slurm.run("squeue", "-h", "-j", other, "-o", "%N").strip()
+    fleet.machines[node].log(REPLACE_XID)
+    assert fleet.until_recovered(node).node == node
     fleet.until(lambda: restarts(fleet, other) == 1 and fleet.slurm.jobs()[other] == "RUNNING")
 
     stays(lambda: controller.process.poll() is None, 1)
