@@ -108,6 +108,7 @@ class JobReconciler:
             nodes = _with_jobs(self._ports.cluster.snapshot().nodes, jobs)
         except BackendError as error:
             return self._failed("reading the jobs", error, now)
+        now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
         if self._suspect(jobs, nodes, now):
             return now  # before a job starts on such a node
         wake_times = [now + RESYNC]

@@ -115,6 +115,7 @@ class NodeReconciler:
             view = self._ports.cluster.snapshot(self._peer_pools)
         except BackendError as error:
             return self._failed("reading the cluster", error, now)
+        now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
         plan = decide(view, self._policy, now)
         self._peer_pools = plan.peer_pools
         wake_times = [now + RESYNC, *([plan.wake_at] if plan.wake_at is not None else [])]
@@ -360,8 +361,7 @@ class NodeReconciler:
 
     def _retire(self, node: NodeView, successor: NodeView, now: datetime) -> None:
         if successor.record.remediation is None:
-            record = inherited(successor.record, node.record, now)
-            self._ports.cluster.put(successor.name, record)
+            self._ports.cluster.put(successor.name, inherited(successor.record, node.record, now))
         self._ports.cluster.retire(node.name)
 
     def _advance_incident(

@@ -616,3 +616,24 @@ def test_the_cluster_is_not_read_for_no_jobs() -> None:
     world.step()
 
     assert world.wake_at == NOW + RESYNC
+
+
+class SetBackMeanwhile(FakeCluster):
+    """Its clock is set back by an hour before each snapshot, as after a jump forward."""
+
+    def snapshot(self, peer_pools=()):
+        self._clock.time -= timedelta(hours=1)
+        return super().snapshot(peer_pools)
+
+
+def test_a_clock_that_is_set_back_while_the_nodes_are_read_stops_no_job() -> None:
+    world = World(a_job())
+    nodes = [replace(one, heartbeat_at=NOW - timedelta(hours=1)) for one in healthy_nodes(2)]
+    world.cluster = SetBackMeanwhile(nodes, world.calls, world.clock)
+    world.restart()
+
+    world.step()
+
+    assert world.clock.time == NOW - timedelta(hours=1)
+    [job] = world.jobs.jobs()
+    assert job.record.phase is JobPhase.RUNNING

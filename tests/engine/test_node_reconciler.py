@@ -330,6 +330,27 @@ def test_a_reboot_that_is_overdue_is_reported_before_the_machine_is_replaced() -
     assert world.events.names()[-2:] == ["repair.overdue", "repair.ordered"]
 
 
+class SetBackMeanwhile(FakeCluster):
+    """Its clock is set back by an hour before each snapshot, as after a jump forward."""
+
+    def snapshot(self, peer_pools=()):
+        self._clock.time -= timedelta(hours=1)
+        return super().snapshot(peer_pools)
+
+
+def test_a_clock_that_is_set_back_while_the_cluster_is_read_makes_no_node_silent() -> None:
+    world = World()
+    nodes = [replace(one, heartbeat_at=NOW - timedelta(hours=1)) for one in healthy_nodes(2)]
+    world.cluster = SetBackMeanwhile(nodes, world.calls, world.clock)
+    world.restart()
+
+    world.reconciler.step()
+
+    assert world.clock.time == NOW - timedelta(hours=1)
+    phases = {node.record.phase for node in world.cluster.nodes.values()}
+    assert phases == {Phase.SCHEDULABLE}
+
+
 def test_a_machine_that_is_gone_is_replaced_at_once() -> None:
     world = World(draining())
     world.calls.failing["reboot"] = NodeGone("no such machine")

@@ -123,7 +123,7 @@ class LocalCluster:
                 self._heartbeats.pop(machine.name, None)
             elif known is None or known.text != text:
                 self._heartbeats[machine.name] = _Heartbeat(text, now)
-            elif is_stalled:
+            elif is_stalled or known.seen_at > now:
                 known.seen_at = now  # nobody polled, so the agent may have been alive
 
     def put(self, node: str, record: NodeRecord) -> None:
