@@ -38,17 +38,17 @@ from holdfast.model.nodes import Pairing, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
 from tests.ports.builders import a_fault
-from tests.ports.fakes import FakeEvents
+from tests.ports.fakes import FakeClock, FakeEvents
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Platform:
-    def __init__(self, path):
+    def __init__(self, path, clock=None):
         self.run = RunDir(path / "runs" / "job")
         self.run.create()
         self.store = LocalStore(self.run.state, create=True)
-        clock = SystemClock()
+        clock = clock or SystemClock()
         delays = Delays(boot=timedelta(0), replace=timedelta(0))
         self.machines = LocalMachines(self.run, self.store, clock, delays, sleeping_agent)
         checks = LocalChecks(self.machines, clock)
@@ -312,6 +312,24 @@ def test_a_bad_heartbeat_is_skipped_and_its_node_counts_as_silent(platform):
 
     assert platform.view().heartbeat_at == seen_at
     assert "larger than" in platform.events.reported[0].error
+
+
+def test_a_heartbeat_from_before_the_clock_was_set_back_hides_no_silent_agent(tmp_path):
+    clock = FakeClock(NOW)
+    platform = Platform(tmp_path, clock)
+    try:
+        machine = platform.machines.get(platform.node)
+        machine.directory.heartbeat.write_text(f"{machine.boot_id} 1\n")
+        clock.time = NOW + timedelta(hours=1)
+        assert platform.view().heartbeat_at == NOW + timedelta(hours=1)
+
+        clock.time = NOW
+        assert platform.view().heartbeat_at == NOW
+        clock.time = NOW + timedelta(seconds=1)
+        assert platform.view().heartbeat_at == NOW
+    finally:
+        platform.machines.shut_down()
+        platform.store.close()
 
 
 def wait_for_heartbeat(platform, after):
