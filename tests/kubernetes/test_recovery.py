@@ -43,20 +43,6 @@ def test_a_node_is_replaced_and_its_successor_takes_work(fleet: Fleet) -> None:
     assert [fleet.phase(name) for name in "bc"] == ["schedulable"] * 2
 
 
-def test_the_limit_counts_replacements_whose_nodes_have_new_names(fleet: Fleet) -> None:
-    fleet.start("a", "b", "c")
-    controller = fleet.control(settings=DRAIN + "replacements_per_day = 1")
-    fleet.until_schedulable("a", "b", "c")
-    fleet.machines["a"].log(REPLACE_XID)
-    assert fleet.until_recovered("a").successor == "spare-1"
-    until(lambda: fleet.health("spare-1") == HealthStatus.SCHEDULABLE)
-
-    fleet.machines["b"].log(REPLACE_XID)
-
-    until(lambda: "replacement limit reached (1 of 1 in 24h)" in controller.log)
-    stays(lambda: fleet.phase("b") == "quarantined" and len(fleet.orders) == 1, 2)
-
-
 def test_a_node_is_rebooted_checked_and_released(fleet: Fleet) -> None:
     fleet.start("a", "b")
     fleet.control(settings=DRAIN)
