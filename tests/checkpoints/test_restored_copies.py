@@ -32,7 +32,7 @@ from holdfast.model.checkpoints import (
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import FailureKind
 from holdfast.ports.checkpoint_copies import CopyStore
-from holdfast.testing.fakes import FakeClock
+from tests.ports.fakes import FakeClock
 
 Commands = Callable[..., tuple[int, str]]
 NEWEST = [f"checkpoint_000{step}00.pt" for step in (3, 2, 1)]

@@ -37,7 +37,7 @@ from holdfast.model.checkpoints import (
 )
 from holdfast.model.jobs import FailureKind
 from holdfast.model.set_aside import SUSPECTED, SetAside
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
