@@ -81,7 +81,7 @@ class Contents:
 
 
 class _Unknown(Exception):
-    """A part of the index has a form that is not known, or was changed; the message says which."""
+    """A part of the index has a form that is not known, or was changed; the message names it."""
 
 
 def changed_names(found: Iterable[Global]) -> Iterator[str]:

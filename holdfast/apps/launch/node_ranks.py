@@ -178,24 +178,8 @@ class NodeRanks:
         self._is_stopping = self._is_swept = False
         self._kill_at = self._give_up_at = self._suspected = None
         self._inspected = 0
-        names = JobNames(
-            run_id=self._options.run_id,
-            role=self._options.role,
-            max_restarts=self._options.budget.in_place,
-        )
         for local_rank in range(self._options.slots):
-            files = RankFiles(error=str(self._error_file(local_rank)))
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(files.error)
-            environment = (
-                launcher_environment(self._environment, order, files)
-                if self._options.starts_ranks
-                else rank_environment(
-                    self._environment, order, local_rank, self._options.slots, names, files
-                )
-            )
-            if self._progress is not None:
-                environment[PROGRESS_VARIABLE] = self._progress_file(local_rank)
+            environment = self._environment_of(order, local_rank)
             streams = self._output.open_streams(self._attempt, local_rank)
             command = self._options.command
             warm = None
@@ -210,10 +194,28 @@ class NodeRanks:
                 {rank: self._progress_file(rank) for rank in slots},
                 {rank: self._output.logs(self._attempt, rank) for rank in slots},
             )
-
         if self._sampling is not None and order.world_size > 1:
             pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
             self._sampling.begin(pids)
+
+    def _environment_of(self, order: Order, local_rank: int) -> dict[str, str]:
+        """Return the environment of a rank, whose error file of earlier attempts is removed."""
+        options = self._options
+        files = RankFiles(error=str(self._error_file(local_rank)))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(files.error)
+        if options.starts_ranks:
+            environment = launcher_environment(self._environment, order, files)
+        else:
+            names = JobNames(
+                run_id=options.run_id, role=options.role, max_restarts=options.budget.in_place
+            )
+            environment = rank_environment(
+                self._environment, order, local_rank, options.slots, names, files
+            )
+        if self._progress is not None:
+            environment[PROGRESS_VARIABLE] = self._progress_file(local_rank)
+        return environment
 
     def _processes(self) -> dict[int, int | None]:
         """Return the process that was started for each rank; None for one that has ended."""
