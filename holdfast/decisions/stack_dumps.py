@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.decisions.hang_verdict import Frame, RankSnapshot
+from holdfast.kit.masking import masked_command, masked_text
 
 COMMAND: Final = (
     "sh",
@@ -46,6 +47,12 @@ _JOB: Final = re.compile(r" job=(\S{1,30})(?= |$)")
 _NODE: Final = re.compile(r" node=(\S{1,200})(?= |$)")
 _THREAD: Final = re.compile(r"^Thread (?:0x)?[0-9A-Fa-f]{1,16} \(")
 _FRAME: Final = re.compile(r"^ {4}(.{1,200}) \((.{1,500}?)(?::(\d{1,9}))?\)$")
+_COMMAND_LINE: Final = re.compile(
+    r"^(Process \d{1,9}: )(.*?)(?=^Python v\d|^== (?:pid=|end$)|^Thread |\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+"""Command line of a process, which may contain newlines; the version of Python follows it."""
+
 _END: Final = "== end"
 _END_LINES: Final = 3
 """Lines at the end of the output in which the last one of the command is searched: errors follow
@@ -107,6 +114,11 @@ def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...
         ended = {rank for one in started for rank in one.local_ranks} - chosen.keys()
         seen += [RankSnapshot(rank=rank, node=node, pid=None, note="no process") for rank in ended]
     return tuple(sorted(seen, key=lambda one: one.rank))
+
+
+def masked_dump(text: str) -> str:
+    """Return the output of ``COMMAND`` with secrets masked, such as those in command lines."""
+    return masked_text(_COMMAND_LINE.sub(lambda one: f"{one[1]}{masked_command(one[2])}\n", text))
 
 
 def _local_ranks(text: str) -> range:

@@ -16,6 +16,8 @@ _SECRET: Final = re.compile(
 )
 """Part of the name of a variable or an option whose value is a secret."""
 
+_AROUND_EQUALS: Final = re.compile(r"\s{0,100}=\s{0,100}")
+
 _IN_VALUE: Final = re.compile(
     r"(?P<head>://[^/\s:@]{0,200}:)[^@\s/]{1,500}@"  # user:password@ of a URL
     r"|\b(?:hf_|ghp_|gho_|github_pat_|glpat-|sk-|xox[abp]-|AKIA|ASIA)[A-Za-z0-9_-]{8,200}"
@@ -48,6 +50,29 @@ def masked_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
         else:
             masked.append(masked_text(f"{name}{equals}{value}")[:_VALUE_CHARS])
     return tuple(masked)
+
+
+def masked_command(command: str) -> str:
+    """Return a command line whose arguments are separated by spaces, with secrets masked.
+
+    The value of a secret option is masked up to the next option, because it may contain spaces.
+    """
+    masked: list[str] = []
+    is_secret = False
+    for word in _AROUND_EQUALS.sub("=", command).split()[:_ENTRIES_LIMIT]:
+        is_option = word.startswith("-")
+        if is_secret and not is_option:
+            if masked[-1] != MASK and not masked[-1].endswith(f"={MASK}"):
+                masked.append(MASK)
+            continue
+        name, equals, _ = word.partition("=")
+        is_secret = bool(_SECRET.search(name)) and (is_option or bool(equals))
+        masked.append(
+            f"{name[:_VALUE_CHARS]}={MASK}"
+            if equals and is_secret
+            else masked_text(word)[:_VALUE_CHARS]
+        )
+    return " ".join(masked)
 
 
 def masked_text(text: str) -> str:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.decisions.hang_verdict import VerdictKind, verdict
-from holdfast.decisions.stack_dumps import COMMAND, snapshots_of
+from holdfast.decisions.stack_dumps import COMMAND, masked_dump, snapshots_of
+from holdfast.kit.masking import MASK
 
 needs_py_spy = pytest.mark.skipif(
     not Path(sys.executable).with_name("py-spy").exists() or os.geteuid() != 0,
@@ -163,6 +164,33 @@ def test_a_real_rank_that_was_killed_is_a_dead_peer(ranks) -> None:
     named = verdict(snapshots_of(dumped(ranks), "gpu-2"))
 
     assert (named.kind, named.ranks) == (VerdictKind.DEAD_PEER, (3,))
+
+
+@needs_py_spy
+def test_secrets_in_the_command_line_of_a_real_process_are_masked() -> None:
+    code = "import time\nsecret = 'hunter2'\nprint('x', flush=True)\ntime.sleep(600)"
+    arguments = [sys.executable, "-c", code, "--token", "hunter2", "--url", "s3://u:hunter2@host/a"]
+    with subprocess.Popen(arguments, env={"RANK": "0"}, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        text = dumped([process])
+        process.kill()
+
+    masked = masked_dump(text)
+
+    assert text.count("hunter2") == 3
+    assert "hunter2" not in masked
+    assert f"Process {process.pid}: {sys.executable} -c import time secret={MASK} --t" in masked
+    assert f"--token {MASK} --url s3://u:{MASK}@host/a\nPython v3" in masked
+    assert snapshots_of(masked, "n") == snapshots_of(text, "n")
+    assert snapshots_of(masked, "n")[0].frames
+
+
+def test_a_command_line_that_was_cut_off_is_masked() -> None:
+    text = "== pid=7 ppid=1 state=S wchan=0 rank=1\nProcess 7: train --token hunter2"
+
+    assert masked_dump(text).splitlines()[-1] == f"Process 7: train --token {MASK}"
+    assert masked_dump(f"{text}\n== end\n").splitlines()[-1] == "== end"
 
 
 def test_processes_without_a_rank_are_no_ranks() -> None:

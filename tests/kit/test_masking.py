@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.kit.masking import MASK, masked_arguments, masked_environment, masked_text
+from holdfast.kit.masking import (
+    MASK,
+    masked_arguments,
+    masked_command,
+    masked_environment,
+    masked_text,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +45,23 @@ def test_arguments_of_secret_options_are_masked(given, kept) -> None:
     assert masked_arguments(given) == kept
 
 
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("python train.py --lr 0.1", "python train.py --lr 0.1"),
+        ("python train.py --api-key hunter2 --lr 1", f"python train.py --api-key {MASK} --lr 1"),
+        ("train --password two words --lr 1", f"train --password {MASK} --lr 1"),
+        ("train --password=two words --lr 1", f"train --password={MASK} --lr 1"),
+        ("train wandb.api_key=hunter2", f"train wandb.api_key={MASK}"),
+        ("train --password --lr 1", "train --password --lr 1"),
+        ("train s3://u:hunter2@host/a hf_abcdefghijkl", f"train s3://u:{MASK}@host/a {MASK}"),
+        ("", ""),
+    ],
+)
+def test_secrets_of_a_joined_command_line_are_masked(given, kept) -> None:
+    assert masked_command(given) == kept
+
+
 def test_tokens_in_logs_are_masked() -> None:
     text = "login with ghp_0123456789abcdef at https://me:pw@host/ step 3"
 
@@ -51,6 +74,7 @@ def test_no_secret_of_a_secret_variable_or_option_is_left(prefix, secret) -> Non
 
     assert masked_environment({name: secret})[name[:500]] == MASK
     assert secret not in "".join(masked_arguments(["--token", secret, f"--token={secret}"]))
+    assert secret not in masked_command(f"x --token {secret} {secret} --a_token={secret} {secret}")
 
 
 def test_the_result_is_bounded() -> None:

@@ -19,6 +19,7 @@ from holdfast.adapters.kubernetes.client.pod_exec import PodOutput, run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.adapters.kubernetes.jobs.stacks import SIZE, StackCapture
 from holdfast.decisions.stack_dumps import COMMAND
+from holdfast.kit.masking import MASK
 from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -111,6 +112,18 @@ def test_the_stacks_of_all_ranks_are_kept_beside_the_job(
     assert found["data"] == {"p0": "p0: in all_reduce", "p1": "p1: in all_reduce"}
     (owner,) = found["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Pod", "p0")
+
+
+def test_secrets_in_command_lines_are_masked(api: Api, kubelet: PodServer, pods: list[PodState]):
+    text = "== pid=9 ppid=1 state=S wchan=0\nProcess 9: train --token hunter2\nPython v3.11.2 (x)"
+    kubelet.run = lambda pod, command: (text, "hf_abcdefghijkl is not valid", 1)
+
+    captured(api, pods)
+
+    found = api.get(f"{NAMESPACE}/configmaps/p0-stacks-attempt-3")["data"]["p0"]
+    assert f"Process 9: train --token {MASK}\nPython v3.11.2 (x)" in found
+    assert "hunter2" not in found
+    assert "hf_abcdef" not in found
 
 
 DUMP = """== pid=9 ppid=1 state=S wchan=futex_do_wait rank={rank} launched

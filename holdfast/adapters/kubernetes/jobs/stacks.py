@@ -12,7 +12,7 @@ from holdfast.adapters.kubernetes.client.errors import AlreadyExists
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.decisions.hang_verdict import verdict
-from holdfast.decisions.stack_dumps import COMMAND, snapshots_of
+from holdfast.decisions.stack_dumps import COMMAND, masked_dump, snapshots_of
 from holdfast.model.errors import BackendError
 
 LIMIT: Final = timedelta(seconds=10)
@@ -66,7 +66,7 @@ class StackCapture:
         except BackendError as error:
             return "", str(error)
         if output.text:
-            return f"{output.text}\n{output.error}".rstrip(), ""
+            return masked_dump(f"{output.text}\n{output.error}").rstrip(), ""
         return "", f"{pod.name}: {output.error or 'no Python process runs'}"
 
     def _stored(self, texts: Mapping[str, str]) -> str:
