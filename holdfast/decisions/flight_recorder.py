@@ -4,15 +4,24 @@ The method is that of ``torch.distributed.flight_recorder``: collectives are com
 sequence number; after the first mismatch of a group, its later ones are not trusted.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.decisions.hang_verdict import Frame, Verdict, VerdictKind, own_frame, rank_names
+from holdfast.decisions.hang_verdict import (
+    Frame,
+    Verdict,
+    VerdictKind,
+    majority,
+    own_frame,
+    rank_names,
+)
 
 _UNEQUAL_SIZES: Final = ("all_to_all", "alltoall", "gather", "scatter")
 """Collectives whose ranks may have different sizes."""
+
+_SHOWN_VALUES: Final = 4
+"""Maximum number of different values that are listed, such as sizes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,17 +117,35 @@ def _mismatch(at_once: Mapping[int, Collective]) -> Verdict | None:
         values = {rank: key(one) for rank, one in at_once.items()}
         if len(set(values.values())) < 2:
             continue
-        usual = Counter(values.values()).most_common(1)[0][0]
-        others = [rank for rank, value in values.items() if value != usual]
-        first = at_once[others[0]]
-        rest = next(one for rank, one in at_once.items() if rank not in others)
-        text = (
-            f"{rank_names(others)} {_agreed(what, others)} {key(first)}{_caller(first)}, but the "
-            f"other ranks {what} {usual}{_caller(rest)}, in {first.text} of {first.group}: the "
-            "ranks run different code, or different data"
-        )
-        return Verdict(kind=VerdictKind.DESYNCHRONIZED, ranks=tuple(sorted(others)), text=text)
+        by_value: dict[str, list[int]] = {}
+        for rank, value in sorted(values.items()):
+            by_value.setdefault(value, []).append(rank)
+        return _disagreement(what, by_value, at_once)
     return None
+
+
+def _disagreement(
+    what: str, by_value: Mapping[str, Sequence[int]], at_once: Mapping[int, Collective]
+) -> Verdict:
+    """Return the verdict on ranks whose collectives differ in one value; a tie blames none."""
+    shares = list(by_value.items())
+    usual = majority([len(ranks) for _, ranks in shares])
+    rest = [] if usual is None else [shares.pop(usual)]
+    parts = [
+        f"{rank_names(ranks)} {_agreed(what, ranks)} {value}{_caller(at_once[ranks[0]])}"
+        for value, ranks in shares[:_SHOWN_VALUES]
+    ]
+    for value, ranks in rest:
+        parts.append(f"the other ranks {what} {value}{_caller(at_once[ranks[0]])}")
+    first = at_once[shares[0][1][0]]
+    where = first.text if rest else f"collective {first.sequence}"
+    named = [rank for _, ranks in shares for rank in ranks] if rest else []
+    text = (
+        f"{', '.join(parts[:-1])}, {'but' if rest else 'and'} {parts[-1]}, in "
+        f"{where} of {first.group}: the ranks run different code, "
+        "or different data"
+    )
+    return Verdict(kind=VerdictKind.DESYNCHRONIZED, ranks=tuple(sorted(named)), text=text)
 
 
 def _absent(by_rank: Mapping[int, Mapping[int, Collective]], group: str) -> Verdict | None:

@@ -1,7 +1,6 @@
 """Which rank a hung job waits for, decided from what all its ranks do at the same time. Pure."""
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,6 +8,9 @@ from typing import Final
 
 _SHOWN_RANKS: Final = 8
 """Maximum number of ranks that are listed one by one."""
+
+_SHOWN_CALLS: Final = 4
+"""Maximum number of different calls that are listed."""
 
 _STOPPED: Final = ("T", "t")
 """States of a process that was stopped by a signal or a debugger; see proc(5)."""
@@ -239,18 +241,11 @@ def _of_waiting(
     snapshots: Sequence[RankSnapshot],
 ) -> Verdict:
     """Return the verdict on ranks that all wait in collectives."""
-    places = Counter(_call(snapshot) for snapshot in (*waiting, *backward))
+    places: dict[tuple[str, str, int], list[RankSnapshot]] = {}
+    for snapshot in sorted((*waiting, *backward), key=lambda one: one.rank):
+        places.setdefault(_call(snapshot), []).append(snapshot)
     if len(places) > 1:
-        usual = places.most_common(1)[0][0]
-        other = [snapshot for snapshot in (*waiting, *backward) if _call(snapshot) != usual]
-        rest = [snapshot for snapshot in (*waiting, *backward) if _call(snapshot) == usual]
-        text = (
-            f"{_names(other)} {_are(other)} in {_collective(other)}{_caller(other[0])}, but "
-            f"{_names(rest)} {_are(rest)} in {_collective(rest)}{_caller(rest[0])}: the ranks run "
-            "different code"
-        )
-        ranks = tuple(sorted(snapshot.rank for snapshot in other))
-        return Verdict(kind=VerdictKind.DESYNCHRONIZED, ranks=ranks, text=text)
+        return _desynchronized(list(places.values()))
     if waiting or backward:
         one = (*waiting, *backward)[0]
         text = (
@@ -261,6 +256,26 @@ def _of_waiting(
     notes = sorted({snapshot.note for snapshot in snapshots if snapshot.note})
     why = f": {notes[0]}" if notes else ""
     return Verdict(kind=VerdictKind.UNKNOWN, ranks=(), text=f"no rank could be read{why}")
+
+
+def majority(counts: Sequence[int]) -> int | None:
+    """Return the index of the largest count; None if two are equally large."""
+    most = max(counts)
+    return counts.index(most) if counts.count(most) == 1 else None
+
+
+def _desynchronized(by_call: Sequence[Sequence[RankSnapshot]]) -> Verdict:
+    """Return the verdict on ranks by the calls in which they wait; a tie blames none of them."""
+    usual = majority([len(ranks) for ranks in by_call])
+    others = [ranks for place, ranks in enumerate(by_call) if place != usual]
+    parts = [
+        f"{_names(ranks)} {_are(ranks)} in {_collective(ranks)}{_caller(ranks[0])}"
+        for ranks in (*others[:_SHOWN_CALLS], *([] if usual is None else [by_call[usual]]))
+    ]
+    but = ", and " if usual is None else ", but "
+    named = [] if usual is None else [one.rank for ranks in others for one in ranks]
+    text = f"{', '.join(parts[:-1])}{but}{parts[-1]}: the ranks run different code"
+    return Verdict(kind=VerdictKind.DESYNCHRONIZED, ranks=tuple(sorted(named)), text=text)
 
 
 def _of(

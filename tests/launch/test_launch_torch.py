@@ -50,7 +50,10 @@ def test_training_restarted_in_place_equals_training_without_faults(tmp_path: Pa
     [
         ("asleep", r"rank 1 on \S+ never entered .+: it is in falls_asleep \(torch_hang\.py"),
         ("dataloader", r"rank 1 on \S+ never entered .+: it is in the DataLoader, in \S+ \("),
-        ("mismatch", r"rank 1 is in barrier, called by hang \(.+but rank 0 is in all_reduce"),
+        (
+            "mismatch",
+            r"rank 0 is in all_reduce, called by hang \(.+ and rank 1 is in barrier, called",
+        ),
     ],
 )
 def test_the_rank_that_hangs_real_training_is_named(hang: str, verdict: str) -> None:

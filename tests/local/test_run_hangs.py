@@ -107,7 +107,7 @@ def test_a_job_that_did_not_hang_has_no_evidence(run):
     [
         ("asleep", r"rank 1 on \S+ never entered .+: it is in falls_asleep \(torch_hang.py:\d+\)"),
         ("dataloader", r"rank 1 on \S+ never entered .+: it is in the DataLoader, in [\w.]+ \("),
-        ("mismatch", r"rank 1 is in barrier, .+, but rank 0 is in all_reduce, .+ different code"),
+        ("mismatch", r"rank 0 is in all_reduce, .+, and rank 1 is in barrier, .+ different code"),
     ],
 )
 def test_the_rank_that_hangs_a_job_of_pytorch_is_named(run, hang, verdict):
