@@ -8,14 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.decisions.hang_verdict import (
-    Frame,
-    Verdict,
-    VerdictKind,
-    majority,
-    own_frame,
-    rank_names,
-)
+from holdfast.decisions.hang_verdict import Verdict, VerdictKind, majority, rank_names
+from holdfast.decisions.rank_snapshots import Frame, own_frame
 
 _UNEQUAL_SIZES: Final = ("all_to_all", "alltoall", "gather", "scatter")
 """Collectives whose ranks may have different sizes."""

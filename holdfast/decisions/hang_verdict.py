@@ -1,46 +1,28 @@
 """Which rank a hung job waits for, decided from what all its ranks do at the same time. Pure."""
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from holdfast.decisions.rank_snapshots import (
+    STOPPED,
+    UNINTERRUPTIBLE,
+    Activity,
+    RankSnapshot,
+    activity,
+    awaited,
+    collective,
+    own_frame,
+    place,
+)
+from holdfast.decisions.storage_waits import storage_of
 
 _SHOWN_RANKS: Final = 8
 """Maximum number of ranks that are listed one by one."""
 
 _SHOWN_CALLS: Final = 4
 """Maximum number of different calls that are listed."""
-
-_STOPPED: Final = ("T", "t")
-"""States of a process that was stopped by a signal or a debugger; see proc(5)."""
-
-_UNINTERRUPTIBLE: Final = "D"
-
-_COLLECTIVES: Final = re.compile(
-    r"/torch/distributed/(?:distributed_c10d|_functional_collectives)\.py$"
-)
-_BACKWARD: Final = re.compile(r"/torch/autograd/(?:graph|__init__)\.py$")
-_DDP: Final = re.compile(r"/torch/nn/parallel/distributed\.py$|/torch/distributed/fsdp/")
-_DATALOADER: Final = re.compile(r"/torch/utils/data/")
-_LIBRARIES: Final = re.compile(r"/(?:site-packages|dist-packages)/|/lib/python3[^/]*/|^<")
-_INTERNAL: Final = frozenset({"wrapper", "_decorate", "inner", "__torch_function__"})
-"""Functions of PyTorch around a collective that do not name it."""
-
-
-class Activity(StrEnum):
-    """What the main thread of a rank does."""
-
-    COLLECTIVE = "collective"
-    BACKWARD = "backward"
-    """Backward pass; DDP and FSDP wait for their collectives there."""
-
-    DATA = "data"
-    """Waits for the next batch of a DataLoader."""
-
-    OTHER = "other"
-    UNKNOWN = "unknown"
-    """Its stack could not be read."""
 
 
 class VerdictKind(StrEnum):
@@ -66,58 +48,6 @@ class VerdictKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RankSamples:
-    """Samples of one rank in one window: what its main thread did."""
-
-    rank: int
-    node: str
-    all: Mapping[Activity, int]
-    """Samples at fixed intervals."""
-
-    running: Mapping[Activity, int]
-    """Samples of a second series, without those in which the thread slept."""
-
-    taken: int
-    """Number of samples of the second series, with those in which the thread slept."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frame:
-    """One frame of a Python stack."""
-
-    function: str
-    file: str
-    line: int
-
-    @property
-    def text(self) -> str:
-        """Return the function with its place, such as ``get (queue.py:171)``."""
-        return f"{self.function} ({self.file.rpartition('/')[2]}:{self.line})"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankSnapshot:
-    """What one rank did at one time."""
-
-    rank: int
-    node: str
-    pid: int | None
-    """None if it has no process any more."""
-
-    state: str = ""
-    """State of its main thread as in /proc/PID/stat; empty if unknown."""
-
-    wait_channel: str = ""
-    """Kernel function in which it sleeps; empty if unknown."""
-
-    frames: tuple[Frame, ...] = ()
-    """Stack of its main thread, innermost frame first."""
-
-    note: str = ""
-    """Why there is no stack; empty if there is one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """Why a job hangs."""
 
@@ -138,15 +68,17 @@ def verdict(snapshots: Sequence[RankSnapshot]) -> Verdict:
     exited = [snapshot for snapshot in snapshots if snapshot.pid is None]
     if exited:
         return _of(VerdictKind.DEAD_PEER, exited, snapshots, "has no process any more")
-    stopped = [snapshot for snapshot in snapshots if snapshot.state in _STOPPED]
+    stopped = [snapshot for snapshot in snapshots if snapshot.state in STOPPED]
     if stopped:
         what = "is stopped by a signal such as SIGSTOP, or by a debugger"
         return _of(VerdictKind.STOPPED, stopped, snapshots, what)
-    blocked = [snapshot for snapshot in snapshots if snapshot.state == _UNINTERRUPTIBLE]
-    if blocked and len(blocked) == len(snapshots) and len(snapshots) > 1:
-        where = _most({snapshot.wait_channel for snapshot in blocked})
-        asleep = f"all {len(snapshots)} ranks are in uninterruptible sleep{where}"
-        text = f"{asleep}: storage does not respond"
+    slow = [snapshot for snapshot in snapshots if storage_wait(snapshot)]
+    others = [snapshot for snapshot in snapshots if snapshot not in slow]
+    if slow and not any(activity(one) in (Activity.DATA, Activity.OTHER) for one in others):
+        return _of_storage(slow, snapshots)
+    blocked = [snapshot for snapshot in snapshots if snapshot.state == UNINTERRUPTIBLE]
+    if len(blocked) == len(snapshots) > 1 and not any(one.wait_channel for one in blocked):
+        text = f"all {len(snapshots)} ranks are in uninterruptible sleep: storage does not respond"
         return Verdict(kind=VerdictKind.STORAGE, ranks=(), text=text)
     if blocked:
         where = _most({snapshot.wait_channel for snapshot in blocked})
@@ -155,46 +87,26 @@ def verdict(snapshots: Sequence[RankSnapshot]) -> Verdict:
     return _by_stacks(snapshots)
 
 
-def activity(snapshot: RankSnapshot) -> Activity:
-    """Return what the main thread of a rank does."""
-    if not snapshot.frames:
-        return Activity.UNKNOWN
-    for frame in snapshot.frames:
-        if _DATALOADER.search(frame.file):
-            return Activity.DATA
-        if _COLLECTIVES.search(frame.file):
-            return Activity.COLLECTIVE
-        if _BACKWARD.search(frame.file) or _DDP.search(frame.file):
-            return Activity.BACKWARD
-        if not _LIBRARIES.search(frame.file):
-            return Activity.OTHER
-    return Activity.OTHER
+def storage_wait(snapshot: RankSnapshot) -> str:
+    """Return the kernel function in which a rank waits for storage; empty if it does not.
+
+    For a rank that waits for a worker of its DataLoader, that of the worker.
+    """
+    if storage_of(snapshot.wait_channel):
+        return snapshot.wait_channel
+    cause = awaited(snapshot)
+    return cause.wait_channel if cause is not None and storage_of(cause.wait_channel) else ""
 
 
-def groups(snapshots: Iterable[RankSnapshot]) -> Mapping[tuple[str, ...], tuple[int, ...]]:
-    """Return the ranks by stack, the largest group first; lines of one function are one stack."""
-    found: dict[tuple[str, ...], list[int]] = {}
-    for snapshot in snapshots:
-        stack = tuple(f"{frame.function} ({frame.file})" for frame in snapshot.frames)
-        found.setdefault(stack or (snapshot.note or "no stack",), []).append(snapshot.rank)
-    ordered = sorted(found.items(), key=lambda one: (-len(one[1]), one[1]))
-    return {stack: tuple(ranks) for stack, ranks in ordered}
-
-
-def place(snapshot: RankSnapshot) -> str:
-    """Return where a rank is: the innermost frame, and the innermost one of the program itself."""
-    if not snapshot.frames:
-        return snapshot.note or "an unknown place"
-    own = own_frame(snapshot.frames)
-    data = [frame for frame in snapshot.frames if _DATALOADER.search(frame.file)]
-    inner = data[0] if data else snapshot.frames[0]
-    name = f"the DataLoader, in {inner.text}" if data else inner.text
-    return name if own is None or own is inner else f"{name}, called by {own.text}"
-
-
-def own_frame(frames: Sequence[Frame]) -> Frame | None:
-    """Return the innermost frame of the program itself; None if all are of libraries."""
-    return next((frame for frame in frames if not _LIBRARIES.search(frame.file)), None)
+def _of_storage(slow: Sequence[RankSnapshot], snapshots: Sequence[RankSnapshot]) -> Verdict:
+    """Return the verdict on ranks that wait for storage while no other rank computes."""
+    channel = storage_wait(slow[0])
+    what = f"waits for {storage_of(channel)} in {channel}"
+    if len(slow) == len(snapshots) > 1:
+        everyone = f"all {len(slow)} ranks {_plural(what)}"
+        text = f"{everyone}: storage does not respond; rank {slow[0].rank} is in {place(slow[0])}"
+        return Verdict(kind=VerdictKind.STORAGE, ranks=(), text=text)
+    return _of(VerdictKind.STORAGE, slow, snapshots, f"{what}: it is in {place(slow[0])}")
 
 
 def rank_names(numbers: Iterable[int]) -> str:
@@ -222,7 +134,7 @@ def _by_stacks(snapshots: Sequence[RankSnapshot]) -> Verdict:
         if by_activity[snapshot.rank] in (Activity.DATA, Activity.OTHER)
     ]
     if absent and (waiting or backward):
-        entered = _collective(waiting or backward)
+        entered = collective(waiting or backward)
         what = f"never entered {entered}: it is in {place(absent[0])}"
         return _of(VerdictKind.ABSENT, absent, snapshots, what)
     if absent:
@@ -250,7 +162,7 @@ def _of_waiting(
         one = (*waiting, *backward)[0]
         text = (
             f"all {len(waiting) + len(backward)} ranks that could be read wait in "
-            f"{_collective([one])}{_caller(one)}: check the network and the accelerators"
+            f"{collective([one])}{_caller(one)}: check the network and the accelerators"
         )
         return Verdict(kind=VerdictKind.SAME, ranks=(), text=text)
     notes = sorted({snapshot.note for snapshot in snapshots if snapshot.note})
@@ -269,7 +181,7 @@ def _desynchronized(by_call: Sequence[Sequence[RankSnapshot]]) -> Verdict:
     usual = majority([len(ranks) for ranks in by_call])
     others = [ranks for place, ranks in enumerate(by_call) if place != usual]
     parts = [
-        f"{_names(ranks)} {_are(ranks)} in {_collective(ranks)}{_caller(ranks[0])}"
+        f"{_names(ranks)} {_are(ranks)} in {collective(ranks)}{_caller(ranks[0])}"
         for ranks in (*others[:_SHOWN_CALLS], *([] if usual is None else [by_call[usual]]))
     ]
     but = ", and " if usual is None else ", but "
@@ -283,7 +195,7 @@ def _of(
 ) -> Verdict:
     others = len(snapshots) - len(named)
     end = ""
-    if others and kind is not VerdictKind.STORAGE:
+    if others:
         end = "; the other rank waits" if others == 1 else f"; the other {others} ranks wait"
     nodes = ", ".join(dict.fromkeys(snapshot.node for snapshot in named))
     verb = what if len(named) == 1 else _plural(what)
@@ -292,9 +204,9 @@ def _of(
 
 
 def _plural(what: str) -> str:
-    for one, many in (("is ", "are "), ("has ", "have ")):
+    for one, many in (("is ", "are "), ("has ", "have "), ("waits ", "wait ")):
         if what.startswith(one):
-            return many + what.removeprefix(one)
+            what = many + what.removeprefix(one)
     return what.replace(": it is in ", ": the first is in ")
 
 
@@ -306,18 +218,10 @@ def _names(snapshots: Sequence[RankSnapshot]) -> str:
     return rank_names(snapshot.rank for snapshot in snapshots)
 
 
-def _collective(snapshots: Sequence[RankSnapshot]) -> str:
-    """Return the name of the collective in which ranks wait, such as ``all_reduce``."""
-    for frame in snapshots[0].frames:
-        if _COLLECTIVES.search(frame.file) and frame.function not in _INTERNAL:
-            return frame.function
-    return "the collectives of the backward pass"
-
-
 def _call(snapshot: RankSnapshot) -> tuple[str, str, int]:
     """Return the collective of a rank and the line of the program that called it."""
     own = own_frame(snapshot.frames)
-    name = _collective([snapshot])
+    name = collective([snapshot])
     return (name, own.file, own.line) if own is not None else (name, "", 0)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.hang_verdict import RankSamples, RankSnapshot
+from holdfast.decisions.rank_snapshots import RankSamples, RankSnapshot
 from holdfast.decisions.restart_rungs import RestartHistory
 
 
@@ -86,6 +86,8 @@ class Inspected:
     suspected none."""
 
     snapshots: tuple[RankSnapshot, ...]
+    omitted: int = 0
+    """Number of ranks without a snapshot, because the report would have been too large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

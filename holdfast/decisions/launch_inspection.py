@@ -5,12 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.decisions.hang_verdict import Frame, RankSnapshot, verdict
+from holdfast.decisions.hang_verdict import verdict
 from holdfast.decisions.launch_events import Inspected, Suspected
+from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 
-LIMIT: Final = timedelta(seconds=12)
-"""Maximum time of an inspection: a snapshot takes up to 8 s; the rest is for starting the program
-that takes it, and for the messages."""
+LIMIT: Final = timedelta(seconds=10)
+"""Maximum time of an inspection: snapshots take up to 8 s; the rest is for starting the program
+that takes them, and for the messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +107,7 @@ def concluded(
         (one for report in reports for one in report.snapshots), key=lambda one: one.rank
     )
     found = verdict(snapshots)
-    unseen = f"; {_nodes(missing)} did not report stacks" if missing else ""
-    text = f"{suspicion.text}; {found.text}{unseen}"
+    text = f"{suspicion.text}; {found.text}{_unseen(missing, reports)}"
     done = replace(inspection, verdict=text, found={}, stacks={})
     if not suspicion.restart:
         return done, None
@@ -118,6 +118,17 @@ def concluded(
 def _launcher_of(rank: int, snapshots: Collection[RankSnapshot], suspicion: Suspected) -> str:
     nodes = (one.node for one in snapshots if one.rank == rank)
     return next(nodes, suspicion.launcher)
+
+
+def _unseen(missing: list[str], reports: Collection[Inspected]) -> str:
+    """Return which ranks the verdict does not know; empty if it knows all."""
+    text = f"; {_nodes(missing)} did not report stacks" if missing else ""
+    cut = sorted(report.launcher for report in reports if report.omitted)
+    if not cut:
+        return text
+    count = sum(report.omitted for report in reports)
+    ranks = "1 rank" if count == 1 else f"{count} ranks"
+    return f"{text}; without {ranks} of {_nodes(cut)}: the report had reached its maximum size"
 
 
 def _nodes(names: list[str]) -> str:

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from holdfast.decisions.hang_verdict import RankSamples
 from holdfast.decisions.launch_events import Sampled
+from holdfast.decisions.rank_snapshots import RankSamples
 from holdfast.decisions.stragglers import WINDOWS, Straggler, Window, straggler, window_of
 
 _OPEN = 3

@@ -10,11 +10,11 @@ the number of ranks there. The last line is ``== end``, unless the output was cu
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from holdfast.decisions.hang_verdict import Frame, RankSnapshot
+from holdfast.decisions.rank_snapshots import Frame, Helper, RankSnapshot, ordered
 from holdfast.kit.masking import masked_command, masked_text
 
 COMMAND: Final = (
@@ -45,7 +45,9 @@ _LOCAL: Final = re.compile(r" local=(\d{1,4})(?= |$)")
 _SLOTS: Final = re.compile(r" slots=(\d{1,3})(?= |$)")
 _JOB: Final = re.compile(r" job=(\S{1,30})(?= |$)")
 _NODE: Final = re.compile(r" node=(\S{1,200})(?= |$)")
-_THREAD: Final = re.compile(r"^Thread (?:0x)?[0-9A-Fa-f]{1,16} \(")
+_THREAD: Final = re.compile(
+    r"^Thread (?:(\d{1,10})|(?:0x)?[0-9A-Fa-f]{1,16}) \([^)]{0,40}\)(?:: \"(.{0,100})\")?"
+)
 _FRAME: Final = re.compile(r"^ {4}(.{1,200}) \((.{1,500}?)(?::(\d{1,9}))?\)$")
 _COMMAND_LINE: Final = re.compile(
     r"^(Process \d{1,9}: )(.*?)(?=^Python v\d|^== (?:pid=|end$)|^Thread |\Z)",
@@ -59,7 +61,17 @@ _END_LINES: Final = 3
 it."""
 
 _FRAMES_LIMIT: Final = 100
+_THREADS_LIMIT: Final = 64
 _PROCESSES_LIMIT: Final = 4096
+_DEPTH: Final = 3
+"""Generations of processes below a rank: a worker of a DataLoader may have started a server."""
+
+
+@dataclass(slots=True)
+class _Thread:
+    id: int
+    name: str
+    frames: list[Frame] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -75,7 +87,16 @@ class _Dump:
 
     job: str
     node: str
-    frames: list[Frame]
+    threads: list[_Thread] = field(default_factory=list)
+
+    @property
+    def main(self) -> _Thread | None:
+        named = (one for one in self.threads if one.name == "MainThread")
+        return next(named, self.threads[0] if self.threads else None)
+
+    @property
+    def frames(self) -> tuple[Frame, ...]:
+        return tuple(self.main.frames) if self.main is not None else ()
 
 
 def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...]:
@@ -103,9 +124,10 @@ def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...
             node=node,
             pid=one.pid,
             state=one.state,
-            wait_channel="" if one.wait_channel == "0" else one.wait_channel,
-            frames=tuple(one.frames),
+            wait_channel=one.wait_channel,
+            frames=one.frames,
             note="" if one.frames else "no stack",
+            helpers=_helpers(one, dumps),
         )
         for rank, one in chosen.items()
     ]
@@ -141,9 +163,9 @@ def _choose(chosen: dict[int, _Dump], one: _Dump, by_pid: dict[int, _Dump]) -> N
 
 
 def _dumps(text: str) -> Iterator[_Dump]:
-    """Yield each process with the stack of its main thread, which py-spy prints first."""
+    """Yield each process with the stacks of its threads."""
     current: _Dump | None = None
-    threads = count = 0
+    count = 0
     for line in text.splitlines():
         found = _PROCESS.match(line)
         if found is not None:
@@ -157,29 +179,55 @@ def _dumps(text: str) -> Iterator[_Dump]:
                 pid=int(found[1]),
                 parent=int(found[2]),
                 state=found[3],
-                wait_channel=found[4],
+                wait_channel="" if found[4] == "0" else found[4],
                 rank=int(rank[1]) if rank is not None else None,
                 is_launched=" launched" in found[5],
                 local_ranks=_local_ranks(found[5]),
                 job=_value(_JOB, found[5]),
                 node=_value(_NODE, found[5]),
-                frames=[],
             )
-            threads = 0
-        elif current is not None and _THREAD.match(line):
-            is_main = line.endswith(': "MainThread"') and threads > 0
-            threads += 1
-            if is_main:
-                current.frames.clear()
-                threads = 1
-        elif current is not None and threads == 1 and len(current.frames) < _FRAMES_LIMIT:
-            frame = _FRAME.match(line)
-            if frame is not None and line.isprintable():
-                current.frames.append(
-                    Frame(function=frame[1], file=frame[2], line=int(frame[3] or 0))
-                )
+        elif current is not None:
+            _add_line(current, line)
     if current is not None:
         yield current
+
+
+def _add_line(dump: _Dump, line: str) -> None:
+    """Add a line of a dump: a thread, or a frame of the thread before it."""
+    started = _THREAD.match(line)
+    if started is not None and len(dump.threads) < _THREADS_LIMIT:
+        dump.threads.append(_Thread(int(started[1] or 0), started[2] or ""))
+        return
+    frame = _FRAME.match(line)
+    if frame is None or not line.isprintable() or not dump.threads:
+        return
+    frames = dump.threads[-1].frames
+    if started is None and len(frames) < _FRAMES_LIMIT:
+        frames.append(Frame(function=frame[1], file=frame[2], line=int(frame[3] or 0)))
+
+
+def _helpers(rank: _Dump, dumps: Sequence[_Dump]) -> tuple[Helper, ...]:
+    """Return the other threads of a rank, and the processes below it."""
+    threads = [
+        Helper(id=one.id, name=one.name, frames=tuple(one.frames))
+        for one in rank.threads
+        if one is not rank.main
+    ]
+    below = {rank.pid}
+    for _ in range(_DEPTH):
+        below |= {one.pid for one in dumps if one.parent in below}
+    processes = [
+        Helper(
+            id=one.pid,
+            is_process=True,
+            state=one.state,
+            wait_channel=one.wait_channel,
+            frames=one.frames,
+        )
+        for one in dumps
+        if one.pid in below and one is not rank
+    ]
+    return ordered([*threads, *processes])
 
 
 def _value(pattern: re.Pattern[str], text: str) -> str:

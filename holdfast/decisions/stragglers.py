@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from holdfast.decisions.hang_verdict import Activity, RankSamples
+from holdfast.decisions.rank_snapshots import Activity, RankSamples
 
 WINDOWS: Final = 15
 """Number of windows that are kept; a window takes 40 seconds."""

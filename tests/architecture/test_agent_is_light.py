@@ -31,8 +31,10 @@ DECISIONS = {
         "launch_inspection",
         "launch_orders",
         "launch_rounds",
+        "rank_snapshots",
         "restart_rungs",
         "step_times",
+        "storage_waits",
     },
     "slurm supervise": {
         "logged_steps",

@@ -6,16 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.hang_verdict import (
+from holdfast.decisions.hang_verdict import VerdictKind, verdict
+from holdfast.decisions.rank_snapshots import (
+    HELPERS_LIMIT,
     Activity,
     Frame,
+    Helper,
     RankSnapshot,
-    VerdictKind,
     activity,
     groups,
+    ordered,
     place,
-    verdict,
 )
+from holdfast.decisions.storage_waits import storage_of
 
 SITE = "/venv/lib/python3.11/site-packages"
 OWN = Frame(function="train", file="/src/train.py", line=20)
@@ -39,12 +42,38 @@ DATA = (
     frame("_try_get_data", f"{SITE}/torch/utils/data/dataloader.py", 1263),
     OWN,
 )
+WORKER = (
+    frame("_worker_loop", f"{SITE}/torch/utils/data/_utils/worker.py"),
+    frame("_bootstrap", "/usr/lib/python3.11/multiprocessing/process.py"),
+    *DATA,
+)
+"""Where each worker of a DataLoader is: a forked one has the frames of its rank."""
+
+READS = (
+    frame("__getitem__", "/src/data.py", 3),
+    frame("fetch", f"{SITE}/torch/utils/data/_utils/fetch.py"),
+    *WORKER,
+)
+IDLE = (
+    frame("poll", "/usr/lib/python3.11/multiprocessing/connection.py"),
+    frame("get", "/usr/lib/python3.11/multiprocessing/queues.py"),
+    *WORKER,
+)
+WAITS_FOR_QUEUE = (
+    frame("wait", "/usr/lib/python3.11/threading.py"),
+    frame("get", "/usr/lib/python3.11/queue.py", 171),
+    OWN,
+)
 ASLEEP = (frame("sleepy", "/src/train.py", 9), OWN)
 
 
 def look(rank: int, frames: tuple[Frame, ...] = (), **changes) -> RankSnapshot:
     values = {"rank": rank, "node": f"node-{rank}", "pid": 100 + rank, "state": "S", **changes}
     return RankSnapshot(frames=frames, **values)
+
+
+def worker(frames: tuple[Frame, ...], number: int = 77, **changes) -> Helper:
+    return Helper(id=number, is_process=True, **{"state": "S", **changes}, frames=frames)
 
 
 def all_in(frames: tuple[Frame, ...], count: int = 4) -> list[RankSnapshot]:
@@ -88,10 +117,44 @@ def test_the_stack_shows_what_a_rank_does(frames, expected) -> None:
         (but(3, state="t"), VerdictKind.STOPPED, (3,), "debugger"),
         (but(0, pid=None), VerdictKind.DEAD_PEER, (0,), "has no process"),
         (
-            but(1, state="D", wait_channel="rpc_wait_bit_killable"),
+            but(1, state="D", wait_channel="nv_wait_for_gsp"),
             VerdictKind.UNINTERRUPTIBLE,
             (1,),
-            "in rpc_wait_bit_killable",
+            "in nv_wait_for_gsp",
+        ),
+        (
+            but(1, ASLEEP, state="D", wait_channel="rpc_wait_bit_killable"),
+            VerdictKind.STORAGE,
+            (1,),
+            "rank 1 on node-1 waits for NFS in rpc_wait_bit_killable: it is in sleepy "
+            "(train.py:9); the other 3 ranks wait",
+        ),
+        (
+            but(1, ASLEEP, wait_channel="request_wait_answer"),
+            VerdictKind.STORAGE,
+            (1,),
+            "rank 1 on node-1 waits for FUSE in request_wait_answer: it is in sleepy",
+        ),
+        (
+            [look(0, ASLEEP, wait_channel="ptlrpc_set_wait"), look(1, ASLEEP), look(2, ASLEEP)],
+            VerdictKind.UNKNOWN,
+            (),
+            "outside of collectives",
+        ),
+        (
+            but(2, DATA, helpers=(worker(READS, state="D", wait_channel="folio_wait_bit_common"),)),
+            VerdictKind.STORAGE,
+            (2,),
+            "rank 2 on node-2 waits for the page cache in folio_wait_bit_common: it is in the "
+            "DataLoader, in _try_get_data (dataloader.py:1263), called by train (train.py:20); its "
+            "worker process 77 is in __getitem__ (data.py:3), and waits for the page cache in "
+            "folio_wait_bit_common; the other 3 ranks wait",
+        ),
+        (
+            [look(rank, state="D") for rank in range(3)],
+            VerdictKind.STORAGE,
+            (),
+            "all 3 ranks are in uninterruptible sleep: storage does not respond",
         ),
         (
             [look(rank, DATA, state="D", wait_channel="fuse_wait") for rank in range(4)],
@@ -171,6 +234,77 @@ def test_ranks_are_grouped_by_their_functions_not_by_their_lines() -> None:
 def test_the_place_names_the_line_of_the_program() -> None:
     assert place(look(0, DATA)).endswith("called by train (train.py:20)")
     assert place(look(0)) == "an unknown place"
+
+
+def test_the_worker_for_which_the_dataloader_waits_is_named() -> None:
+    decoding = (frame("decode", f"{SITE}/PIL/Image.py", 8), *READS)
+    helpers = ordered([worker(IDLE, 70), worker(WORKER, 71), worker(decoding, 72)])
+
+    found = verdict(but(1, DATA, helpers=helpers))
+
+    assert (found.kind, found.ranks) == (VerdictKind.ABSENT, (1,))
+    assert found.text.endswith(
+        "called by train (train.py:20); its worker process 72 is in decode (Image.py:8), called by "
+        "__getitem__ (data.py:3); the other 3 ranks wait"
+    )
+    assert "its worker" not in verdict(but(1, DATA, helpers=helpers[1:])).text
+
+
+def test_a_stopped_worker_is_named_before_those_that_run() -> None:
+    helpers = ordered([worker(READS, 70), worker(IDLE, 71, state="T")])
+
+    text = verdict([look(0, DATA, helpers=helpers), *all_in(DATA)[1:]]).text
+    assert "its worker process 71 is in poll (connection.py:1), and is stopped by" in text
+
+
+def test_the_thread_for_which_a_queue_is_read_is_named() -> None:
+    loads = Helper(id=5, name="loader", frames=(frame("read_batch", "/src/data.py", 7),))
+    pin = Helper(id=6, name="pin", frames=(frame("get", "/usr/lib/python3.11/queue.py"),))
+
+    waits = verdict(but(1, WAITS_FOR_QUEUE, helpers=ordered([pin, loads])))
+    computes = verdict(but(1, ASLEEP, helpers=ordered([pin, loads])))
+
+    assert "; its thread loader is in read_batch (data.py:7); the other" in waits.text
+    assert "its thread" not in computes.text
+
+
+def test_few_helpers_with_few_frames_are_kept() -> None:
+    many = ordered([worker(IDLE * 50, number) for number in range(50)] + [worker(READS, 99)])
+
+    assert len(many) == HELPERS_LIMIT
+    assert many[0].id == 99
+    assert max(len(one.frames) for one in many) == 20
+
+
+@pytest.mark.parametrize(
+    ("channel", "storage"),
+    [
+        ("rpc_wait_bit_killable", "NFS"),
+        ("nfs_wait_bit_killable", "NFS"),
+        ("nfs4_run_open_task", "NFS"),
+        ("ptlrpc_set_wait", "Lustre"),
+        ("ldlm_completion_ast", "Lustre"),
+        ("request_wait_answer", "FUSE"),
+        ("ceph_mdsc_wait_request", "CephFS"),
+        ("wait_for_response.isra.0", "SMB"),
+        ("cxiWaitEventWait", "GPFS"),
+        ("percpu_rwsem_wait", "a frozen file system"),
+        ("folio_wait_bit_common", "the page cache"),
+        ("wait_on_page_bit_common", "the page cache"),
+        ("jbd2_log_wait_commit", "a local file system"),
+        ("futex_do_wait", ""),
+        ("poll_schedule_timeout.constprop.0", ""),
+        ("hrtimer_nanosleep", ""),
+        ("unix_stream_read_generic", ""),
+        ("do_wait", ""),
+        ("pipe_read", ""),
+        ("ep_poll", ""),
+        ("wait_woken", ""),
+        ("", ""),
+    ],
+)
+def test_the_wait_channel_shows_which_storage_a_process_waits_for(channel, storage) -> None:
+    assert storage_of(channel) == storage
 
 
 FRAMES = st.sampled_from([in_collective(), in_collective("barrier", 3), BACKWARD, DATA, ASLEEP, ()])

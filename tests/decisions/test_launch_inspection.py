@@ -4,7 +4,6 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.hang_verdict import Frame, RankSnapshot
 from holdfast.decisions.launch_events import (
     Event,
     Failed,
@@ -18,6 +17,7 @@ from holdfast.decisions.launch_events import (
 from holdfast.decisions.launch_inspection import LIMIT
 from holdfast.decisions.launch_orders import order_for
 from holdfast.decisions.launch_rounds import JobRounds, Phase, RoundSettings, advance, next_deadline
+from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 TWO = RoundSettings(nodes=2)
@@ -103,6 +103,23 @@ def test_a_launcher_that_does_not_report_delays_the_verdict_until_the_limit():
     assert job.failure is not None
     assert job.failure.text.endswith("; b did not report stacks")
     assert (job.failure.launcher, job.failure.rank) == ("a", 0)
+
+
+def test_ranks_that_the_report_of_a_launcher_had_no_room_for_are_counted():
+    job = after(running(), SUSPECTED, replace(FROM_A, omitted=6), replace(FROM_B, omitted=1))
+
+    assert job.failure is not None
+    assert job.failure.text.endswith(
+        "; the other 3 ranks wait; without 7 ranks of a and 1 more: the report had reached its "
+        "maximum size"
+    )
+    job = after(running(), SUSPECTED, replace(FROM_A, omitted=1), FROM_B)
+    assert job.failure is not None
+    assert "; without 1 rank of a: the report" in job.failure.text
+
+
+def test_the_verdict_follows_the_suspicion_within_10_seconds():
+    assert after(running(), SUSPECTED, now=T0).inspection.until == T0 + timedelta(seconds=10)
 
 
 def test_without_any_report_the_suspected_rank_fails():

@@ -101,6 +101,11 @@ def test_the_rank_that_never_entered_a_collective_is_named(ranks) -> None:
 
     assert text.count("== pid=") == 5
     assert [(one.rank, one.pid) for one in looks] == [(2, ranks[1].pid), (3, ranks[2].pid)]
+    child = int(Path(f"/proc/{ranks[1].pid}/task/{ranks[1].pid}/children").read_text())
+    helpers = {one.id: one for one in looks[0].helpers if one.is_process}
+    assert [one.function for one in helpers[child].frames] == ["<module>"]
+    assert helpers[child].state == "S"
+    assert "watchdog" in {one.name for one in looks[0].helpers}
     assert (found.kind, found.ranks) == (VerdictKind.ABSENT, (2,))
     assert found.text.startswith(
         "rank 2 on node-a never entered all_reduce: it is in loads_a_batch (train.py:7)"
@@ -134,6 +139,45 @@ Thread 9 (idle): "other"
 
     assert [one.text for one in look.frames] == ["forward (train.py:3)", "<module> (train.py:9)"]
     assert (look.wait_channel, look.note) == ("", "")
+
+
+WITH_WORKERS = """== pid=7 ppid=1 state=S wchan=futex_do_wait rank=1 launched
+Thread 7 (idle): "MainThread"
+    wait (/usr/lib/python3.11/threading.py:320)
+    _try_get_data (/s/torch/utils/data/dataloader.py:1263)
+    <module> (/work/train.py:9)
+Thread 8 (idle): "QueueFeeder"
+    wait (/usr/lib/python3.11/threading.py:320)
+== pid=20 ppid=7 state=S wchan=poll rank=1 launched
+Thread 20 (idle): "MainThread"
+    get (/usr/lib/python3.11/multiprocessing/queues.py:3)
+    _worker_loop (/s/torch/utils/data/_utils/worker.py:3)
+    <module> (/work/train.py:9)
+== pid=21 ppid=7 state={state} wchan={channel} rank=1 launched
+Thread 21 (idle): "MainThread"
+    __getitem__ (/work/data.py:4)
+    fetch (/s/torch/utils/data/_utils/fetch.py:3)
+    _worker_loop (/s/torch/utils/data/_utils/worker.py:3)
+    <module> (/work/train.py:9)
+== end
+"""
+
+
+@pytest.mark.parametrize(
+    ("state", "channel", "kind", "text"),
+    [
+        ("S", "0", VerdictKind.DATA, "its worker process 21 is in __getitem__ (data.py:4)"),
+        ("D", "rpc_wait_bit_killable", VerdictKind.STORAGE, "rank 1 on n waits for NFS in rpc_"),
+    ],
+)
+def test_the_worker_that_a_rank_waits_for_is_named(state, channel, kind, text) -> None:
+    (look,) = snapshots_of(WITH_WORKERS.format(state=state, channel=channel), "n")
+
+    found = verdict([look])
+
+    assert [one.id for one in look.helpers] == [21, 20, 8]
+    assert found.kind is kind
+    assert text in found.text
 
 
 HANGING = (

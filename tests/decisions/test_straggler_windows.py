@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.hang_verdict import Activity, RankSamples
 from holdfast.decisions.launch_events import Sampled
 from holdfast.decisions.launch_stragglers import RoundSamples, after_samples
+from holdfast.decisions.rank_snapshots import Activity, RankSamples
 
 NODES = ("node-a", "node-b")
 TAKEN = 160

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.decisions.hang_verdict import Activity, RankSamples
+from holdfast.decisions.rank_snapshots import Activity, RankSamples
 from holdfast.decisions.stragglers import Straggler, straggler, window_of
 
 FACTOR = 1.15

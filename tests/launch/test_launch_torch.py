@@ -49,7 +49,11 @@ def test_training_restarted_in_place_equals_training_without_faults(tmp_path: Pa
     ("hang", "verdict"),
     [
         ("asleep", r"rank 1 on \S+ never entered .+: it is in falls_asleep \(torch_hang\.py"),
-        ("dataloader", r"rank 1 on \S+ never entered .+: it is in the DataLoader, in \S+ \("),
+        (
+            "dataloader",
+            r"rank 1 on \S+ never entered .+: it is in the DataLoader, in \S+ \(.+; its "
+            r"worker process \d+ is in __getitem__ \(torch_hang\.py",
+        ),
         (
             "mismatch",
             r"rank 0 is in all_reduce, called by hang \(.+ and rank 1 is in barrier, called",

@@ -20,12 +20,15 @@ needs_py_spy = pytest.mark.skipif(
 )
 
 HANGS = """
-import os, time
+import os, threading, time
 def waits_for_nobody():
+    time.sleep(600)
+def waits_beside():
     time.sleep(600)
 with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
     file.write("1\\n2\\n")
 print("login with hf_abcdefghijklmnop", flush=True)
+threading.Thread(target=waits_beside, daemon=True).start()
 waits_for_nobody()
 """
 
@@ -51,6 +54,9 @@ def test_the_evidence_of_a_hang_can_be_saved_without_secrets(run, tmp_path):
     assert names == ["report.md", "evidence.json", "logs/rank-0.log", "logs/rank-1.log"]
     assert "### 2 ranks: 0, 1" in content["report.md"]
     assert "waits_for_nobody" in content["report.md"]
+    assert "## Other threads and processes" in content["report.md"]
+    assert "thread " in content["report.md"]
+    assert "waits_beside (" in content["report.md"]
     assert '"MY_API_KEY": "********"' in content["evidence.json"]
     assert not any("hunter2" in text or "hf_abcdef" in text for text in content.values())
 
@@ -106,7 +112,11 @@ def test_a_job_that_did_not_hang_has_no_evidence(run):
     ("hang", "verdict"),
     [
         ("asleep", r"rank 1 on \S+ never entered .+: it is in falls_asleep \(torch_hang.py:\d+\)"),
-        ("dataloader", r"rank 1 on \S+ never entered .+: it is in the DataLoader, in [\w.]+ \("),
+        (
+            "dataloader",
+            r"rank 1 on \S+ never entered .+: it is in the DataLoader, in [\w.]+ \(.+its worker "
+            r"process \d+ is in __getitem__ \(torch_hang.py:\d+\)",
+        ),
         ("mismatch", r"rank 0 is in all_reduce, .+, and rank 1 is in barrier, .+ different code"),
     ],
 )

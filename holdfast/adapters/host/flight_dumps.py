@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from holdfast.decisions.flight_recorder import Collective, RankTrace, recorder_defaults
-from holdfast.decisions.hang_verdict import Frame
+from holdfast.decisions.rank_snapshots import Frame
 from holdfast.kit.bounded_files import read_bounded
 
 DUMP_PREFIX: Final = "rank_"

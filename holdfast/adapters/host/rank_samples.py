@@ -21,14 +21,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from holdfast.adapters.host.rank_stacks import (
-    NO_PY_SPY,
-    NodeRanks,
-    py_spy,
-    python_process,
-    rank_processes,
-)
-from holdfast.decisions.hang_verdict import (
+from holdfast.adapters.host.py_spy import NO_PY_SPY, py_spy
+from holdfast.adapters.host.rank_stacks import NodeRanks, python_process, rank_processes
+from holdfast.decisions.rank_snapshots import (
     Activity,
     Frame,
     RankSamples,

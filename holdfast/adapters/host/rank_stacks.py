@@ -1,43 +1,45 @@
-"""Looks at the processes of ranks: state, wait channel and Python stack, in parallel.
+"""Looks at the processes of ranks: states, wait channels and Python stacks, in parallel.
 
-Stacks are read by py-spy (0.4, extra ``stacks``) without pausing the process. It needs to be root,
-or the same user where ``kernel.yama.ptrace_scope`` is 0.
+Of a rank, all threads are looked at, and unless it waits in a collective, the processes below it,
+too, such as workers of a DataLoader.
 
 ``python -m holdfast.adapters.host.rank_stacks NODE RANK:PID ...`` prints the snapshots of some
 ranks as JSON. PID is the process that was started for the rank; 0 if there is none any more.
 """
 
 import json
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from holdfast.decisions.hang_verdict import Frame, RankSnapshot
+from holdfast.adapters.host.py_spy import dumped_threads
+from holdfast.decisions.rank_snapshots import (
+    HELPERS_LIMIT,
+    UNINTERRUPTIBLE,
+    Helper,
+    RankSnapshot,
+    is_in_collective,
+    ordered,
+)
 from holdfast.kit.masking import masked_arguments, masked_environment
 from holdfast.kit.processes import descendants
 from holdfast.kit.serial import to_plain
 
-_SNAPSHOT_TIMEOUT_S: Final = 8.0
-"""Maximum time of one snapshot, so that the verdict follows the suspicion within 10 seconds."""
+_TIME_S: Final = 7.0
+"""Maximum time of all snapshots, so that the verdict follows the suspicion within 10 seconds."""
 
 _STATE_PAUSE_S: Final = 0.5
 """Time between two samples of the state, if reading the stack takes less."""
 
-_WORKERS: Final = 16
-_FRAMES_LIMIT: Final = 100
-_OUTPUT_LIMIT: Final = 1 << 22
-_ENVIRONMENT_LIMIT: Final = 1 << 20
+_CHILDREN: Final = 4
+"""Processes below a rank whose stacks are read at the same time."""
 
-NO_PY_SPY: Final = (
-    "no stack: py-spy is not installed; install it with: pip install 'holdfast[stacks]'"
-)
-"""Note of a rank whose stack nothing can read."""
+_WORKERS: Final = 16
+_ENVIRONMENT_LIMIT: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +93,9 @@ def environment(pid: int) -> Mapping[str, str]:
 
 
 def _snapshots(found: Sequence[tuple[int, str, int | None]]) -> tuple[RankSnapshot, ...]:
+    deadline = time.monotonic() + _TIME_S
     with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
-        snapshots = list(pool.map(lambda one: _take_snapshot(*one), found))
+        snapshots = list(pool.map(lambda one: _take_snapshot(deadline, *one), found))
     return tuple(sorted(snapshots, key=lambda one: (one.rank, one.pid or 0)))
 
 
@@ -157,30 +160,66 @@ def _is_python(pid: int) -> bool:
         return False
 
 
-def _take_snapshot(rank: int, node: str, pid: int | None) -> RankSnapshot:
+def _take_snapshot(deadline: float, rank: int, node: str, pid: int | None) -> RankSnapshot:
     if pid is None:
         return RankSnapshot(rank=rank, node=node, pid=None, note="no process")
-    before, channel = _state(pid), _read(f"/proc/{pid}/wchan")
-    frames, note = _stack(pid)
+    before = _waiting(str(pid))
+    threads, note = dumped_threads(pid, deadline)
+    frames = threads[0].frames if threads else ()
+    seen = RankSnapshot(rank=rank, node=node, pid=pid, frames=frames, note=note)
+    below = [] if is_in_collective(seen) else descendants(pid)[:HELPERS_LIMIT]
+    paths = {one.id: f"{pid}/task/{one.id}" for one in threads[1:]} | {
+        child: str(child) for child in below
+    }
+    earlier = {number: _waiting(path) for number, path in paths.items()}
+    with ThreadPoolExecutor(max_workers=_CHILDREN) as pool:
+        processes = pool.map(lambda child: _process(child, deadline), below)
+    helpers = [*threads[1:], *processes]
     time.sleep(_STATE_PAUSE_S)
-    state = _state(pid)
-    if "D" in (before, state) and before != state:
-        state = "S"  # a short wait for a disk is no hang
-    return RankSnapshot(
-        rank=rank,
-        node=node,
+    state, channel = _lasting(before, _waiting(str(pid)))
+    return replace(
+        seen,
         pid=pid if state else None,
         state=state,
-        wait_channel="" if channel == "0" else channel,
-        frames=frames,
-        note=note,
+        wait_channel=channel,
+        helpers=ordered(
+            _with_state(one, earlier[one.id], _waiting(paths[one.id])) for one in helpers
+        ),
     )
 
 
-def _state(pid: int) -> str:
-    """Return the state of a process; empty if there is none any more."""
-    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
-    return fields[0] if fields and fields[0] not in ("Z", "X") else ""
+def _process(pid: int, deadline: float) -> Helper:
+    """Return a process below a rank with the stack of its main thread, if it has one."""
+    name = _read(f"/proc/{pid}/comm")
+    threads, _ = dumped_threads(pid, deadline) if _is_python(pid) else ((), "")
+    frames = threads[0].frames if threads else ()
+    return Helper(id=pid, name=name, is_process=True, frames=frames)
+
+
+def _with_state(helper: Helper, before: tuple[str, str], after: tuple[str, str]) -> Helper:
+    state, channel = _lasting(before, after)
+    return replace(helper, state=state, wait_channel=channel)
+
+
+def _waiting(path: str) -> tuple[str, str]:
+    """Return state and wait channel of a task; an empty state if there is none any more.
+
+    Args:
+        path: below /proc, such as ``12`` for a main thread or ``12/task/14`` for another one.
+
+    """
+    fields = _read(f"/proc/{path}/stat").rpartition(")")[2].split()
+    state = fields[0] if fields and fields[0] not in ("Z", "X") else ""
+    channel = _read(f"/proc/{path}/wchan")
+    return state, "" if channel == "0" else channel
+
+
+def _lasting(before: tuple[str, str], after: tuple[str, str]) -> tuple[str, str]:
+    """Return what is true of both samples: a short wait for a disk is no hang."""
+    (early, there), (state, channel) = before, after
+    if UNINTERRUPTIBLE in (early, state) and early != state:
+        return "S" if state else "", ""
+    return state, channel if channel == there or state == UNINTERRUPTIBLE else ""
 
 
 def _read(path: str) -> str:
@@ -189,54 +228,6 @@ def _read(path: str) -> str:
             return file.read(4096).strip()
     except OSError:
         return ""
-
-
-def _stack(pid: int) -> tuple[tuple[Frame, ...], str]:
-    """Return the stack of the main thread, innermost frame first, or why there is none."""
-    program = py_spy()
-    if program is None:
-        return (), NO_PY_SPY
-    command = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            timeout=_SNAPSHOT_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        threads = json.loads(done.stdout[:_OUTPUT_LIMIT]) if done.returncode == 0 else None
-    except subprocess.TimeoutExpired:
-        return (), f"no stack: py-spy did not respond within {_SNAPSHOT_TIMEOUT_S:g} s"
-    except (OSError, ValueError) as error:
-        return (), f"no stack: {error}"
-    if threads is None:
-        printed = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return (), f"no stack: py-spy: {printed[-1][:200] if printed else done.returncode}"
-    return _main_thread(pid, threads), ""
-
-
-def py_spy() -> str | None:
-    """Return the path of py-spy; None if it is not installed."""
-    beside = Path(sys.executable).with_name("py-spy")
-    return str(beside) if beside.is_file() else shutil.which("py-spy")
-
-
-def _main_thread(pid: int, threads: Any) -> tuple[Frame, ...]:
-    mains = [
-        one
-        for one in threads
-        if one.get("thread_name") == "MainThread" or one.get("os_thread_id") == pid
-    ]
-    chosen = (mains or threads or [{}])[0]
-    return tuple(
-        Frame(
-            function=str(one.get("name", ""))[:200],
-            file=str(one.get("filename", ""))[:500],
-            line=int(one.get("line") or 0),
-        )
-        for one in chosen.get("frames", ())[:_FRAMES_LIMIT]
-    )
 
 
 if __name__ == "__main__":

@@ -15,12 +15,19 @@ from typing import Any, Final
 from holdfast.adapters.host.flight_dumps import read_traces, request_dumps
 from holdfast.adapters.host.rank_stacks import NodeRanks, command_line, environment, take_snapshots
 from holdfast.decisions.flight_recorder import combined, recorded_verdict
-from holdfast.decisions.hang_verdict import RankSnapshot, Verdict, verdict
+from holdfast.decisions.hang_verdict import Verdict, verdict
+from holdfast.decisions.rank_snapshots import RankSnapshot
 from holdfast.kit.files import write_atomically
 from holdfast.kit.serial import to_plain
 
 _DEADLINE_S: Final = 10.0
 """Maximum time from the suspicion to the stop of the attempt, however long the snapshots take."""
+
+_FAILURES: Final = (
+    OSError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,
+    ValueError,
+)  # fmt: skip
+"""What an inspection may raise: a machine without resources, or a rank that writes nonsense."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +68,7 @@ class HangInspector:
     def inspect(self, suspicion: Suspicion) -> str | None:
         """Return what the ranks do, for people to read; None until that is known.
 
-        Empty if nothing was found within 10 seconds.
+        After 10 seconds, why that is unknown.
         """
         key = (suspicion.job, suspicion.attempt, suspicion.since)
         known = self._inspections.get(key)
@@ -74,7 +81,9 @@ class HangInspector:
                 target=self._run, args=(suspicion, known), name="hang-inspection", daemon=True
             ).start()
         is_late = (self._now() - known.suspected_at).total_seconds() >= _DEADLINE_S
-        return known.text if known.done.is_set() or is_late else None
+        if known.done.is_set():
+            return known.text
+        return f"the ranks could not be inspected within {_DEADLINE_S:g} s" if is_late else None
 
     def _run(self, suspicion: Suspicion, inspection: _Inspection) -> None:
         try:
@@ -84,6 +93,9 @@ class HangInspector:
             found = combined(verdict(seen), recorded)
             inspection.text = found.text
             _write(suspicion, seen, found, inspection.suspected_at)
+        except _FAILURES as error:
+            why = str(error) or type(error).__name__
+            inspection.text = inspection.text or f"the ranks could not be inspected: {why}"
         finally:
             inspection.done.set()
 

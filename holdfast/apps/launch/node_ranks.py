@@ -265,6 +265,7 @@ class NodeRanks:
                 number=self._inspected,
                 is_stalled=own is None or progress is None or progress.is_stalled(own),
                 snapshots=snapshots,
+                omitted=max(0, self._options.slots - len(snapshots)) if snapshots else 0,
             )
         )
 

@@ -7,14 +7,21 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.apps.launch.printed_value import PrintedValue
-from holdfast.decisions.hang_verdict import RankSnapshot
+from holdfast.decisions.rank_snapshots import RankSnapshot
 from holdfast.kit.serial import to_plain
 
-_LIMIT_S: Final = 11.0
-"""Less than ``launch_inspection.LIMIT``; a snapshot takes at most 8 s."""
+_LIMIT_S: Final = 9.5
+"""Less than ``launch_inspection.LIMIT``; snapshots take at most 8 s."""
 
 _LONGEST_REPORT: Final = 48_000
 """Characters of all snapshots of a node, so that they fit into one message to the coordinator."""
+
+_SIZES: Final = (
+    (100, 16, 20), (100, 4, 20), (50, 1, 20), (25, 1, 8), (12, 1, 4), (12, 0, 0), (6, 0, 0),
+    (0, 0, 0),
+)  # fmt: skip
+"""Maximum frames of a main thread, number of helpers, and frames of each, in order of preference.
+The first helper explains most."""
 
 
 class RankInspection:
@@ -33,7 +40,10 @@ class RankInspection:
         return self._printed.pid
 
     def snapshots(self) -> tuple[RankSnapshot, ...] | None:
-        """Return what the ranks do; None until that is known, which takes at most 11 s."""
+        """Return what the ranks do; None until that is known, which takes at most 9.5 s.
+
+        Ranks for which one message has no room are missing.
+        """
         found = self._printed.value(())
         return None if found is None else _bounded(found)
 
@@ -43,9 +53,19 @@ class RankInspection:
 
 
 def _bounded(snapshots: tuple[RankSnapshot, ...]) -> tuple[RankSnapshot, ...]:
-    """Return snapshots that fit into one message: fewer frames, and at last fewer ranks."""
-    for frames in (100, 50, 25, 12, 6, 0):
-        shorter = tuple(replace(one, frames=one.frames[:frames]) for one in snapshots)
+    """Return snapshots that fit into one message: less of each, and at last fewer ranks."""
+    for frames, helpers, of_helper in _SIZES:
+        shorter = tuple(
+            replace(
+                one,
+                frames=one.frames[:frames],
+                helpers=tuple(
+                    replace(helper, frames=helper.frames[:of_helper])
+                    for helper in one.helpers[:helpers]
+                ),
+            )
+            for one in snapshots
+        )
         if _length(shorter) <= _LONGEST_REPORT:
             return shorter
     while _length(shorter) > _LONGEST_REPORT:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.apps.launch.printed_value import PrintedValue
-from holdfast.decisions.hang_verdict import RankSamples
+from holdfast.decisions.rank_snapshots import RankSamples
 
 _PAUSE_S: Final = 3.0
 """Time from the end of one window to the begin of the next one, which includes starting py-spy."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.decisions.hang_verdict import RankSnapshot, groups
+from holdfast.decisions.rank_snapshots import RankSnapshot, groups, is_in_collective
 from holdfast.kit.bounded_files import parse_json, read_end
 from holdfast.kit.masking import masked_text
 from holdfast.kit.serial import from_plain
@@ -56,6 +56,8 @@ def report(evidence: Mapping[str, Any]) -> str:
             f"| {one.note} |"
             for one in snapshots
         ),
+        "",
+        *_helpers(snapshots),
     ]
     return "\n".join(lines) + "\n"
 
@@ -74,6 +76,24 @@ def _stacks(snapshots: Sequence[RankSnapshot]) -> Iterator[str]:
         yield from stack
         yield "```"
         yield ""
+
+
+def _helpers(snapshots: Sequence[RankSnapshot]) -> Iterator[str]:
+    """Yield the other threads and the processes of ranks that do not wait in a collective."""
+    yield "## Other threads and processes"
+    for one in snapshots:
+        if not one.helpers or is_in_collective(one):
+            continue
+        yield ""
+        yield f"### Rank {one.rank}"
+        for helper in one.helpers:
+            kind = "process" if helper.is_process else "thread"
+            yield ""
+            yield f"{kind} {helper.id} {helper.name} {helper.state} {helper.wait_channel}".rstrip()
+            yield ""
+            yield "```"
+            yield from (frame.text for frame in helper.frames)
+            yield "```"
 
 
 def write_bundle(evidence: Mapping[str, Any], logs: Mapping[int, Path], target: Path) -> None:

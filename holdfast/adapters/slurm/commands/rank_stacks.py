@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.adapters.slurm.commands.execution import Slurm
-from holdfast.decisions.hang_verdict import RankSnapshot
+from holdfast.decisions.rank_snapshots import RankSnapshot
 from holdfast.decisions.stack_dumps import COMMAND, snapshots_of
 from holdfast.model.errors import BackendError
 

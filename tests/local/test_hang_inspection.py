@@ -1,0 +1,65 @@
+"""Inspection of the ranks of a hung job: also an error ends in a verdict."""
+
+import os
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from holdfast.adapters.host.flight_dumps import dump_environment
+from holdfast.adapters.host.rank_stacks import NodeRanks
+from holdfast.adapters.local.hang_inspection import HangInspector, Suspicion
+from tests.ports.fakes import FakeClock
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+DEADLINE_S = 60
+
+
+def suspicion(folder: Path, dumps: str = "dumps") -> Suspicion:
+    return Suspicion(
+        job="job",
+        attempt=1,
+        since=T0,
+        evidence="no new step",
+        nodes=[NodeRanks(node_rank=0, node="n", root=None)],
+        file=folder / "evidence.json",
+        dumps=folder / dumps,
+    )
+
+
+def inspected(inspector: HangInspector, suspected: Suspicion) -> str:
+    end = time.monotonic() + DEADLINE_S
+    while (text := inspector.inspect(suspected)) is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return text
+
+
+def test_the_verdict_and_what_was_seen_are_kept(tmp_path: Path) -> None:
+    text = inspected(HangInspector(FakeClock(T0).now), suspicion(tmp_path))
+
+    assert text == "rank 0 on n has no process any more"
+    assert text in (tmp_path / "evidence.json").read_text(encoding="utf-8")
+
+
+def test_an_error_of_an_inspection_is_its_verdict(tmp_path: Path) -> None:
+    text = inspected(HangInspector(FakeClock(T0).now), suspicion(tmp_path, "\0"))
+
+    assert text == "the ranks could not be inspected: embedded null byte"
+
+
+def test_a_verdict_that_takes_longer_than_10_seconds_is_not_awaited(tmp_path: Path) -> None:
+    clock = FakeClock(T0)
+    inspector, suspected = HangInspector(clock.now), suspicion(tmp_path)
+    suspected.dumps.mkdir()
+    pipe = dump_environment({}, suspected.dumps)["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + "0.pipe"
+    os.mkfifo(pipe)
+    listening = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # a rank that never dumps
+
+    assert inspector.inspect(suspected) is None
+    clock.time = T0 + timedelta(seconds=10) - timedelta(microseconds=1)
+    assert inspector.inspect(suspected) is None
+    clock.time = T0 + timedelta(seconds=10)
+    late = inspector.inspect(suspected)
+    os.close(listening)
+
+    assert late == "the ranks could not be inspected within 10 s"
