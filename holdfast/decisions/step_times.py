@@ -1,6 +1,7 @@
 """Learns how long a job pauses between two steps, and when a longer pause is suspicious. Pure."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
@@ -16,6 +17,10 @@ _LONGEST_FACTOR: Final = 2
 """A pause is suspicious beyond this multiple of the longest one: evaluations and checkpoints are
 rarer than one in a hundred steps, and take longer from time to time."""
 
+_START_FACTOR: Final = 5
+"""A start is suspicious beyond this multiple of the longest one: on new nodes, caches of compiled
+kernels and of the data are empty."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StallLimits:
@@ -23,6 +28,12 @@ class StallLimits:
 
     factor: float = 10
     floor: timedelta = timedelta(minutes=3)
+    start: timedelta = timedelta(hours=1)
+    """Time from the start of an attempt to its first step, while no attempt has reached one: large
+    models compile, and load checkpoints of terabytes, for tens of minutes. 0 for no such limit."""
+
+    timeout: timedelta | None = None
+    """Pause between two steps that is suspicious, instead of what was learned; None to learn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +53,29 @@ def after_step(times: StepTimes, pause: timedelta) -> StepTimes:
     return StepTimes((*times.pauses, max(0.0, pause.total_seconds()))[-WINDOW:])
 
 
+def start_limit(starts: Sequence[float], limits: StallLimits) -> timedelta | None:
+    """Return the time to the first step beyond which a job seems to hang; None if there is none.
+
+    That is five times the longest start of earlier attempts, but at least ``floor``.
+
+    Args:
+        starts: seconds that earlier attempts took to their first step.
+        limits: settings.
+
+    """
+    if not starts:
+        return limits.start or None
+    return max(limits.floor, timedelta(seconds=_START_FACTOR * max(starts)))
+
+
 def stall_limit(times: StepTimes, limits: StallLimits) -> timedelta | None:
     """Return the pause beyond which a job seems to hang; None while too little is known.
 
-    That is ``factor`` times the 99th percentile of the pauses, but at least ``floor`` and twice the
-    longest pause.
+    That is the set ``timeout``, or ``factor`` times the 99th percentile of the pauses, but at least
+    ``floor`` and twice the longest pause.
     """
+    if limits.timeout is not None:
+        return limits.timeout
     if len(times.pauses) < MIN_PAUSES:
         return None
     ordered = sorted(times.pauses)

@@ -52,7 +52,7 @@ def test_training_restarted_in_place_equals_training_without_faults(tmp_path: Pa
         (
             "dataloader",
             r"rank 1 on \S+ never entered .+: it is in the DataLoader, in \S+ \(.+; its "
-            r"worker process \d+ is in __getitem__ \(torch_hang\.py",
+            r"worker process \d+ is in [\w.]*__getitem__ \(torch_hang\.py",
         ),
         (
             "mismatch",

@@ -115,7 +115,7 @@ def test_a_job_that_did_not_hang_has_no_evidence(run):
         (
             "dataloader",
             r"rank 1 on \S+ never entered .+: it is in the DataLoader, in [\w.]+ \(.+its worker "
-            r"process \d+ is in __getitem__ \(torch_hang.py:\d+\)",
+            r"process \d+ is in [\w.]*__getitem__ \(torch_hang.py:\d+\)",
         ),
         ("mismatch", r"rank 0 is in all_reduce, .+, and rank 1 is in barrier, .+ different code"),
     ],

@@ -23,10 +23,10 @@ from holdfast.adapters.local.straggler_watch import StragglerWatch
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarmed, silence
 from holdfast.decisions.loss_faults import LossLimits, skipped_steps
-from holdfast.decisions.step_times import StallLimits, StepTimes, after_step, stall_limit
+from holdfast.decisions.step_progress import StepProgress, after_look, suspected_hang
+from holdfast.decisions.step_times import StallLimits
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.free_ports import free_port
-from holdfast.kit.units import format_duration
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
     CHECKPOINTS_VARIABLE,
@@ -124,12 +124,11 @@ class LocalJobs:
         self._ending = ending
         self._prepare = prepare
         self._moved: dict[str, tuple[SetAside, ...]] = {}
-        self._advanced: dict[str, tuple[datetime, Progress, datetime]] = {}
         self._meetings: dict[str, tuple[int, int, str]] = {}
         self._crashes: dict[Path, str] = {}
         self._inspector = HangInspector(clock.now)
         self._stragglers = StragglerWatch()
-        self._times: dict[str, StepTimes] = {}
+        self._steps: dict[str, StepProgress] = {}
         self._stalls: dict[str, tuple[datetime, str]] = {}
         self._reports: dict[str, AttemptReports] = {}
 
@@ -273,23 +272,21 @@ class LocalJobs:
 
     def _stalled(self, job: str, record: JobRecord, observed: AttemptProgress) -> str:
         """Return why a job seems to hang by what was learned of its steps; empty if it does not."""
-        last, known = observed.last_at, observed.known_until
-        times = self._times.get(job, StepTimes())
-        limit = stall_limit(times, self._launch(job).stall_limits)
-        if last is None or known is None or limit is None or known - last < limit:
+        found = suspected_hang(
+            self._steps.get(job, StepProgress()),
+            self._launch(job).stall_limits,
+            observed.known_until,
+        )
+        if found is None:
             return ""
         reported = self._stalls.get(job)
-        if reported is None or reported[0] != last:
-            evidence = (
-                f"no new step for {format_duration(limit)}, last {observed.last}; the longest "
-                f"pause between two steps was {format_duration(times.longest)}"
-            )
-            hang = Hang(reason=Reason.JOB_HUNG, since=last, evidence=evidence)
-            found = self._inspected(job, record, hang)
-            if found is None:
+        if reported is None or reported[0] != found.since:
+            hang = Hang(reason=Reason.JOB_HUNG, since=found.since, evidence=found.evidence)
+            inspected = self._inspected(job, record, hang)
+            if inspected is None:
                 return ""
-            text = f"the job seems to hang: {found.evidence}; {_RESTARTED}"
-            self._stalls[job] = reported = (last, text)
+            text = f"the job seems to hang: {inspected.evidence}; {_RESTARTED}"
+            self._stalls[job] = reported = (found.since, text)
         return reported[1]
 
     def _inspected(self, job: str, record: JobRecord, hang: Hang) -> Hang | None:
@@ -321,16 +318,16 @@ class LocalJobs:
         return self._crashes[log]
 
     def _observed(self, job: str, record: JobRecord, progress: Progress) -> AttemptProgress:
-        now = self._clock.now()
-        known = self._advanced.get(job)
-        if known is None or known[:2] != (record.phase_since, progress):
-            if known is not None and known[0] == record.phase_since and known[1].last is not None:
-                self._times[job] = after_step(self._times.get(job, StepTimes()), now - known[2])
-            self._advanced[job] = known = (record.phase_since, progress, now)
+        now, began_at = self._clock.now(), record.phase_since
+        is_running = record.phase is JobPhase.RUNNING
+        known = self._steps.get(job, StepProgress())
+        if is_running:
+            known = after_look(known, began_at=began_at, step=progress.last, now=now)
+            self._steps[job] = known
         return AttemptProgress(
-            started_at=record.phase_since,
-            last_at=known[2] if progress.last is not None else None,
-            known_until=now if record.phase is JobPhase.RUNNING else None,
+            started_at=began_at,
+            last_at=known.step_at,
+            known_until=now if is_running else None,
             last=f"step {progress.last}",
         )
 

@@ -64,6 +64,12 @@ class LocalJobPolicy(JobPolicy):
     stall_floor: timedelta = timedelta(minutes=3)
     """Minimum pause that is suspicious. A checkpoint or an evaluation may take minutes."""
 
+    stall_start: timedelta = timedelta(hours=1)
+    """A job also seems to hang if it has not reported a step for this time since the start of an
+    attempt. Once an attempt has reported one, five times the longest start counts instead, and at
+    least ``stall_floor``. It is only reported. 0 for no limit of the first start, as for jobs that
+    report no steps."""
+
     straggler_factor: float = 1.15
     """A rank is reported as a straggler if its own part of a step takes at least this multiple of
     the median of the other ranks, over at least 4 windows of 40 seconds. 0 turns the samples
@@ -88,6 +94,8 @@ class LocalJobPolicy(JobPolicy):
             raise ValueError(f"stall_factor must be at least 1, got {self.stall_factor}")
         if self.stall_floor < timedelta(0):
             raise ValueError(f"stall_floor must not be negative, got {self.stall_floor}")
+        if self.stall_start < timedelta(0):
+            raise ValueError(f"stall_start must not be negative, got {self.stall_start}")
         if self.straggler_factor and not self.straggler_factor > 1:
             raise ValueError(f"straggler_factor must be 0 or above 1, got {self.straggler_factor}")
         if self.loss_window < 1:
@@ -98,7 +106,7 @@ class LocalJobPolicy(JobPolicy):
     @property
     def stall_limits(self) -> StallLimits:
         """Return when a pause between two steps is suspicious."""
-        return StallLimits(factor=self.stall_factor, floor=self.stall_floor)
+        return StallLimits(factor=self.stall_factor, floor=self.stall_floor, start=self.stall_start)
 
     @property
     def loss_limits(self) -> LossLimits:
