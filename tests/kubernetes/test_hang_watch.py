@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,6 +24,7 @@ from holdfast.decisions.log_rules import JobLogRule
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import LOG_MONITORING, LOG_MONITORING_CONFIG_MAP
 from tests.engines.kubelet import PodServer
+from tests.ports.fakes import FakeClock
 
 NAMESPACE = "/api/v1/namespaces/default"
 STEPS = JobLogRule(name="Steps", pattern="step", frequency=timedelta(seconds=2))
@@ -241,3 +243,28 @@ def test_a_config_map_that_cannot_be_used_is_reported(
 
     assert reported in rejected.expected
     assert watch.hang("job-uid") is None
+
+
+def test_a_job_that_logs_no_new_step_is_suspected_and_not_hung(
+    cluster: Cluster, pods: list[PodState], kubelet: PodServer
+):
+    api, clock = api_of(cluster), FakeClock(datetime.now(UTC))
+    watch = HangWatch(api, clock, lambda: None, captures_stacks=False, reads_heartbeats=False)
+    watch.start()
+    rule = JobLogRule(name="Other", pattern="none", frequency=timedelta(days=1))
+    watch.follow([replace(an_attempt(pods, rule), started_at=clock.time)])
+    for step in range(1, 25):
+        clock.time += timedelta(seconds=10)
+        kubelet.write_lines("p0", f"step: {step:2}  loss:  2.50000  grad_norm:  1.2000")
+        until(lambda: watch.findings("job-uid").steps.last == step)  # noqa: B023 - called at once
+    assert watch.findings("job-uid").suspected is None
+
+    clock.time += timedelta(minutes=3)
+    until(lambda: watch.findings("job-uid").suspected)
+    found = watch.findings("job-uid")
+    assert found.hang is None
+    assert found.suspected.step == 24
+    kubelet.write_lines("p0", "step: 25  loss:  2.50000  grad_norm:  1.2000")
+    until(lambda: watch.findings("job-uid").suspected is None)
+    watch.stop()
+    api.close()

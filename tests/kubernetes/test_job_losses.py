@@ -122,24 +122,24 @@ def test_a_nan_is_found_once_and_again_by_the_next_controller(
     first = begin()
     first.follow([an_attempt(pods)])
     kubelet.write_lines("p0", *GOOD)
-    until(lambda: first.steps("uid-1").last == 3)
-    assert first.steps("uid-1").fault is None
+    until(lambda: first.findings("uid-1").steps.last == 3)
+    assert first.findings("uid-1").steps.fault is None
 
     for pod in ("p0", "p1"):  # in two ranks at once
         kubelet.write_lines(pod, BAD, line(5, float("nan")))
-    until(lambda: first.steps("uid-1").fault)
-    fault = first.steps("uid-1").fault
+    until(lambda: first.findings("uid-1").steps.fault)
+    fault = first.findings("uid-1").steps.fault
     assert (fault.reason, fault.step, fault.action) == (
         Reason.LOSS_NOT_FINITE, 4, LossAction.ROLLBACK,
     )  # fmt: skip
     assert fault.evidence.startswith("the loss is nan at step 4 on node rank ")
-    until(lambda: first.steps("uid-1").last == 5)
-    assert first.steps("uid-1").fault == fault
+    until(lambda: first.findings("uid-1").steps.last == 5)
+    assert first.findings("uid-1").steps.fault == fault
 
     second = begin()
     second.follow([an_attempt(pods)])
-    until(lambda: second.steps("uid-1").fault)
-    assert second.steps("uid-1").fault.step == 4
+    until(lambda: second.findings("uid-1").steps.fault)
+    assert second.findings("uid-1").steps.fault.step == 4
 
 
 def test_another_attempt_and_another_job_of_the_name_begin_without_a_fault(
@@ -148,12 +148,12 @@ def test_another_attempt_and_another_job_of_the_name_begin_without_a_fault(
     watch = begin()
     kubelet.write_lines("p0", *GOOD, BAD)
     watch.follow([an_attempt(pods)])
-    until(lambda: watch.steps("uid-1").fault)
+    until(lambda: watch.findings("uid-1").steps.fault)
 
     watch.follow([an_attempt(pods[1:], attempt=2)])
-    assert watch.steps("uid-1").fault is None
+    assert watch.findings("uid-1").steps.fault is None
     watch.follow([an_attempt(pods[1:], uid="uid-2")])
-    assert watch.steps("uid-1").fault is watch.steps("uid-2").fault is None
+    assert watch.findings("uid-1").steps.fault is watch.steps("uid-2").fault is None
     kubelet.write_lines("p1", line(1, 2.5))
     until(lambda: watch.steps("uid-2").last == 1)
     assert watch.steps("uid-2").fault is None
@@ -165,7 +165,7 @@ def test_a_log_that_is_rotated_is_read_on_and_an_outage_loses_no_fault(
     watch = begin()
     watch.follow([an_attempt(pods)])
     kubelet.write_lines("p0", *GOOD)
-    until(lambda: watch.steps("uid-1").last == 3)
+    until(lambda: watch.findings("uid-1").steps.last == 3)
 
     kubelet.ignores_requests = True
     kubelet.rotate("p0")
@@ -173,5 +173,5 @@ def test_a_log_that_is_rotated_is_read_on_and_an_outage_loses_no_fault(
     until(lambda: watch.errors)
     kubelet.ignores_requests = False
 
-    until(lambda: watch.steps("uid-1").fault)
-    assert watch.steps("uid-1").fault.step == 4
+    until(lambda: watch.findings("uid-1").steps.fault)
+    assert watch.findings("uid-1").steps.fault.step == 4

@@ -65,3 +65,65 @@ def test_of_a_rule_that_is_no_pattern_both_patterns_are_reported(matcher: Patter
 
     assert [one.value for one in monitor.rejected] == ["a ("]
     assert monitor.due is None
+
+
+def line(step: int) -> str:
+    return f"step: {step:2}  loss:  2.50000  grad_norm:  1.2000"
+
+
+def trained(monitor: LogMonitor, clock: FakeClock, steps: int = 30) -> datetime:
+    """Let a job log a step every 10 seconds. Returns the time of the last one."""
+    for step in range(1, steps + 1):
+        clock.time += 10 * SECOND
+        monitor.take(0, ["other", line(step)])
+    return clock.time
+
+
+def test_a_job_without_a_new_step_for_much_longer_than_before_seems_to_hang(
+    matcher: PatternMatcher,
+):
+    clock = FakeClock(START)
+    monitor = LogMonitor(matcher, clock, [], START, LossLimits())
+    monitor.take(0, ["importing"])
+    last = trained(monitor, clock)
+    at = last + timedelta(minutes=3)
+    monitor.take(1, ["a rank that says nothing of steps"])
+
+    assert monitor.suspicious_at == at
+    assert monitor.suspected(at - timedelta(microseconds=1)) is None
+    assert monitor.suspected(None) is None, "the logs could not be read"
+    found = monitor.suspected(at)
+    assert (found.since, found.step) == (last, 30)
+    assert found.evidence == (
+        "no new step for 3m, last step 30; the longest pause between two steps was 10s"
+    )
+    assert monitor.hang(at) is None
+
+    clock.time = at
+    monitor.take(0, [line(31)])
+    assert monitor.suspected(at) is None
+
+
+def test_what_was_learned_of_a_job_holds_for_its_next_attempt(matcher: PatternMatcher):
+    clock = FakeClock(START)
+    first = LogMonitor(matcher, clock, [], START, LossLimits())
+    first.take(0, ["importing"])
+    trained(first, clock)
+    began = clock.time = START + timedelta(hours=1)
+    again = LogMonitor(matcher, clock, [], began, LossLimits(), first.progress)
+
+    assert again.suspected(began) is None
+    limit = timedelta(minutes=3)  # 5 x 10 s is less than the floor
+    found = again.suspected(began + limit)
+    assert found.evidence == (
+        "no step was reported within 3m of the start; the longest start before took 10s"
+    )
+
+
+def test_steps_that_a_new_controller_reads_at_once_are_no_start(matcher: PatternMatcher):
+    clock = FakeClock(START + timedelta(hours=9))
+    monitor = LogMonitor(matcher, clock, [], START, LossLimits())
+    monitor.take(0, ["importing", line(900)])
+
+    assert monitor.progress.starts == ()
+    assert monitor.suspected(clock.time) is None

@@ -7,9 +7,10 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
+from holdfast.adapters.kubernetes.jobs.attempt_findings import with_findings
 from holdfast.adapters.kubernetes.jobs.checkpoint_reports import CheckpointReporting
 from holdfast.adapters.kubernetes.jobs.fitting import capacity, unclaimed
-from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched, with_findings
+from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched
 from holdfast.adapters.kubernetes.jobs.informer import JobInformer
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
@@ -305,7 +306,7 @@ class KubernetesJobs:
         lost = self._attempts.lost(state.uid, record.attempt, pods)
         counts = {node: self._counts(node) for node in nodes_of(record, pods, lost)}
         view = job_view(state, job.requests, record, pods, lost=lost, counts=counts)
-        return with_findings(view, self._hangs.hang(state.uid), self._hangs.steps(state.uid))
+        return with_findings(view, self._hangs.findings(state.uid))
 
     def _watched(self) -> Iterable[Watched]:
         found = (

@@ -10,6 +10,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import ApiError
 from holdfast.adapters.kubernetes.client.values import Rejection
+from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
 from holdfast.adapters.kubernetes.jobs.hang_rules import ParsedRules, rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import Heartbeat, HeartbeatFile
 from holdfast.adapters.kubernetes.jobs.log_monitor import LogMonitor
@@ -22,8 +23,9 @@ from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.logged_steps import LoggedSteps
 from holdfast.decisions.loss_faults import LossLimits
+from holdfast.decisions.step_progress import StepProgress, SuspectedHang
 from holdfast.model.errors import BackendError
-from holdfast.model.jobs import JobPhase, JobRecord, JobView, LossFault
+from holdfast.model.jobs import JobPhase, JobRecord, LossFault
 from holdfast.model.names import HEARTBEAT_FILE, LOG_MONITORING_CONFIG_MAP, PodPhase
 from holdfast.ports.clock import Clock
 
@@ -40,6 +42,9 @@ MOST_LOGS: Final = 512
 
 _TICK_S: Final = 1.0
 """Interval of checks in seconds, as in HyperPod's agent."""
+
+_LEARNED_LIMIT: Final = 1024
+"""Maximum number of jobs between two attempts of which the steps are remembered."""
 
 _AGAIN: Final = timedelta(seconds=30)
 """Retry delay after a ConfigMap could not be read."""
@@ -103,15 +108,6 @@ def watched(
     )
 
 
-def with_findings(view: JobView, hang: Hang | None, steps: LoggedSteps) -> JobView:
-    """Return the view of a job with its hang, if any, and what its logs have shown."""
-    if hang is not None:
-        view = replace(
-            view, hung_since=hang.since, hung_reason=hang.reason, hung_evidence=hang.evidence
-        )
-    return replace(view, first_step=steps.first, step=steps.last, loss_fault=steps.fault)
-
-
 def logs_known_until(known: Sequence[datetime | None], expected: int) -> datetime | None:
     """Time until which the logs of a job are complete; None if any log has not been read.
 
@@ -141,6 +137,10 @@ class _Attempt:
 
     heartbeats: HeartbeatFile | None = None
     hang: Hang | None = None
+    suspected: SuspectedHang | None = None
+    learned: StepProgress = StepProgress()
+    """What was learned in earlier attempts of the job."""
+
     loss_fault: LossFault | None = None
     stacks: StackCapture | None = None
     stacks_until: datetime | None = None
@@ -148,6 +148,11 @@ class _Attempt:
 
     reported: int = 0
     """Number of rejections already reported."""
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """What a change of wakes the reconciler."""
+        return self.hang, self.suspected, self.loss_fault, self.reported
 
 
 class HangWatch:
@@ -174,6 +179,9 @@ class HangWatch:
         self._matcher = PatternMatcher()
         self._lock = threading.Lock()
         self._attempts: dict[str, _Attempt] = {}
+        self._learned: dict[str, StepProgress] = {}
+        """What ended attempts have taught, by UID of the job, until the next one is watched."""
+
         self._ended: list[PodLog] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hangs", daemon=True)
@@ -201,22 +209,32 @@ class HangWatch:
             for uid, attempt in tuple(self._attempts.items()):
                 if not attempt.requested.is_same(requested.get(uid)):
                     self._end(attempt, attempt.logs)
+                    self._keep(uid, attempt)
                     del self._attempts[uid]
             for uid, one in requested.items():
                 if uid not in self._attempts:
-                    self._attempts[uid] = self._begun(one)
+                    self._attempts[uid] = self._begun(one, self._learned.pop(uid, StepProgress()))
                 self._attempts[uid].requested = one
+
+    def _keep(self, uid: str, attempt: _Attempt) -> None:
+        """Keep what an attempt has taught for the next one of the job."""
+        monitor = attempt.monitor
+        self._learned[uid] = attempt.learned if monitor is None else monitor.progress
+        for oldest in [*self._learned][:-_LEARNED_LIMIT]:
+            del self._learned[oldest]
 
     def hang(self, uid: str) -> Hang | None:
         """Return the hang of a job by its UID; None if it does not hang."""
         attempt = self._attempts.get(uid)
         return attempt.hang if attempt is not None else None
 
-    def steps(self, uid: str) -> LoggedSteps:
-        """Return what the logs of a job have shown of its present attempt, by its UID."""
+    def findings(self, uid: str) -> Findings:
+        """Return what is known of the present attempt of a job, by its UID."""
         attempt = self._attempts.get(uid)
-        monitor = attempt.monitor if attempt is not None else None
-        return monitor.steps if monitor is not None else LoggedSteps()
+        if attempt is None:
+            return Findings()
+        steps = attempt.monitor.steps if attempt.monitor is not None else LoggedSteps()
+        return Findings(hang=attempt.hang, suspected=attempt.suspected, steps=steps)
 
     def rejected(self, uid: str) -> tuple[Rejection, ...]:
         """Invalid rules of a job in addition to the errors in its annotations."""
@@ -255,7 +273,7 @@ class HangWatch:
         now = self._clock.now()
         if attempt.monitor is None and (attempt.again_at is None or now >= attempt.again_at):
             self._prepare(attempt, now)
-        monitor, before = attempt.monitor, (attempt.hang, attempt.loss_fault, attempt.reported)
+        monitor, before = attempt.monitor, attempt.state
         hang = None
         if monitor is not None:
             with self._lock:
@@ -267,11 +285,11 @@ class HangWatch:
             hang = hang or attempt.heartbeats.hang()
         attempt.hang = self._with_stacks(attempt, hang, now)
         attempt.reported = len(self.rejected(attempt.requested.job.uid))
-        if (attempt.hang, attempt.loss_fault, attempt.reported) != before:
+        if attempt.state != before:
             self._changed()
 
-    def _begun(self, requested: Watched) -> _Attempt:
-        attempt = _Attempt(requested)
+    def _begun(self, requested: Watched, learned: StepProgress) -> _Attempt:
+        attempt = _Attempt(requested, learned=learned)
         heartbeat = requested.heartbeat
         if heartbeat is not None and self._reads_heartbeats:
             attempt.heartbeats = HeartbeatFile(
@@ -292,6 +310,7 @@ class HangWatch:
                     rules,
                     requested.started_at,
                     limits or LossLimits(),
+                    attempt.learned,
                 )
         except BackendError:
             pass
@@ -325,7 +344,8 @@ class HangWatch:
             log.start()
 
     def _verdict(self, attempt: _Attempt, monitor: LogMonitor, now: datetime) -> Hang | None:
-        due = monitor.due
+        times = [at for at in (monitor.due, monitor.suspicious_at) if at is not None]
+        due = min(times, default=None)
         logs = tuple(attempt.logs.values())
         known_until = logs_known_until(
             [log.known_until for log in logs], len(attempt.requested.followed)
@@ -334,6 +354,7 @@ class HangWatch:
             for log in logs:
                 if log.known_until is None or log.known_until < due:
                     log.check()
+        attempt.suspected = monitor.suspected(known_until)
         return monitor.hang(known_until)
 
     def _with_stacks(self, attempt: _Attempt, hang: Hang | None, now: datetime) -> Hang | None:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
@@ -10,7 +11,18 @@ from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import JobLogRule, RuleState, after_line, due, first_hang
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossLimits
+from holdfast.decisions.step_progress import (
+    StepProgress,
+    SuspectedHang,
+    after_look,
+    suspected_hang,
+    suspicious_at,
+)
+from holdfast.decisions.step_times import StallLimits
 from holdfast.ports.clock import Clock
+
+_STALLS: Final = StallLimits()
+"""When a job seems to hang. It is only reported, so that there is nothing to set."""
 
 
 class LogMonitor:
@@ -27,6 +39,7 @@ class LogMonitor:
         rules: Sequence[JobLogRule],
         started_at: datetime,
         limits: LossLimits,
+        progress: StepProgress = StepProgress(),  # noqa: B008 - it is immutable
     ) -> None:
         """Validate the patterns of the rules.
 
@@ -36,6 +49,7 @@ class LogMonitor:
             rules: log rules of the job.
             started_at: time from which all ranks ran.
             limits: when a loss is a fault.
+            progress: what was learned in earlier attempts of the job.
 
         Raises:
             BackendError: the patterns could not be validated.
@@ -48,6 +62,7 @@ class LogMonitor:
         self._states = {rule: RuleState() for rule in rules}
         self._limits = limits
         self._steps = LoggedSteps()
+        self._progress = progress
         self._rejected: list[Rejection] = []
         self.take(0, ())
 
@@ -60,6 +75,16 @@ class LogMonitor:
     def steps(self) -> LoggedSteps:
         """Steps and losses in known forms of log lines."""
         return self._steps
+
+    @property
+    def progress(self) -> StepProgress:
+        """What is known of the steps of this attempt and of earlier ones."""
+        return self._progress
+
+    @property
+    def suspicious_at(self) -> datetime | None:
+        """Time from which the job seems to hang without a new step; None if that is unknown."""
+        return suspicious_at(self._progress, _STALLS)
 
     @property
     def due(self) -> datetime | None:
@@ -82,6 +107,8 @@ class LogMonitor:
         with self._lock:
             where = f"node rank {rank}"
             self._steps = after_lines(self._steps, rank, lines, self._limits, where=where)
+            if lines:
+                self._look(now)
             for rule, hits in zip(rules, found, strict=True):
                 if rule not in self._states:
                     continue
@@ -93,6 +120,23 @@ class LogMonitor:
                     self._states[rule] = after_line(
                         rule, self._states[rule], hit, rank=rank, line=lines[index], at=now
                     )
+
+    def suspected(self, known_until: datetime | None) -> SuspectedHang | None:
+        """Return why the job seems to hang by what was learned of its steps; None if it does not.
+
+        Args:
+            known_until: all lines up to this time were taken; None if nothing is known.
+
+        """
+        with self._lock:
+            if known_until is not None:
+                self._look(known_until)
+            return suspected_hang(self._progress, _STALLS, known_until)
+
+    def _look(self, now: datetime) -> None:
+        self._progress = after_look(
+            self._progress, began_at=self._started_at, step=self._steps.last, now=now
+        )
 
     def hang(self, known_until: datetime | None) -> Hang | None:
         """First hang that a rule finds; None if there is none. See ``first_hang``."""
