@@ -2,7 +2,7 @@
 
 The rungs are those of ``restart_rungs``: the same nodes once they are back, other nodes of the
 allocation, an exchange of the faulty nodes, a requeue of the whole job. A step that ends while none
-of its nodes has a fault is restarted for its loss only.
+of its nodes has a fault is restarted for its loss or a hang only.
 """
 
 from collections.abc import Mapping, Set
@@ -71,15 +71,15 @@ class RestartTimeouts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LossEnd:
-    """End of a step whose loss was not finite, or spiked."""
+class ApplicationEnd:
+    """End of a step whose ranks are the cause: its loss was not finite or spiked, or it hung."""
 
     why: str
     obstacle: str = ""
     """Why the step is not restarted; empty if it may be. See ``loss_faults.loss_stop``."""
 
     restarts: int = 0
-    """Restarts of the step for its loss so far."""
+    """Restarts of the step for such causes so far."""
 
     max_restarts: int = JobSpec(name="", nodes=1).max_app_retries
 
@@ -122,11 +122,11 @@ class EndedStep:
     cannot_exchange: str = ""
     """Why an exchange of nodes failed or is refused; empty if none was tried."""
 
-    loss: LossEnd | None = None
-    """That the step ended because of its loss; None if it did not."""
+    loss: ApplicationEnd | None = None
+    """That the step ended because of its loss or a hang; None if it did not."""
 
     @property
-    def own_loss(self) -> LossEnd | None:
+    def own_end(self) -> ApplicationEnd | None:
         """The same, unless a node of the step has a fault, which is then the cause."""
         return None if self.faults else self.loss
 
@@ -149,14 +149,14 @@ def decide_restart(step: EndedStep, timeouts: RestartTimeouts) -> RestartDecisio
     if not step.faults:
         if step.since < timeouts.grace:
             return RestartDecision(action=StepAction.WAIT)
-        if step.own_loss is None:
+        if step.own_end is None:
             return RestartDecision(action=StepAction.END, why="no node of the step has a fault")
     others = () if step.is_bound or step.mode is RestartMode.SWAP else step.allocation
     candidates = dict.fromkeys((*step.step_nodes, *others))
     allocated = [name for name in candidates if name in step.allocation]
     good = tuple(name for name in allocated if name in step.usable)
     means = _means(step, len(allocated), good, timeouts)
-    used = step.relaunches if step.own_loss is None else step.own_loss.restarts
+    used = step.relaunches if step.own_end is None else step.own_end.restarts
     history = RestartHistory(total=used)
     choice = choose_rung(_cause(step), means, history, _budget(step))
     silent = sorted(step.faults.keys() & step.unreachable)
@@ -183,7 +183,7 @@ def _cause(step: EndedStep) -> Cause:
     if step.stalled >= step.stall_limit:
         why = f"no checkpoint was saved in {step.stalled} attempts"
         return Cause(node="", text=why, is_final=True)
-    if (loss := step.own_loss) is not None:
+    if (loss := step.own_end) is not None:
         why = "; ".join(filter(None, (loss.obstacle, loss.why)))
         return Cause(node="", text=why, is_final=bool(loss.obstacle))
     return Cause(node=min(step.faults), text=format_faults(step.faults))
@@ -215,7 +215,7 @@ def _means(
 
 def _budget(step: EndedStep) -> RestartBudget:
     """Return the budget of retries; the controller has that of the whole job."""
-    if (loss := step.own_loss) is not None:
+    if (loss := step.own_end) is not None:
         return RestartBudget(in_place=1, exchanges=0, job_restarts=0, total=loss.max_restarts)
     return RestartBudget(
         in_place=1, exchanges=len(step.step_nodes), job_restarts=1, total=step.max_retries

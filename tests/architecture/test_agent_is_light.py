@@ -37,13 +37,16 @@ DECISIONS = {
         "storage_waits",
     },
     "slurm supervise": {
+        "hang_settings",
         "logged_steps",
         "loss_faults",
         "loss_settings",
         "restart_rungs",
         "step_line_rows",
         "step_lines",
+        "step_progress",
         "step_restart",
+        "step_times",
     },
 }
 """Decisions that a process takes itself; standard library alone."""

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.decisions.step_restart import (
+    ApplicationEnd,
     EndedStep,
-    LossEnd,
     RestartDecision,
     RestartMode,
     RestartTimeouts,
@@ -34,7 +34,7 @@ node_sets = st.frozensets(st.sampled_from(NAMES))
 
 
 losses = st.builds(
-    LossEnd,
+    ApplicationEnd,
     why=st.just("LossNotFinite: the loss is nan at step 3"),
     obstacle=st.sampled_from(["", "loss_action is stop"]),
     restarts=st.integers(0, 4),
@@ -113,7 +113,7 @@ def test_a_loss_restarts_the_step_on_its_own_nodes_in_every_mode() -> None:
             since=TIMEOUTS.grace,
             relaunches=9,
             max_retries=0,
-            loss=LossEnd(why="LossNotFinite: the loss is nan at step 3"),
+            loss=ApplicationEnd(why="LossNotFinite: the loss is nan at step 3"),
         )
         assert decide_restart(step, TIMEOUTS) == RestartDecision(
             action=StepAction.RELAUNCH,

@@ -63,6 +63,9 @@ class Supervised:
     def until_said(self, job: str, text: str) -> None:
         self.slurm.until(lambda: text in self.output(job))
 
+    def until_commented(self, job: str, text: str) -> None:
+        self.slurm.until(lambda: text in self.comment(job))
+
     def ended(self, job: str) -> str:
         """What a job printed, when it has ended."""
         self.slurm.until(lambda: self.slurm.jobs()[job] in ("COMPLETED", "FAILED", "CANCELLED"))

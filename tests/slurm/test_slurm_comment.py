@@ -11,6 +11,7 @@ from holdfast.adapters.slurm.commands.comment import (
     MAX_RETRY_LIMIT,
     CommentRequest,
     Key,
+    ReportedHang,
     ReportedLoss,
     RequeueRequest,
     changed,
@@ -19,9 +20,11 @@ from holdfast.adapters.slurm.commands.comment import (
     parse,
     requeue_request,
     restart_reason,
+    suspected_hang,
 )
-from holdfast.adapters.slurm.jobs.loss_reports import LossReports
+from holdfast.adapters.slurm.jobs.supervisor_reports import SupervisorReports
 from holdfast.decisions.step_restart import RestartMode
+from holdfast.model.events import JobHangSuspected, JobLossFault
 from holdfast.model.jobs import LossAction, LossFault
 from holdfast.model.names import Reason
 from tests.ports.fakes import FakeEvents
@@ -176,7 +179,7 @@ def a_request(attempt: int, step: int) -> CommentRequest:
 
 def test_each_report_is_emitted_once_and_the_next_job_of_a_number_is_another() -> None:
     events = FakeEvents()
-    reports = LossReports(events)
+    reports = SupervisorReports(events)
 
     for requests in (
         {"7": a_request(0, 5), "8": parse("auto-resume=1"), "9": a_request(0, 3)},
@@ -191,6 +194,43 @@ def test_each_report_is_emitted_once_and_the_next_job_of_a_number_is_another() -
         ("job/7", 0, 5), ("job/7", 1, 5), ("job/7", 1, 5),
     ]  # fmt: skip
     assert events.reported[0].why.startswith("LossNotFinite at step 5; its supervisor restarts")
+
+
+@given(
+    st.sampled_from(["", "team=a mode=step", '{"APS": {"x": 1}}']),
+    st.integers(0, 10**13 - 1), st.none() | st.integers(0, 10**18 - 1), st.integers(0, 10**10),
+)  # fmt: skip
+def test_a_suspected_hang_is_read_as_written(
+    comment: str, attempt: int, step: int | None, seconds: int
+) -> None:
+    hang = ReportedHang(attempt=attempt, step=step, since=datetime.fromtimestamp(seconds, UTC))
+    written = changed(comment, {Key.SUSPECTED_HANG: suspected_hang(hang)})
+
+    assert parse(written).hang == hang
+    assert parse(written).rejected == ()
+    assert parse(changed(written, {Key.SUSPECTED_HANG: None})) == parse(comment)
+
+
+@pytest.mark.parametrize("value", ["1:2", "x:2:3", "1:2:99999999999999", "::"])
+def test_a_hang_that_no_supervisor_reports_is_rejected(value: str) -> None:
+    request = parse(f"suspected-hang={value}")
+
+    assert request.hang is None
+    assert [one.key for one in request.rejected] == ["suspected-hang"]
+
+
+def test_a_loss_and_a_hang_of_a_job_are_both_emitted_once() -> None:
+    events = FakeEvents()
+    reports = SupervisorReports(events)
+    loss, hang = "loss-fault=0:LossNotFinite:5:ask", "suspected-hang=0:12:1767225600"
+    start = "suspected-hang=1::1767225600"
+
+    for comment in (loss, f"{loss} {hang}", f"{loss} {hang}", loss, f"{loss} {hang}", start):
+        reports.emit({"7": parse(f"auto-resume=1 {comment}")}, set())
+
+    assert [type(one) for one in events.reported] == [JobLossFault, *[JobHangSuspected] * 3]
+    assert events.reported[1].why.startswith("no step after 12 since 2026-01-01T00:00:00Z; find")
+    assert events.reported[3].why.startswith("no step was reported since 2026-01-01T00:00:00Z")
 
 
 @given(

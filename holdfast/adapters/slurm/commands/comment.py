@@ -38,6 +38,7 @@ _RESTART_REASON: Final = re.compile(r"[0-9]{1,9}:\w{1,100}:[^\s:=\[\]]{0,100}")
 _LOSS_FAULT: Final = re.compile(
     r"([0-9]{1,13}):(LossNotFinite|LossSpiked):([0-9]{1,18}):(ask|stop|rollback|skip)"
 )
+_SUSPECTED_HANG: Final = re.compile(r"([0-9]{1,13}):([0-9]{1,18})?:([0-9]{1,11})")
 _NO_WORD: Final = re.compile(r"\W")
 _NO_NODE: Final = re.compile(r"[\s:=\[\]]")
 _NOTE: Final = re.compile(r"(?<!\s)\s*\[holdfast: [^\[\]]*\]")
@@ -73,6 +74,10 @@ class Key(StrEnum):
     LOSS_FAULT = "loss-fault"
     """Set by the supervisor only: ``1001:LossNotFinite:12:rollback``, the number of the attempt,
     the reason, the step, and what follows."""
+
+    SUSPECTED_HANG = "suspected-hang"
+    """Set by the supervisor only, while a step reports no progress: ``1001:12:1763837400``, the
+    number of the attempt, its last step, if any, and the time of that step or of the start."""
 
     CHECKPOINT = "checkpoint"
     """Directory of the job's checkpoints, in Megatron's layout."""
@@ -111,6 +116,20 @@ class ReportedLoss:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedHang:
+    """A supervisor's report of a step that seems to hang."""
+
+    attempt: int
+    """Number of the attempt, as in ``HOLDFAST_ATTEMPT``."""
+
+    step: int | None
+    """Last step of training; None if it has reached none."""
+
+    since: datetime
+    """Time of that step, or of the start of the attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommentRequest:
     """Requests in a Comment."""
 
@@ -125,6 +144,7 @@ class CommentRequest:
     """Value of ``Key.RESTART_REASON``; see ``restart_reason_of``."""
 
     loss: ReportedLoss | None = None
+    hang: ReportedHang | None = None
     rejected: tuple[Rejected, ...] = ()
 
     def requests_requeue(self, restarts: int) -> bool:
@@ -144,6 +164,7 @@ _EXPECTED: Final = {
     Key.REQUEUE_REQUEST: "requeue, or requeue:RESTARTS:SECONDS",
     Key.RESTART_REASON: "RESTARTS:REASON:NODE",
     Key.LOSS_FAULT: "ATTEMPT:REASON:STEP:ACTION",
+    Key.SUSPECTED_HANG: "ATTEMPT:STEP:SECONDS",
     Key.CHECKPOINT: "the absolute path of a directory, without spaces",
 }
 
@@ -176,6 +197,7 @@ def parse(comment: str) -> CommentRequest:
         checkpoint=values.get(Key.CHECKPOINT, ""),
         restart_reason=values.get(Key.RESTART_REASON, ""),
         loss=_reported_loss(values.get(Key.LOSS_FAULT, "")),
+        hang=_reported_hang(values.get(Key.SUSPECTED_HANG, "")),
         rejected=tuple(rejected[:REJECTED_LIMIT]),
     )
 
@@ -242,6 +264,23 @@ def _reported_loss(value: str) -> ReportedLoss | None:
     )
 
 
+def suspected_hang(hang: ReportedHang) -> str:
+    """Return the value of ``Key.SUSPECTED_HANG``."""
+    step = "" if hang.step is None else hang.step
+    return f"{hang.attempt}:{step}:{hang.since.timestamp():.0f}"
+
+
+def _reported_hang(value: str) -> ReportedHang | None:
+    found = _SUSPECTED_HANG.fullmatch(value)
+    if found is None:
+        return None
+    return ReportedHang(
+        attempt=int(found[1]),
+        step=None if found[2] is None else int(found[2]),
+        since=datetime.fromtimestamp(int(found[3]), UTC),
+    )
+
+
 def _rejected(key: str, value: str, expected: str) -> Rejected:
     return Rejected(key=key, value=_shown(value), expected=expected)
 
@@ -270,6 +309,8 @@ def _is_usable(key: Key, value: str) -> bool:
             return _RESTART_REASON.fullmatch(value) is not None
         case Key.LOSS_FAULT:
             return _LOSS_FAULT.fullmatch(value) is not None
+        case Key.SUSPECTED_HANG:
+            return _SUSPECTED_HANG.fullmatch(value) is not None
         case Key.CHECKPOINT:
             is_printable = value.isprintable() and _BLANK.search(value) is None
             return value.startswith("/") and is_printable

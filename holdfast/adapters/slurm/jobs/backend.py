@@ -12,7 +12,7 @@ from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import stop_message
 from holdfast.adapters.slurm.jobs.drift import JobDriftCorrection
 from holdfast.adapters.slurm.jobs.holds import JobHolds
-from holdfast.adapters.slurm.jobs.loss_reports import LossReports
+from holdfast.adapters.slurm.jobs.supervisor_reports import SupervisorReports
 from holdfast.adapters.slurm.jobs.unmanaged_runs import UnmanagedRuns
 from holdfast.adapters.slurm.jobs.views import (
     PREFIX,
@@ -80,7 +80,7 @@ class SlurmJobs:
         self._drift = JobDriftCorrection(
             self._slurm, self._holds, self._reservations, store, around.clock, around.events
         )
-        self._losses = LossReports(around.events)
+        self._reports = SupervisorReports(around.events)
         self._unmanaged = UnmanagedRuns(around.nodes.node_state)
         self._unreadable: frozenset[JobInputRejected] = frozenset()
         self._is_busy = False
@@ -133,7 +133,7 @@ class SlurmJobs:
         }
         if self._around.may_act():
             self._drift.archive_reused(found)
-            self._losses.emit(requests, {name for name in requests if found[name].is_over})
+            self._reports.emit(requests, {name for name in requests if found[name].is_over})
             self._report_unreadable()
         self._unmanaged.refresh(found, now)
         self._is_busy = any(job.is_batch and job.has_nodes for job in found.values())

@@ -9,10 +9,12 @@ from typing import Final
 
 from holdfast.adapters.slurm.commands.comment import (
     Key,
+    ReportedHang,
     changed,
     loss_fault,
     parse,
     requeue_request,
+    suspected_hang,
 )
 from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.adapters.slurm.commands.job_text import BatchJob, jobs_format, parse_batch_jobs
@@ -139,6 +141,11 @@ class OwnJob(JobCommands):
     def report_loss(self, attempt: int, fault: LossFault) -> None:
         """Report a fault of the loss of an attempt to the controller."""
         self._comment(self.read(), {Key.LOSS_FAULT: loss_fault(attempt, fault)})
+
+    def report_hang(self, hang: ReportedHang | None) -> None:
+        """Report a step that seems to hang to the controller; None if it continues."""
+        value = None if hang is None else suspected_hang(hang)
+        self._comment(self.read(), {Key.SUSPECTED_HANG: value})
 
     def _comment(self, job: BatchJob, changes: Mapping[Key, str | None]) -> None:
         self.update_job(job.id, f"comment={changed(job.comment, changes)}")

@@ -1,4 +1,7 @@
-"""Losses of a supervised step, in its progress file and its output, and what follows from them."""
+"""Losses and steps of a supervised step of a job, and what follows from them.
+
+They are read in its progress file and its output.
+"""
 
 import os
 import stat
@@ -8,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.progress_file import ReportReader
+from holdfast.adapters.slurm.jobs.step_hangs import StepHangs
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import (
     LossHistory,
@@ -19,7 +23,7 @@ from holdfast.decisions.loss_faults import (
     worse_fault,
 )
 from holdfast.decisions.loss_settings import VARIABLES, bad_loss, parse_loss_limits
-from holdfast.decisions.step_restart import LossEnd
+from holdfast.decisions.step_restart import ApplicationEnd
 from holdfast.kit.appended_lines import AppendedLines
 from holdfast.model.jobs import (
     BAD_LOSS_VARIABLE,
@@ -39,7 +43,7 @@ _CHUNKS: Final = 16
 
 
 class StepLosses:
-    """Losses of the attempts of one step.
+    """Losses and progress of the attempts of one step.
 
     The output is read where standard output and standard error of this process, which are those of
     srun, are regular files, as in a batch script.
@@ -51,8 +55,10 @@ class StepLosses:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         limits, problems = parse_loss_limits(environment, VARIABLES)
+        self.hangs = StepHangs(environment)
         self.problems = [
-            f"{one.key} is {one.value[:60]!r}, expected {one.expected}" for one in problems
+            *(f"{one.key} is {one.value[:60]!r}, expected {one.expected}" for one in problems),
+            *self.hangs.problems,
         ]
         """Settings that are ignored, and why."""
 
@@ -63,7 +69,8 @@ class StepLosses:
         self._progress = environment.get(PROGRESS_VARIABLE, "")
         self._attempts: tuple[AttemptRecord, ...] = ()
         self._failure: Failure | None = None
-        self._is_reported = False
+        self._is_reported, self._hang = False, ""
+        self._reported: int | None = None
         self._begun_at = datetime.now(UTC)
         self._history, self._steps = LossHistory(), LoggedSteps()
         self._reports: ReportReader | None = None
@@ -71,12 +78,14 @@ class StepLosses:
 
     @property
     def text(self) -> str:
-        """The fault for people to read; empty if there is none."""
+        """Why the step is stopped, for people to read; empty if it is not."""
+        if self._hang:
+            return f"{Reason.JOB_HUNG}: {self._hang}"
         return "" if self.fault is None else f"{self.fault.reason}: {self.fault.evidence}"
 
     @property
     def restarts(self) -> int:
-        """Number of restarts for the loss so far."""
+        """Number of restarts for the loss or a hang so far."""
         return len(self._attempts)
 
     def begin(self) -> dict[str, str]:
@@ -94,9 +103,10 @@ class StepLosses:
         }
 
     def read(self) -> bool:
-        """Read what is new. Returns whether the step has to be stopped for its loss."""
+        """Read what is new. Returns whether the step has to be stopped for its loss, or a hang."""
         for report in self._reports.read() if self._reports is not None else ():
             self._history = after_report(self._history, report, self._limits)
+            self._reported = report.step
         for number, log in enumerate(self._logs):
             for _ in range(_CHUNKS):
                 lines = [line.decode("utf-8", "replace") for line in log.read()]
@@ -104,7 +114,10 @@ class StepLosses:
                 if not lines:
                     break
         self.fault = worse_fault(self._history.fault, self._steps.fault)
-        return self.fault is not None and self.fault.action is not LossAction.ASK
+        steps = [one for one in (self._reported, self._steps.last) if one is not None]
+        is_hung = self.hangs.look(max(steps, default=None))
+        self._hang = self.hangs.text if is_hung else self._hang
+        return is_hung or (self.fault is not None and self.fault.action is not LossAction.ASK)
 
     def notice(self) -> str:
         """Return what a person has to know of a fault that does not stop the step, once."""
@@ -113,14 +126,22 @@ class StepLosses:
         return text
 
     def ended(self, *, is_stopped: bool) -> Failure | None:
-        """Return the failure of an attempt that has ended; None if the loss is not the reason.
+        """Return the failure of an attempt that has ended; None for another reason.
 
         Args:
-            is_stopped: whether the step was stopped for its loss. One that failed by itself counts
-                if its loss was not finite: many jobs check that, and end.
+            is_stopped: whether the step was stopped for its loss, or a hang. One that failed by
+                itself counts if its loss was not finite: many jobs check that, and end.
 
         """
         fault = self.fault
+        has_acted = fault is not None and fault.action is not LossAction.ASK
+        if self._failure is None and is_stopped and not has_acted:
+            self._failure = Failure(
+                kind=FailureKind.APPLICATION,
+                reason=Reason.JOB_HUNG,
+                at=datetime.now(UTC),
+                evidence=self._hang,
+            )
         if self._failure is not None or fault is None or fault.action is LossAction.ASK:
             return self._failure
         if is_stopped or fault.reason == Reason.LOSS_NOT_FINITE:
@@ -134,11 +155,11 @@ class StepLosses:
             )
         return self._failure
 
-    def end_of(self, nodes: tuple[str, ...]) -> LossEnd | None:
+    def end_of(self, nodes: tuple[str, ...]) -> ApplicationEnd | None:
         """Return what a decision about a restart on ``nodes`` has to know of that failure."""
         if self._failure is None:
             return None
-        return LossEnd(
+        return ApplicationEnd(
             why=f"{self._failure.reason}: {self._failure.evidence}",
             obstacle=loss_stop(self._failure, self._attempts, nodes),
             restarts=self.restarts,
@@ -167,9 +188,11 @@ class StepLosses:
 
     def _start(self) -> None:
         self.fault = self._failure = None
-        self._is_reported = False
+        self._is_reported, self._hang = False, ""
+        self._reported = None
         self._begun_at = datetime.now(UTC)
         self._history, self._steps = LossHistory(), LoggedSteps()
+        self.hangs.begin()
         if self._progress:
             path = Path(self._progress)
             self._reports = ReportReader(path, offset=_size(path))

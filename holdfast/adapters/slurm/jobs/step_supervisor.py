@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.checkpoints.directory import latest_step
+from holdfast.adapters.slurm.commands.comment import ReportedHang
 from holdfast.adapters.slurm.jobs.attempts import attempt_number
 from holdfast.adapters.slurm.jobs.own_job import OwnJob
 from holdfast.adapters.slurm.jobs.srun_command import is_bound, relaunch_command
@@ -95,6 +96,7 @@ class SupervisedStep:
         self._has_dropped_nodes = self._is_stopped_for_loss = False
         self._losses = StepLosses(environment)
         self._published: LossFault | None = None
+        self._published_hang: ReportedHang | None = None
         self._ended_at = datetime.now(UTC)
 
     def run(self) -> int:
@@ -192,6 +194,16 @@ class SupervisedStep:
                 attempt = attempt_number(self._monitor.restarts, self._relaunches)
                 self._slurm.report_loss(attempt, fault)
                 self._published = fault
+        self._report_hang()
+
+    def _report_hang(self) -> None:
+        if notice := self._losses.hangs.notice():
+            self._write_message(f"JobHangSuspected: {notice}")
+        hang = self._losses.hangs.report(attempt_number(self._monitor.restarts, self._relaunches))
+        if hang != self._published_hang:
+            with suppress(BackendError):  # slurmctld is down: tried again at the next poll
+                self._slurm.report_hang(hang)
+                self._published_hang = hang
 
     def _end_srun(self, srun: RunningSrun, since: timedelta) -> None:
         """End a srun that waits for a dead node, ``since`` its step was canceled."""

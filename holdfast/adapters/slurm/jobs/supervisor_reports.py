@@ -1,11 +1,11 @@
-"""What supervisors report of the losses of their steps."""
+"""What supervisors report of the losses and the progress of their steps."""
 
 from collections.abc import Container, Mapping
 from typing import Final
 
-from holdfast.adapters.slurm.commands.comment import CommentRequest, ReportedLoss
+from holdfast.adapters.slurm.commands.comment import CommentRequest, ReportedHang, ReportedLoss
 from holdfast.adapters.slurm.jobs.views import PREFIX
-from holdfast.model.events import JobLossFault
+from holdfast.model.events import Event, JobHangSuspected, JobLossFault
 from holdfast.model.jobs import LossAction
 from holdfast.ports.events import EventSink
 
@@ -17,13 +17,15 @@ _RESPONSES: Final[Mapping[LossAction, str]] = {
     LossAction.SKIP: "its supervisor restarts the step from the checkpoint before, without it",
 }
 
+_Report = ReportedLoss | ReportedHang
 
-class LossReports:
+
+class SupervisorReports:
     """Emits each report once. A new controller emits the last one of each job that runs again."""
 
     def __init__(self, events: EventSink) -> None:
         self._events = events
-        self._emitted: dict[str, ReportedLoss] | None = None
+        self._emitted: dict[tuple[str, type[_Report]], _Report] | None = None
         """By number of the job; None before the first call of ``emit``."""
 
     def emit(self, requests: Mapping[str, CommentRequest], ended: Container[str]) -> None:
@@ -35,17 +37,29 @@ class LossReports:
 
         """
         is_first, known = self._emitted is None, self._emitted or {}
-        reported = {name: one.loss for name, one in requests.items() if one.loss is not None}
+        reported = {
+            (name, type(report)): report
+            for name, one in requests.items()
+            for report in (one.loss, one.hang)
+            if report is not None
+        }
         self._emitted = reported
-        for name, loss in reported.items():
-            if known.get(name) == loss or (is_first and name in ended):
+        for (name, kind), report in reported.items():
+            if known.get((name, kind)) == report or (is_first and name in ended):
                 continue
-            self._events.emit(
-                JobLossFault(
-                    job=f"{PREFIX}{name}",
-                    attempt=loss.attempt,
-                    reason=loss.reason,
-                    step=loss.step,
-                    why=f"{loss.reason} at step {loss.step}; {_RESPONSES[loss.action]}",
-                )
-            )
+            self._events.emit(_event(f"{PREFIX}{name}", report))
+
+
+def _event(job: str, report: _Report) -> Event:
+    if isinstance(report, ReportedLoss):
+        return JobLossFault(
+            job=job,
+            attempt=report.attempt,
+            reason=report.reason,
+            step=report.step,
+            why=f"{report.reason} at step {report.step}; {_RESPONSES[report.action]}",
+        )
+    since = report.since.isoformat(timespec="seconds").replace("+00:00", "Z")
+    last = "no step was reported" if report.step is None else f"no step after {report.step}"
+    why = f"{last} since {since}; find the rank that the others wait for: holdfast slurm stacks"
+    return JobHangSuspected(job=job, attempt=report.attempt, why=why)

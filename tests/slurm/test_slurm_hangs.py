@@ -1,0 +1,64 @@
+"""Supervised steps that report no new step: reported, and restarted if that is asked for."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from supervised_cluster import Supervised, supervised_cluster
+
+from tests.engines.slurm_cluster import SlurmPrograms
+
+TRAINS = """
+import os, pathlib, time
+hangs = pathlib.Path(os.environ["FOLDER"]) / "has-hung"
+for step in range(1, 41):
+    print(f"step: {step:2}  loss:  2.50000  grad_norm:  1.2000", flush=True)
+    if step == 30 and not hangs.exists():
+        hangs.touch()
+        while not (hangs.parent / "continue").exists():
+            time.sleep(0.1)
+    time.sleep(0.4)
+print("done", flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    programs: SlurmPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Supervised]:
+    with supervised_cluster(programs, tmp_path_factory.mktemp("supervised")) as cluster:
+        (cluster.prefix / "train.py").write_text(TRAINS, encoding="utf-8")
+        yield cluster
+
+
+def submitted(cluster: Supervised, folder: Path, **variables: object) -> str:
+    """Submit a job whose ranks print steps as torchtitan does, and pause after step 30."""
+    folder.mkdir()
+    exports = {"FOLDER": folder, "HOLDFAST_STALL_FLOOR": "3s", **variables}
+    lines = [f"export {key}={value}" for key, value in exports.items()]
+    command = f"srun --auto-resume=1 {sys.executable} {cluster.prefix}/train.py"
+    return cluster.submit("-N1", script="\n".join([*lines, command, "echo code $?"]))
+
+
+def test_a_hang_is_reported_and_restarted_only_if_that_is_asked_for(cluster: Supervised) -> None:
+    reports = submitted(cluster, cluster.prefix / "reports")
+    restarts = submitted(cluster, cluster.prefix / "restarts", HOLDFAST_HANG_TIMEOUT="auto")
+
+    cluster.until_said(reports, "JobHangSuspected")
+    cluster.until_commented(reports, "suspected-hang=0:30:")
+    (cluster.prefix / "reports/continue").touch()
+    output = cluster.ended(reports)
+    assert output.count("JobHangSuspected: the step seems to hang: no new step for ") == 1
+    assert "last step 30; the longest pause between two steps was " in output
+    assert "it is restarted only with HOLDFAST_HANG_TIMEOUT" in output
+    assert "done" in output
+    assert "code 0" in output
+    assert "suspected-hang" not in cluster.comment(reports)
+
+    output = cluster.ended(restarts)
+    assert output.count("canceled: JobHung: the step seems to hang: no new step for ") == 1
+    assert "JobHangSuspected" not in output
+    assert output.count("done") == 1
+    assert "code 0" in output
+    assert cluster.restarts(restarts) == 0
