@@ -103,6 +103,41 @@ def test_without_a_timeout_a_hang_is_reported_once_and_the_ranks_continue(train:
     assert numbers_in(folder, "rank.1.*") == []
 
 
+FIRST = """
+import os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(folder))
+from torch.distributed.distributed_c10d import all_reduce
+def loads_a_checkpoint():
+    while not (folder / "continue").exists():
+        time.sleep(0.01)
+if os.environ["RANK"] == "1":
+    loads_a_checkpoint()
+all_reduce(folder / "continue")
+"""
+
+
+@needs_py_spy
+def test_a_hang_before_the_first_step_is_reported_and_names_the_rank(train: Path) -> None:
+    folder = train.parent
+    train.write_text(FIRST, encoding="utf-8")
+    options = ("--nproc-per-node", 2, "--stall-start", "3s", "--hang-timeout", "5s")
+    started = start(*options, train, folder)
+    assert started.stderr is not None
+    line = started.stderr.readline()
+    (folder / "continue").touch()
+    _, rest = started.communicate(timeout=60)
+
+    assert re.search(
+        r"HangSuspected: round 1: no step within 3s of the start, or the job reports no steps; "
+        r"rank 1 on \S+ never entered all_reduce: it is in loads_a_checkpoint \(train\.py:\d+\); "
+        r"the other rank waits; the ranks continue",
+        line,
+    ), line
+    assert started.returncode == 0
+    assert "HangSuspected" not in rest
+
+
 @needs_py_spy
 def test_a_rank_on_another_node_is_named(train: Path) -> None:
     folder = train.parent

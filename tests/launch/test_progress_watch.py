@@ -1,5 +1,6 @@
 """Which rank is suspected, and how often."""
 
+import re
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -18,7 +19,10 @@ class Ranks:
     def __init__(self, folder: Path, limit: HangLimit) -> None:
         self.paths = {rank: str(folder / f"steps.{rank}") for rank in (0, 1)}
         self.watch = ProgressWatch(limit)
-        self.watch.begin(self.paths, {0: (), 1: ()})
+        self.begin()
+
+    def begin(self, *, is_whole: bool = True) -> None:
+        self.watch.begin(self.paths, {0: (), 1: ()}, is_whole=is_whole)
 
     def step(self, rank: int) -> None:
         with open(self.paths[rank], "a", encoding="utf-8") as file:
@@ -86,3 +90,40 @@ def test_steps_between_two_checks_count_one_by_one(
     ranks.watch.is_stalled(0)
 
     assert len(ranks.stalls(1)) == is_learned
+
+
+def test_a_start_beyond_the_set_limit_is_reported_once_and_never_a_reason_to_restart(
+    tmp_path: Path,
+) -> None:
+    ranks = Ranks(tmp_path, HangLimit(floor=SOON, start=SOON, restarts=True))
+
+    (stall,) = ranks.stalls(9)
+    assert (stall.local_rank, stall.restarts) == (0, False)
+    assert stall.text == "no step within 50ms of the start, or the job reports no steps"
+    assert ranks.watch.is_stalled(0)
+    ranks.step(1)
+    assert not ranks.watch.is_stalled(0), "another rank of the round reports"
+
+
+@pytest.mark.parametrize(
+    ("start", "is_whole"), [(timedelta(0), True), (SOON, False), (timedelta(hours=1), True)]
+)
+def test_an_unknown_start_is_not_suspected_without_a_limit_or_on_a_part_of_the_job(
+    tmp_path: Path, start: timedelta, is_whole: bool
+) -> None:
+    ranks = Ranks(tmp_path, HangLimit(floor=SOON, start=start))
+    ranks.begin(is_whole=is_whole)
+
+    assert ranks.stalls(1) == []
+
+
+def test_a_start_much_longer_than_the_one_before_is_suspected_on_each_node(tmp_path: Path) -> None:
+    ranks = Ranks(tmp_path, HangLimit(floor=SOON))
+    ranks.step(1)
+    ranks.watch.is_stalled(1)  # reads the files
+    ranks.begin(is_whole=False)
+
+    (stall,) = ranks.stalls(9)
+    assert re.fullmatch(
+        r"no step within \S+ of the start; the longest start before took \S+", stall.text
+    )

@@ -98,7 +98,7 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
     if hang and after.inspection != before.inspection and after.failure is None:
         lines.append(
             f"HangSuspected: round {after.round}: {hang}; the ranks continue: they are restarted "
-            "only with --hang-timeout"
+            "only with --hang-timeout, after their first step"
         )
     if after.history.total > before.history.total:
         rung, waited_s = after.history.last, after.waited_s

@@ -193,6 +193,7 @@ class NodeRanks:
             self._progress.begin(
                 {rank: self._progress_file(rank) for rank in slots},
                 {rank: self._output.logs(self._attempt, rank) for rank in slots},
+                is_whole=order.world_size == self._options.slots,
             )
         if self._sampling is not None and order.world_size > 1:
             pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
@@ -243,7 +244,7 @@ class NodeRanks:
                 round=self.round,
                 rank=self._first_rank + stall.local_rank,
                 text=stall.text,
-                restart=self._options.hang_limit.restarts,
+                restart=stall.restarts,
             )
         )
 

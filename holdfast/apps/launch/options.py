@@ -141,7 +141,7 @@ def parse(
         shutdown_signal=SIGNALS[given.shutdown_signal],
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
-        hang_limit=replace(given.hang_timeout, floor=given.stall_floor),
+        hang_limit=replace(given.hang_timeout, floor=given.stall_floor, start=given.stall_start),
         stragglers=None if starts_ranks else _stragglers(given, environment),
         logs=_log_options(given),
         script_file="" if given.module or given.no_python or starts_ranks else given.script,
@@ -266,6 +266,11 @@ _OPTIONS: Final = (
     _row(
         "--stall-floor", type=duration, default=HangLimit().floor, metavar="TIME",
         help="minimum of the learned time (default: 3m)",
+    ),
+    _row(
+        "--stall-start", type=duration, default=HangLimit().start, metavar="TIME",
+        help="time to the first step of a job on one node that is reported as a suspected hang; 0: "
+        "none (default: 1h; once known, five times the longest start)",
     ),
     _row(
         "--straggler-factor", type=factor, metavar="FACTOR",

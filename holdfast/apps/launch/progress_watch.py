@@ -8,7 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdfast.decisions.step_times import WINDOW, StallLimits, StepTimes, after_step, stall_limit
+from holdfast.decisions.step_times import (
+    WINDOW,
+    StallLimits,
+    StepTimes,
+    after_step,
+    stall_limit,
+    start_limit,
+)
 from holdfast.kit.units import format_duration
 
 if TYPE_CHECKING:
@@ -24,6 +31,9 @@ _LOG_BYTES: Final = 1 << 16
 _SUSPENDED_S: Final = 5.0
 """Delay of a check beyond which this process was stopped: what the ranks did is unknown then."""
 
+_STARTS_LIMIT: Final = 32
+"""Number of starts that are remembered."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangLimit:
@@ -35,6 +45,9 @@ class HangLimit:
     floor: timedelta = StallLimits().floor
     """Minimum of a learned timeout."""
 
+    start: timedelta = StallLimits().start
+    """Time to the first step that is reported while nothing was learned of it; 0 for no limit."""
+
     restarts: bool = False
     """Whether the ranks are restarted; otherwise the hang is only reported."""
 
@@ -45,6 +58,8 @@ class Stall:
 
     local_rank: int
     text: str
+    restarts: bool = False
+    """Whether the ranks are restarted if they hang; never for a start that takes long."""
 
 
 @dataclass(slots=True)
@@ -62,8 +77,9 @@ class ProgressWatch:
     """Progress of the ranks of one round.
 
     A rank appends a line to its file after each step, or logs the step as a known framework does.
-    One that never does is not watched, and the time until the first report of a round has no
-    limit: a start may take long.
+    One that never does is not watched. A round in which no rank of this node has reported a step
+    is suspected once if its start takes much longer than those before. While none is known, the
+    set limit applies if all ranks of the job are here: others may be those that report.
     """
 
     def __init__(self, limit: HangLimit) -> None:
@@ -74,11 +90,29 @@ class ProgressWatch:
         self._times: dict[int, StepTimes] = {}
         """Pauses between steps by local rank, also of earlier rounds."""
 
-        self._check_at = 0.0
+        self._check_at = self._began_at = 0.0
+        self._starts: tuple[float, ...] = ()
+        """Seconds from the starts of rounds to their first steps."""
 
-    def begin(self, paths: Mapping[int, str], logs: Mapping[int, Sequence[Path]]) -> None:
-        """Watch the progress files and the logs of a new round, by local rank."""
-        now = time.monotonic()
+        self._is_starting = self._is_start_suspected = self._is_whole = False
+
+    def begin(
+        self,
+        paths: Mapping[int, str],
+        logs: Mapping[int, Sequence[Path]],
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        """Watch a new round.
+
+        Args:
+            paths: progress files by local rank.
+            logs: logs by local rank.
+            is_whole: whether these are all ranks of the job.
+
+        """
+        now = self._began_at = time.monotonic()
+        self._is_starting, self._is_start_suspected, self._is_whole = True, False, is_whole
         self._reports = {
             rank: _Report(path, _step_log(logs[rank]), _size(path), now)
             for rank, path in paths.items()
@@ -111,7 +145,7 @@ class ProgressWatch:
             if report.has_begun and now - report.changed_at >= self._limit_s(rank)
         ]
         if not late:
-            return None
+            return self._late_start(now)
         rank = min(late)[1]
         known = [
             at for _, one in late for at in [self._reports[one].suspected_at] if at is not None
@@ -119,7 +153,24 @@ class ProgressWatch:
         if known and not (self._limit.restarts and now - max(known) >= self._limit_s(rank)):
             return None
         self._reports[rank].suspected_at = now
-        return Stall(rank, self._text(rank))
+        return Stall(rank, self._text(rank), restarts=self._limit.restarts)
+
+    def _late_start(self, now: float) -> Stall | None:
+        """Return the first rank of a round that has reported no step for too long, once."""
+        if not self._is_starting or self._is_start_suspected or not self._reports:
+            return None
+        start = self._limit.start if self._is_whole else timedelta(0)
+        limit = start_limit(self._starts, StallLimits(floor=self._limit.floor, start=start))
+        if limit is None or now - self._began_at < limit.total_seconds():
+            return None
+        self._is_start_suspected = True
+        rank = min(self._reports)
+        self._reports[rank].suspected_at = now
+        known = ", or the job reports no steps"
+        if self._starts:
+            longest = format_duration(timedelta(seconds=max(self._starts)))
+            known = f"; the longest start before took {longest}"
+        return Stall(rank, f"no step within {format_duration(limit)} of the start{known}")
 
     def is_stalled(self, local_rank: int) -> bool:
         """Return whether a rank that ``stalled`` returned has made no progress since."""
@@ -128,6 +179,8 @@ class ProgressWatch:
         return report is not None and report.suspected_at is not None
 
     def _read(self, now: float, delay_s: float) -> None:
+        if delay_s > _SUSPENDED_S:
+            self._began_at += delay_s
         for rank, report in self._reports.items():
             if delay_s > _SUSPENDED_S:
                 report.changed_at = min(now, report.changed_at + delay_s)
@@ -142,7 +195,16 @@ class ProgressWatch:
                 for _ in range(min(steps, WINDOW)):
                     times = after_step(times, pause)
                 self._times[rank] = times
+            if self._is_starting:
+                self._end_start(now)
             report.size, report.changed_at, report.has_begun = size, now, True
+            report.suspected_at = None
+
+    def _end_start(self, now: float) -> None:
+        """Learn how long the start took; no rank hangs in it any more."""
+        self._is_starting = False
+        self._starts = (*self._starts, max(0.0, now - self._began_at))[-_STARTS_LIMIT:]
+        for report in self._reports.values():
             report.suspected_at = None
 
     def _limit_s(self, rank: int) -> float:
