@@ -284,6 +284,38 @@ def test_a_job_is_described_with_its_own_pods_and_what_was_reported_in_turn(
     assert story.status.reason == "XidReplace; for nodes"
 
 
+def log_line(seconds: float, step: int) -> bytes:
+    return f"{at(seconds)} step: {step:2}  loss:  2.50000  grad_norm:  1.2000\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("logs", "step", "rate"),
+    [
+        ([b"".join(log_line(10 * one, one) for one in range(1, 41))], 40, 0.1),
+        ([log_line(10, 1)], 1, None),
+        ([b"", log_line(10, 1) + log_line(12, 9)], 9, 4.0),
+        ([b"", b""], None, None),
+        ([None, None], None, None),
+    ],
+)
+def test_a_running_job_has_the_step_and_the_rate_that_its_logs_show(
+    server: ScriptedServer, logs: list[bytes | None], step: int | None, rate: float | None
+) -> None:
+    job = a_job_object(record=a_record(JobPhase.RUNNING))
+    pods = [a_pod_object("llama", 2), a_pod_object("llama", 0), a_pod_object("llama", 1)]
+    server.answers += [reply({"items": [job]}), *(refuse(404) for _ in KINDS[1:])]
+    server.answers += [reply({"items": []}), reply({"items": pods})]
+    server.answers += [refuse(403) if log is None else reply(log) for log in logs]
+    api = Api(Server(url=server.url), user_agent="test", field_manager="test")
+
+    with closing(KubernetesJobList(api, "team")) as jobs:
+        status = jobs.describe("llama").status
+
+    assert (status.step, status.steps_per_second) == (step, rate)
+    read = [one.path for one in server.requested if "/log?" in one.path]
+    assert [path.split("/log?")[0][-1] for path in read] == ["0", "2"][: len(logs)]
+
+
 def test_what_an_earlier_attempt_waited_for_is_not_why_a_job_waits(
     server: ScriptedServer,
 ) -> None:

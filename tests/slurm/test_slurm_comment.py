@@ -13,11 +13,13 @@ from holdfast.adapters.slurm.commands.comment import (
     Key,
     ReportedHang,
     ReportedLoss,
+    ReportedProgress,
     RequeueRequest,
     changed,
     loss_fault,
     noted,
     parse,
+    progress,
     requeue_request,
     restart_reason,
     suspected_hang,
@@ -209,6 +211,21 @@ def test_a_suspected_hang_is_read_as_written(
     assert parse(written).hang == hang
     assert parse(written).rejected == ()
     assert parse(changed(written, {Key.SUSPECTED_HANG: None})) == parse(comment)
+
+
+@given(
+    st.sampled_from(["", "team=a mode=step", '{"APS": {"x": 1}}']),
+    st.integers(0, 10**13 - 1), st.integers(0, 10**18 - 1), st.floats(0, 10**6),
+)  # fmt: skip
+def test_reported_progress_is_read_as_written(
+    comment: str, attempt: int, step: int, rate: float
+) -> None:
+    reported = ReportedProgress(attempt=attempt, step=step, steps_per_second=rate)
+    found = parse(changed(comment, {Key.PROGRESS: progress(reported)})).progress
+
+    assert found is not None
+    assert (found.attempt, found.step) == (attempt, step)
+    assert found.steps_per_second == pytest.approx(rate, abs=1e-6)
 
 
 @pytest.mark.parametrize("value", ["1:2", "x:2:3", "1:2:99999999999999", "::"])

@@ -1,5 +1,6 @@
 """Supervised steps that report no new step: reported, and restarted if that is asked for."""
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,7 +55,11 @@ def test_a_hang_is_reported_and_restarted_only_if_that_is_asked_for(cluster: Sup
     assert "it is restarted only with HOLDFAST_HANG_TIMEOUT" in output
     assert "done" in output
     assert "code 0" in output
-    assert "suspected-hang" not in cluster.comment(reports)
+    comment = cluster.comment(reports)
+    assert "suspected-hang" not in comment
+    (reported,) = re.findall(r"progress=0:(\d+):(\d+\.\d+)", comment)
+    assert int(reported[0]) >= 30
+    assert 0 < float(reported[1]) < 2.5
 
     output = cluster.ended(restarts)
     assert output.count("canceled: JobHung: the step seems to hang: no new step for ") == 1

@@ -1,6 +1,5 @@
 """Steps and losses that one attempt has reported: in the progress file, else in its logs."""
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -11,13 +10,11 @@ from holdfast.adapters.host.progress_file import Progress, ReportReader, read_pr
 from holdfast.adapters.local.layout import RunDir
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossHistory, LossLimits, after_report, worse_fault
+from holdfast.decisions.step_rate import KnownSteps, step_rate, with_step
 from holdfast.kit.appended_lines import CHUNK_BYTES, AppendedLines
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
 from holdfast.model.jobs import LossFault
-
-_RATE_WINDOW: Final = timedelta(minutes=5)
-"""Time over which the step rate is the mean."""
 
 _RATE_PERIOD: Final = timedelta(seconds=5)
 """Time between two writes of the step rate."""
@@ -46,7 +43,7 @@ class AttemptReports:
         self._logs = [AppendedLines(own.log(attempt, rank)) for rank in range(nodes)]
         self._logged = LoggedSteps()
         self._rate_file = own.step_rate(attempt)
-        self._steps: deque[tuple[datetime, int]] = deque()
+        self._steps: KnownSteps = ()
         self._rate_at: datetime | None = None
 
     def read(self, now: datetime) -> Progress:
@@ -66,11 +63,8 @@ class AttemptReports:
 
     def _note(self, now: datetime, step: int) -> None:
         """Store the step rate from time to time, for other processes."""
-        if not self._steps or self._steps[-1][1] != step:
-            self._steps.append((now, step))
-        while len(self._steps) > 1 and self._steps[0][0] < now - _RATE_WINDOW:
-            self._steps.popleft()
-        rate = _rate(self._steps)
+        self._steps = with_step(self._steps, now, step)
+        rate = step_rate(self._steps)
         if rate is None or (self._rate_at is not None and now < self._rate_at + _RATE_PERIOD):
             return
         self._rate_at = now
@@ -106,11 +100,3 @@ def _ends(log: Path) -> Iterator[str]:
 
 def _text(lines: Iterable[bytes]) -> Iterator[str]:
     return (line.decode("utf-8", "replace") for line in lines)
-
-
-def _rate(steps: deque[tuple[datetime, int]]) -> float | None:
-    if len(steps) < 2:
-        return None
-    (began, first), (ended, last) = steps[0], steps[-1]
-    seconds = (ended - began).total_seconds()
-    return (last - first) / seconds if seconds > 0 and last > first else None

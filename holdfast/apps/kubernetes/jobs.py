@@ -1,6 +1,6 @@
 """View of the jobs of a Kubernetes cluster, for commands. Requires no running controller."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
 from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
-from holdfast.apps.kubernetes.pod_log_part import read_pod_log
+from holdfast.apps.kubernetes.pod_log_part import read_pod_log, read_pod_steps
 from holdfast.apps.views.jobs import (
     JobDetails,
     JobEvent,
@@ -33,9 +33,11 @@ from holdfast.apps.views.jobs import (
 )
 from holdfast.apps.views.nodes import NotFound as NodeNotFound
 from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt
+from holdfast.decisions.step_rate import step_rate
+from holdfast.model.errors import BackendError
 from holdfast.model.events import JobWaits
 from holdfast.model.jobs import JobPhase, JobRecord
-from holdfast.model.names import Labels
+from holdfast.model.names import Labels, PodPhase
 
 UNMANAGED: Final = "unmanaged"
 """Phase of a job that does not enable auto-resume, or whose settings are invalid."""
@@ -106,7 +108,27 @@ class KubernetesJobList:
         if status.phase == JobPhase.WAITING and waits:
             why = waits[-1].message.removeprefix(f"{_WAITS}: {state.key}: ")
             status = replace(status, reason=f"{status.reason}; {why}")
-        return JobDetails(status=status, ranks=self._ranks(kind, state), reported=reported)
+        pods = list(self._pods(kind, state))
+        if status.phase == JobPhase.RUNNING:
+            status = self._with_steps(status, pods)
+        return JobDetails(status=status, ranks=_ranks(pods), reported=reported)
+
+    def _with_steps(self, status: JobStatus, pods: Sequence[PodState]) -> JobStatus:
+        """Return the status with the last step and the step rate, if its logs show them.
+
+        Frameworks log steps on the first rank or, like Megatron, on the last one.
+        """
+        running = sorted(
+            (one for one in pods if one.phase == PodPhase.RUNNING), key=lambda one: one.member.rank
+        )
+        for pod in {one.uid: one for one in (*running[:1], *running[-1:])}.values():
+            try:
+                steps = read_pod_steps(self._api, pod)
+            except BackendError:
+                continue  # its node does not respond, or the user may not read logs
+            if steps:
+                return replace(status, step=steps[-1][1], steps_per_second=step_rate(steps))
+        return status
 
     def whole(self, job: str) -> tuple[JobKind, Json, Json | None]:
         """Return the kind and the objects of a job: its own, and the one that has its pods instead.
@@ -206,10 +228,6 @@ class KubernetesJobList:
             state = kind.trimmed(job, self._labels)
             yield f"{state.namespace}/{state.name}", state
 
-    def _ranks(self, kind: JobKind, state: JobState) -> tuple[RankStatus, ...]:
-        ranks = map(_rank, self._pods(kind, state))
-        return tuple(sorted(ranks, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
-
     def _pods(self, kind: JobKind, state: JobState) -> Iterator[PodState]:
         path = f"{_CORE}/namespaces/{state.namespace}/pods"
         for pod in self._api.list(path, {"labelSelector": kind.pod_selector}):
@@ -224,6 +242,11 @@ class KubernetesJobList:
         found = self._api.list(path, {"fieldSelector": f"involvedObject.uid={state.uid}"})
         written = sorted(found, key=_written)  # their times are in whole seconds
         return tuple(sorted(map(reported, written), key=lambda one: one.at))
+
+
+def _ranks(pods: Iterable[PodState]) -> tuple[RankStatus, ...]:
+    ranks = map(_rank, pods)
+    return tuple(sorted(ranks, key=lambda one: (one.rank is None, one.rank or 0, one.name)))
 
 
 def _written(event: Json) -> int:

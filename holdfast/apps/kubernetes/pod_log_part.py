@@ -10,6 +10,8 @@ from holdfast.adapters.kubernetes.client.watch import ResponseStream
 from holdfast.adapters.kubernetes.jobs.log_lines import PodLogLine, Position, Splitter
 from holdfast.adapters.kubernetes.jobs.objects import PodState
 from holdfast.apps.views.rank_logs import BEGINNING, LogPart, LogRequest
+from holdfast.decisions.step_lines import LogProgress, after_line
+from holdfast.decisions.step_rate import KnownSteps, with_step
 from holdfast.model.errors import BackendError
 
 _TAIL_LINES: Final = 1000
@@ -43,6 +45,24 @@ def read_pod_log(api: Api, pod: PodState, request: LogRequest, attempt: int) -> 
         is_cut=not request.after and len(lines) >= _TAIL_LINES,
         has_more=has_more,
     )
+
+
+def read_pod_steps(api: Api, pod: PodState) -> KnownSteps:
+    """Return the steps in the last lines of the log of a pod, with the times of their lines.
+
+    Raises:
+        BackendError: it cannot be read.
+
+    """
+    steps: KnownSteps = ()
+    progress = LogProgress()
+    position = Position("")
+    position.opened()
+    for line in _lines(api, pod, position, is_tail=True):
+        progress, report = after_line(progress, line.text)
+        if report is not None:
+            steps = with_step(steps, line.stamp.second, report.step)
+    return steps
 
 
 def _lines(api: Api, pod: PodState, position: Position, *, is_tail: bool) -> Iterator[PodLogLine]:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from holdfast.adapters.checkpoints.directory import latest_step
-from holdfast.adapters.slurm.commands.comment import parse
+from holdfast.adapters.slurm.commands.comment import CommentRequest, parse
 from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.views import PAST, PREFIX
@@ -101,7 +101,8 @@ class SlurmJobList:
 
 def _status(name: str, known: RememberedJob, found: BatchJob | None) -> JobStatus:
     record = known.record
-    folder = parse(found.comment).checkpoint if found is not None else ""
+    request = parse(found.comment) if found is not None else CommentRequest()
+    folder, progress = request.checkpoint, request.progress
     attempts = attempts_of(record)
     return JobStatus(
         name=PREFIX + name,
@@ -113,7 +114,8 @@ def _status(name: str, known: RememberedJob, found: BatchJob | None) -> JobStatu
         nodes=known.nodes,
         attempt=record.attempt,
         placement=record.placement,
-        step=latest_step(Path(folder)) if folder else None,
+        step=progress.step if progress else latest_step(Path(folder)) if folder else None,
+        steps_per_second=progress.steps_per_second if progress else None,
         hardware_retries=record.hardware_retries,
         max_retries=known.max_retries,
         app_retries=record.app_retries,

@@ -39,6 +39,7 @@ _LOSS_FAULT: Final = re.compile(
     r"([0-9]{1,13}):(LossNotFinite|LossSpiked):([0-9]{1,18}):(ask|stop|rollback|skip)"
 )
 _SUSPECTED_HANG: Final = re.compile(r"([0-9]{1,13}):([0-9]{1,18})?:([0-9]{1,11})")
+_PROGRESS: Final = re.compile(r"([0-9]{1,13}):([0-9]{1,18}):([0-9]{1,9}(?:\.[0-9]{1,9})?)")
 _NO_WORD: Final = re.compile(r"\W")
 _NO_NODE: Final = re.compile(r"[\s:=\[\]]")
 _NOTE: Final = re.compile(r"(?<!\s)\s*\[holdfast: [^\[\]]*\]")
@@ -78,6 +79,10 @@ class Key(StrEnum):
     SUSPECTED_HANG = "suspected-hang"
     """Set by the supervisor only, while a step reports no progress: ``1001:12:1763837400``, the
     number of the attempt, its last step, if any, and the time of that step or of the start."""
+
+    PROGRESS = "progress"
+    """Set by the supervisor only: ``1001:1200:0.52``, the number of the attempt, its last step, and
+    its steps per second."""
 
     CHECKPOINT = "checkpoint"
     """Directory of the job's checkpoints, in Megatron's layout."""
@@ -130,6 +135,17 @@ class ReportedHang:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReportedProgress:
+    """A supervisor's report of the steps of training."""
+
+    attempt: int
+    """Number of the attempt, as in ``HOLDFAST_ATTEMPT``."""
+
+    step: int
+    steps_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommentRequest:
     """Requests in a Comment."""
 
@@ -145,6 +161,7 @@ class CommentRequest:
 
     loss: ReportedLoss | None = None
     hang: ReportedHang | None = None
+    progress: ReportedProgress | None = None
     rejected: tuple[Rejected, ...] = ()
 
     def requests_requeue(self, restarts: int) -> bool:
@@ -165,6 +182,7 @@ _EXPECTED: Final = {
     Key.RESTART_REASON: "RESTARTS:REASON:NODE",
     Key.LOSS_FAULT: "ATTEMPT:REASON:STEP:ACTION",
     Key.SUSPECTED_HANG: "ATTEMPT:STEP:SECONDS",
+    Key.PROGRESS: "ATTEMPT:STEP:RATE",
     Key.CHECKPOINT: "the absolute path of a directory, without spaces",
 }
 
@@ -198,6 +216,7 @@ def parse(comment: str) -> CommentRequest:
         restart_reason=values.get(Key.RESTART_REASON, ""),
         loss=_reported_loss(values.get(Key.LOSS_FAULT, "")),
         hang=_reported_hang(values.get(Key.SUSPECTED_HANG, "")),
+        progress=_reported_progress(values.get(Key.PROGRESS, "")),
         rejected=tuple(rejected[:REJECTED_LIMIT]),
     )
 
@@ -281,6 +300,20 @@ def _reported_hang(value: str) -> ReportedHang | None:
     )
 
 
+def progress(reported: ReportedProgress) -> str:
+    """Return the value of ``Key.PROGRESS``."""
+    return f"{reported.attempt}:{reported.step}:{reported.steps_per_second:.6f}"
+
+
+def _reported_progress(value: str) -> ReportedProgress | None:
+    found = _PROGRESS.fullmatch(value)
+    if found is None:
+        return None
+    return ReportedProgress(
+        attempt=int(found[1]), step=int(found[2]), steps_per_second=float(found[3])
+    )
+
+
 def _rejected(key: str, value: str, expected: str) -> Rejected:
     return Rejected(key=key, value=_shown(value), expected=expected)
 
@@ -311,6 +344,8 @@ def _is_usable(key: Key, value: str) -> bool:
             return _LOSS_FAULT.fullmatch(value) is not None
         case Key.SUSPECTED_HANG:
             return _SUSPECTED_HANG.fullmatch(value) is not None
+        case Key.PROGRESS:
+            return _PROGRESS.fullmatch(value) is not None
         case Key.CHECKPOINT:
             is_printable = value.isprintable() and _BLANK.search(value) is None
             return value.startswith("/") and is_printable

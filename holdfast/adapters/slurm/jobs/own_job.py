@@ -10,9 +10,11 @@ from typing import Final
 from holdfast.adapters.slurm.commands.comment import (
     Key,
     ReportedHang,
+    ReportedProgress,
     changed,
     loss_fault,
     parse,
+    progress,
     requeue_request,
     suspected_hang,
 )
@@ -146,6 +148,10 @@ class OwnJob(JobCommands):
         """Report a step that seems to hang to the controller; None if it continues."""
         value = None if hang is None else suspected_hang(hang)
         self._comment(self.read(), {Key.SUSPECTED_HANG: value})
+
+    def report_progress(self, reported: ReportedProgress) -> None:
+        """Report the last step and the step rate to people."""
+        self._comment(self.read(), {Key.PROGRESS: progress(reported)})
 
     def _comment(self, job: BatchJob, changes: Mapping[Key, str | None]) -> None:
         self.update_job(job.id, f"comment={changed(job.comment, changes)}")

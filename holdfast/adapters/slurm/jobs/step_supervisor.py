@@ -199,7 +199,11 @@ class SupervisedStep:
     def _report_hang(self) -> None:
         if notice := self._losses.hangs.notice():
             self._write_message(f"JobHangSuspected: {notice}")
-        hang = self._losses.hangs.report(attempt_number(self._monitor.restarts, self._relaunches))
+        attempt = attempt_number(self._monitor.restarts, self._relaunches)
+        if progress := self._losses.hangs.progress(attempt):
+            with suppress(BackendError):  # slurmctld is down: the next report follows
+                self._slurm.report_progress(progress)
+        hang = self._losses.hangs.report(attempt)
         if hang != self._published_hang:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
                 self._slurm.report_hang(hang)
