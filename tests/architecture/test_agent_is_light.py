@@ -45,6 +45,7 @@ DECISIONS = {
         "step_line_rows",
         "step_lines",
         "step_progress",
+        "step_rate",
         "step_restart",
         "step_times",
     },

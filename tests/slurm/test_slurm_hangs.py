@@ -1,4 +1,4 @@
-"""Supervised steps that report no new step: reported, and restarted if that is asked for."""
+"""Supervised steps that report no new step, or fail by themselves, and what is said of them."""
 
 import re
 import sys
@@ -67,3 +67,37 @@ def test_a_hang_is_reported_and_restarted_only_if_that_is_asked_for(cluster: Sup
     assert output.count("done") == 1
     assert "code 0" in output
     assert cluster.restarts(restarts) == 0
+
+
+FAILS = """
+import os, sys
+from pathlib import Path
+if sys.argv[1] == "output":
+    def load():
+        raise FileNotFoundError("no shard 7 in /data")
+    load()
+Path(os.environ["TORCHELASTIC_ERROR_FILE"]).write_text(
+    '{"message": {"message": "ValueError: bad batch", "extraInfo": {"timestamp": "1"}}}'
+)
+sys.exit(1)
+"""
+
+
+def test_why_the_ranks_failed_is_reported(cluster: Supervised) -> None:
+    """Of the exceptions in the output, and in the error file of torchrun, those of this step."""
+    program, error_file = cluster.prefix / "fails.py", cluster.prefix / "error.json"
+    program.write_text(FAILS, encoding="utf-8")
+    error_file.write_text('{"message": "OSError: of an earlier step"}', encoding="utf-8")
+    command = f"srun --auto-resume=1 {sys.executable} {program}"
+    before = "echo 'Traceback (most recent call last):'; echo 'KeyError: of the script'"
+    lines = [before, f"{command} output", f"export TORCHELASTIC_ERROR_FILE={error_file}"]
+    job = cluster.submit("-N1", script="\n".join([*lines, f"{command} output", f"{command} file"]))
+
+    said = [line for line in cluster.ended(job).splitlines() if "not resumed" in line]
+
+    no_fault = "not resumed: no node of the step has a fault; the ranks failed with: "
+    assert [line.split(no_fault)[-1] for line in said] == [
+        "FileNotFoundError: no shard 7 in /data",
+        "FileNotFoundError: no shard 7 in /data",
+        "ValueError: bad batch",
+    ]

@@ -3,15 +3,14 @@
 They are read in its progress file and its output.
 """
 
-import os
-import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.progress_file import ReportReader
 from holdfast.adapters.slurm.jobs.step_hangs import StepHangs
+from holdfast.adapters.slurm.jobs.step_output import file_size, output_files
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import (
     LossHistory,
@@ -37,7 +36,6 @@ from holdfast.model.jobs import (
 )
 from holdfast.model.names import Reason
 
-_STDOUT, _STDERR = 1, 2
 _CHUNKS: Final = 16
 """Chunks of a log that one call reads at most: 16 MiB."""
 
@@ -195,28 +193,8 @@ class StepLosses:
         self.hangs.begin()
         if self._progress:
             path = Path(self._progress)
-            self._reports = ReportReader(path, offset=_size(path))
+            self._reports = ReportReader(path, offset=file_size(path))
         self._logs = [
-            AppendedLines(path, offset=_size(path), follow_links=True) for path in _output_files()
+            AppendedLines(path, offset=file_size(path), follow_links=True)
+            for path in output_files()
         ]
-
-
-def _output_files() -> Iterator[Path]:
-    """Yield the regular files among standard output and standard error, each once."""
-    seen = set()
-    for descriptor in (_STDOUT, _STDERR):
-        try:
-            status = os.fstat(descriptor)
-        except OSError:
-            continue
-        known = (status.st_dev, status.st_ino)
-        if stat.S_ISREG(status.st_mode) and known not in seen:
-            seen.add(known)
-            yield Path(f"/proc/self/fd/{descriptor}")
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

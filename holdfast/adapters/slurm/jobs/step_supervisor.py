@@ -20,6 +20,7 @@ from holdfast.adapters.slurm.jobs.step_foreground import (
 )
 from holdfast.adapters.slurm.jobs.step_losses import StepLosses
 from holdfast.adapters.slurm.jobs.step_monitor import StepMonitor
+from holdfast.adapters.slurm.jobs.step_output import StepCrash
 from holdfast.decisions.step_restart import (
     RestartDecision,
     RestartTimeouts,
@@ -94,7 +95,7 @@ class SupervisedStep:
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
         self._has_dropped_nodes = self._is_stopped_for_loss = False
-        self._losses = StepLosses(environment)
+        self._losses, self._crash = StepLosses(environment), StepCrash(environment)
         self._published: LossFault | None = None
         self._published_hang: ReportedHang | None = None
         self._ended_at = datetime.now(UTC)
@@ -147,6 +148,7 @@ class SupervisedStep:
         self._is_stopped_for_loss = False
         self._published = None
         environment |= self._losses.begin()
+        self._crash.begin()
         return self._foreground.launch(argv, environment)
 
     def _watch(self, srun: RunningSrun) -> int:
@@ -323,7 +325,9 @@ class SupervisedStep:
                 self._write_info(
                     f"Response from cluster agent: JobId={self._job}, ResumeAction=NONE"
                 )
-            self._write_message(f"job {self._job} not resumed: {decision.why}")
+            crash = "" if self._monitor.faults else self._crash.text()
+            cause = f"; the ranks failed with: {crash}" if crash else ""
+            self._write_message(f"job {self._job} not resumed: {decision.why}{cause}")
         return decision
 
     def _stalls(self) -> int:
