@@ -12,6 +12,7 @@ from holdfast.model.events import (
     AttemptStopped,
     CheckpointChosen,
     JobFinished,
+    JobHangSuspected,
     JobRetried,
     JobWaits,
     NodeSuspected,
@@ -32,6 +33,14 @@ TOOK = {
 }
 
 TOLD = [
+    (
+        JobHangSuspected(job=LLAMA, attempt=2, why="the job seems to hang: no new step for 3m"),
+        (
+            "Warning",
+            "HangSuspected",
+            f"{LLAMA}: the job seems to hang: no new step for 3m",
+        ),
+    ),
     (
         AttemptStarted(job=LLAMA, attempt=1, nodes=("gpu-1", "gpu-2")),
         ("Normal", "Running", f"{LLAMA}: attempt 1 running on gpu-1, gpu-2"),

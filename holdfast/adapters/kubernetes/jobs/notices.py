@@ -19,6 +19,7 @@ from holdfast.model.events import (
     CheckpointChosen,
     Event,
     JobFinished,
+    JobHangSuspected,
     JobInputRejected,
     JobLossFault,
     JobRetried,
@@ -36,6 +37,7 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
         "JobRestarting", "Normal", "its pods are recreated when nodes are available"
     ),
     JobWaits: EventKind("JobWaiting", "Normal"),
+    JobHangSuspected: EventKind("HangSuspected", "Warning"),
     JobLossFault: EventKind("LossFault", "Warning"),
     JobInputRejected: EventKind("InvalidInput", "Warning", "correct or remove it"),
 }
