@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from holdfast.decisions.planned_work import is_requested_check
+from holdfast.decisions.planned_work import is_planned, is_requested_check
 from holdfast.decisions.save_age import overdue_since, steps_at_risk
 from holdfast.kit.units import DAY, HOUR, counted, format_duration
 from holdfast.model.checkpoint_manifests import SaveSummary
@@ -20,6 +20,7 @@ from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase
 from holdfast.model.nodes import Breaker, Phase, Remediation
 from holdfast.model.requests import Request
+from holdfast.model.sagemaker import EventLevel
 
 _NAMED: Final = 3
 """Maximum number of nodes that a message names, so that it fits two lines of a terminal."""
@@ -37,6 +38,8 @@ class Topic(StrEnum):
     REPAIR_PAUSED = "repair paused"
     OVERDUE_CHECKPOINT = "checkpoint overdue"
     SILENT_AGENT = "agent silent"
+    PLANNED_WAITS = "planned work waits"
+    """Requested work on a node without a fault."""
 
 
 _URGENCY: Final = {topic: number for number, topic in enumerate(Topic)}
@@ -128,6 +131,9 @@ class Attention:
 
     next: str
     """Next step of the operator."""
+
+    level: EventLevel = EventLevel.ERROR
+    """``INFO`` if nothing is wrong: the item is about planned work."""
 
 
 def needs_attention(fleets: Iterable[WatchedFleet], now: datetime) -> list[Attention]:
@@ -299,6 +305,7 @@ def _of_node(node: WatchedNode, fleet: WatchedFleet, now: datetime) -> Attention
         since=since,
         what=f"{node.name}: {what}",
         next=advice,
+        level=EventLevel.INFO if topic is Topic.PLANNED_WAITS else EventLevel.ERROR,
     )
 
 
@@ -353,15 +360,23 @@ def _not_begun(
         return None
     waited = format_duration(now - node.phase_since)
     due = f"{repair.remedy} for {repair.reason}"
+    is_work = is_planned(repair.reason)
     if node.pause_reason:
         return (
-            Topic.REPAIR_PAUSED,
+            Topic.PLANNED_WAITS if is_work else Topic.REPAIR_PAUSED,
             node.phase_since,
             f"{due} paused for {waited}: {node.pause_reason}",
             f"when the repair may start, run: holdfast nodes unhold {node.name}",
         )
     if repair.urgency is Urgency.DEFERRED and node.jobs:
         return None
+    if is_work:
+        return (
+            Topic.PLANNED_WAITS,
+            node.phase_since,
+            f"{due} has not started for {waited}",
+            "it starts when max_unavailable allows it; nothing is wrong with the node",
+        )
     verb = Remedy.REPLACE if repair.remedy is Remedy.REPLACE else Remedy.REBOOT
     times = [at for one in fleet.nodes for at in one.replaced_at]
     hour, day = (sum(now - at < window for at in times) for window in (HOUR, DAY))

@@ -18,8 +18,10 @@ from holdfast.decisions.attention import (
 from holdfast.model.checkpoint_manifests import SaveSummary
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import Incident
+from holdfast.model.names import Reason
 from holdfast.model.nodes import Breaker, Phase, Remediation
 from holdfast.model.requests import Request, Verb
+from holdfast.model.sagemaker import EventLevel
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -199,6 +201,18 @@ def test_an_open_breaker_is_reported_first_and_explains_the_waiting_repairs() ->
             "paused for 1m: new cable",
         ),
         (
+            Phase.QUARANTINED,
+            {"remediation": repair(reason=Reason.REQUESTED_REBOOT)},
+            Topic.PLANNED_WAITS,
+            f"reboot for {Reason.REQUESTED_REBOOT} has not started for 1m",
+        ),
+        (
+            Phase.QUARANTINED,
+            {"remediation": repair(reason=Reason.REQUESTED_REPLACE), "pause_reason": "later"},
+            Topic.PLANNED_WAITS,
+            "paused for 1m: later",
+        ),
+        (
             Phase.SCHEDULABLE,
             {"silent_since": ago(120)},
             Topic.SILENT_AGENT,
@@ -218,6 +232,8 @@ def test_a_node_in_trouble_is_reported(phase, more, topic, words) -> None:
     assert (item.topic, item.node, item.fleet) == (topic, "n1", "prod")
     assert words in item.what
     assert item.next
+    is_fault = topic is not Topic.PLANNED_WAITS
+    assert item.level is (EventLevel.ERROR if is_fault else EventLevel.INFO)
 
 
 @pytest.mark.parametrize(

@@ -150,7 +150,7 @@ export function open(container, { query, setQuery }) {
           h(
             "li",
             {},
-            badge("faulty", item.topic[0].toUpperCase() + item.topic.slice(1)),
+            badge(item.level === "Info" ? "planned" : "faulty", item.topic[0].toUpperCase() + item.topic.slice(1)),
             h("span.what", {}, attentionLink(item), h("span.next", {}, item.next)),
           ),
         ),

@@ -33,6 +33,7 @@ from holdfast.decisions.attention import Attention
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import Phase
+from holdfast.model.sagemaker import EventLevel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,8 @@ def _print_attention(items: Sequence[Attention]) -> None:
         return
     click.echo(f"Needs attention ({len(items)})")
     for one in items:
-        echo_colored(f"{one.topic.upper()}", "red", f"  {printable(one.what)}")
+        color = "blue" if one.level is EventLevel.INFO else "red"
+        echo_colored(f"{one.topic.upper()}", color, f"  {printable(one.what)}")
         click.echo(f"  → {one.next}")
 
 
