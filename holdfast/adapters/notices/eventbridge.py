@@ -5,50 +5,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from holdfast.decisions.event_levels import event_level
 from holdfast.decisions.planned_work import is_planned
-from holdfast.decisions.planned_work import level_of as level_of_reason
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import to_plain
-from holdfast.model.events import (
-    AttemptStopped,
-    BreakerTripped,
-    CallFailed,
-    Event,
-    InputRejected,
-    JobFinished,
-    JobInputRejected,
-    NodeCheckFailed,
-    NodeCheckSkipped,
-    NodeQuarantined,
-    NodeReassigned,
-    NodeReleased,
-    NodeVanished,
-    RepairDeferred,
-    RepairOverdue,
-    RepairPostponed,
-)
+from holdfast.model.events import Event, NodeQuarantined, NodeReassigned, NodeReleased
 from holdfast.model.health import Remedy
-from holdfast.model.jobs import JobPhase
+from holdfast.model.sagemaker import EventLevel
 
 HEALTH: Final = "SageMaker HyperPod Cluster Node Health Event"
 CLUSTER: Final = "SageMaker HyperPod Cluster Event"
 
 _ACTIONS: Final = {Remedy.REBOOT: "Reboot", Remedy.REPLACE: "Replace", Remedy.RESET_GPU: "Reboot"}
-_ERRORS: Final = (
-    BreakerTripped,
-    NodeCheckFailed,
-    NodeVanished,
-    RepairOverdue,
-)
-_WARNINGS: Final = (
-    AttemptStopped,
-    CallFailed,
-    InputRejected,
-    JobInputRejected,
-    NodeCheckSkipped,
-    RepairDeferred,
-    RepairPostponed,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,16 +54,6 @@ def _is_health(event: Event) -> bool:
     return isinstance(event, NodeReleased) and not is_planned(event.after)
 
 
-def level_of(event: Event) -> str:
-    """``Info``, ``Warn`` or ``Error``."""
-    if isinstance(event, NodeQuarantined | NodeReassigned):
-        return level_of_reason(event.reason)
-    has_failed = isinstance(event, JobFinished) and event.outcome == JobPhase.FAILED
-    if has_failed or isinstance(event, _ERRORS):
-        return "Error"
-    return "Warn" if isinstance(event, _WARNINGS) else "Info"
-
-
 def _health(event: Event, origin: Origin) -> dict[str, Any]:
     if isinstance(event, NodeQuarantined | NodeReassigned):
         summary = {
@@ -117,9 +75,9 @@ def _health(event: Event, origin: Origin) -> dict[str, Any]:
 
 def _cluster_event(event: Event, at: datetime, event_id: str, origin: Origin) -> dict[str, Any]:
     node = getattr(event, "node", "")
-    level = level_of(event)
+    level = event_level(event)
     instance = {"NodeLogicalId": node}
-    if level == "Error":
+    if level is EventLevel.ERROR:
         instance["FailureMessage"] = sentence(event)
     details: dict[str, Any] = {
         "EventId": event_id,

@@ -5,7 +5,7 @@ import { broken, h, icon, refill, s } from "./dom.js";
 import { bytes, count, dateTime, moment, number } from "./format.js";
 import { listen, table } from "./live.js";
 import { incidentLink, jobLink } from "./appearance.js";
-import { line } from "./jobs.js";
+import { attemptLines } from "./jobs.js";
 import { checkpointMark, timeline } from "./plots.js";
 import { plainTable } from "./table.js";
 
@@ -77,7 +77,7 @@ function overTime(job, rows, wide) {
   const saved = rows.filter((row) => row.saved_at);
   const stays = job.goodput?.jobs[0]?.stays ?? [];
   if (!stays.length) return null;
-  const lines = stays.map((stay) => ({ ...line(stay), saves: [] }));
+  const lines = attemptLines(job.goodput.jobs[0]).map((one) => ({ ...one, saves: [] }));
   for (const row of saved) {
     const at = Date.parse(row.saved_at);
     const place = Math.max(0, stays.findLastIndex((stay) => Date.parse(stay.begun_at) <= at));

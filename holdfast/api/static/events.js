@@ -1,11 +1,18 @@
-// Events: repeated ones as one line, names as links.
+// Events: level, repeated ones as one line, names as links.
 
 import { h } from "./dom.js";
-import { incidentLink, jobLink, nodeLink } from "./appearance.js";
+import { badge, incidentLink, jobLink, nodeLink } from "./appearance.js";
 import { table } from "./live.js";
 
 const NUMBER = /(?<![\w-])\d[\d.,]*(?:ms|[smhd%])?(?![\w-])/g; // not those in names
 const NAME = /[\w./@-]*\w/g;
+
+const LEVELS = { Error: ["faulty", "Error"], Warn: ["warning", "Warning"], Info: ["joining", "Info"] };
+
+/** Level of an event: shape, word and color differ. */
+export function levelBadge(level) {
+  return badge(...(LEVELS[level] ?? LEVELS.Info));
+}
 
 /** Events, newest first, with those in succession that differ in numbers only as one: {last, first, times}. */
 export function grouped(events) {

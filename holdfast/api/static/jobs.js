@@ -6,7 +6,7 @@ import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, moment, number, percent, since, zoned } from "./format.js";
 import { awaited, connection, listen, note, table } from "./live.js";
 import { checkpointsLink, incidentLink, jobBadge, jobLink, logLink, nodeLink, shortName } from "./appearance.js";
-import { grouped, withLinks } from "./events.js";
+import { grouped, levelBadge, withLinks } from "./events.js";
 import { PARTS, partsKey, partsOf } from "./goodput.js";
 import { stackedBar, timeline } from "./plots.js";
 import { keyedTable, plainTable } from "./table.js";
@@ -192,27 +192,37 @@ function nodeName(job, node) {
 
 const time = (iso) => Date.parse(iso);
 
-/** An attempt as a line of a timeline. */
-export function line(stay) {
+/** Attempts of a job as lines of a timeline. The wait for the next attempt is on the line of that, or on the last. */
+export function attemptLines({ stays, ended_at: end }) {
+  const last = stays.at(-1);
+  const found = stays.map((stay, place) => line(stay, place ? stays[place - 1].ended_at : stay.begun_at));
+  found.at(-1).parts.push(...shownParts([{ name: "Waiting for nodes", from: time(last.ended_at), to: time(end), kind: "waiting" }]));
+  found.at(-1).ended = Math.max(time(last.ended_at), time(end));
+  return found;
+}
+
+function line(stay, before) {
   const [begun, running, failed, ended] = [stay.begun_at, stay.running_at, stay.failed_at, stay.ended_at].map(time);
   const lasted = failed - stay.redone * 1000;
   return {
     name: `#${stay.attempt}`,
-    parts: [
+    parts: shownParts([
+      { name: "Waiting for nodes", from: time(before), to: begun, kind: "waiting" },
       { name: "Starting", from: begun, to: running, kind: "starting" },
       { name: "Productive training", from: running, to: lasted, kind: "productive" },
       { name: "Repeated training", from: lasted, to: failed, kind: "redone" },
       { name: "Stopping", from: failed, to: ended, kind: "stopping" },
-    ].filter((part) => part.to > part.from),
+    ]),
     ended,
   };
 }
 
+const shownParts = (parts) => parts.filter((part) => part.to > part.from);
+
 function attempts(job, wide) {
   if (!job.attempts.length) return h("section.card", {}, h("h2", {}, "Attempts"), h("p.empty", {}, "The job has not started yet."));
-  const { stays } = job.goodput.jobs[0];
-  const lines = stays.map(line);
-  const from = time(stays[0].begun_at);
+  const lines = attemptLines(job.goodput.jobs[0]);
+  const from = time(job.goodput.jobs[0].begun_at);
   const to = Math.max(...lines.map((one) => one.ended));
   const rows = [...job.attempts].reverse().map((one) => [
     `#${one.attempt}`,
@@ -229,7 +239,7 @@ function attempts(job, wide) {
     {},
     h("h2", {}, "Attempts"),
     h("div.scrolled", { tabindex: "0", role: "region", "aria-label": "Timeline of attempts" }, timeline(`${count(lines.length, "attempt")} from ${moment(from)} to ${moment(to)}; the table below lists each`, lines, from, to, Math.max(300, wide))),
-    h("ul.key", {}, PARTS.filter(([kind]) => kind !== "waiting").map(([kind, word]) => h("li", {}, h(`i.part-${kind}`), word))),
+    h("ul.key", {}, PARTS.map(([kind, word]) => h("li", {}, h(`i.part-${kind}`), word))),
     plainTable("Attempts", ["Attempt", "Started", "Duration", "Steps", "Lost steps", "Cause", "Node", "Incident"], rows, ["", "", "number", "number", "number"]),
   );
 }
@@ -237,7 +247,8 @@ function attempts(job, wide) {
 function events(job) {
   const rows = grouped(job.events).map(({ last, first, times }) => [
     dateTime(last.at),
+    levelBadge(last.level),
     h("div", {}, withLinks(last.message), times > 1 && h("span.repeats", {}, ` × ${number(times)} since ${moment(first.at)}`)),
   ]);
-  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["Time", "Event"], rows.slice(0, EVENTS), ["moment"]) : h("p.empty", {}, "No events."));
+  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["Time", "Level", "Event"], rows.slice(0, EVENTS), ["moment"]) : h("p.empty", {}, "No events."));
 }

@@ -38,6 +38,7 @@ from holdfast.model.errors import BackendError
 from holdfast.model.events import JobWaits
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import Labels, PodPhase
+from holdfast.model.sagemaker import EventLevel
 
 UNMANAGED: Final = "unmanaged"
 """Phase of a job that does not enable auto-resume, or whose settings are invalid."""
@@ -343,6 +344,7 @@ def reported(event: Json) -> JobEvent:
     return JobEvent(
         at=next(filter(None, map(parse_time, times)), EPOCH),
         event=reason,
+        level=EventLevel.WARN if event.get("type") == "Warning" else EventLevel.INFO,
         message=f"{reason}: {message}{again}",
         details={
             "type": event.get("type") or "",

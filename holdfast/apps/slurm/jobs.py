@@ -24,6 +24,7 @@ from holdfast.apps.views.jobs import (
 from holdfast.apps.views.nodes import NotFound
 from holdfast.apps.views.rank_logs import LogPart, LogRequest
 from holdfast.model.events import JobInputRejected
+from holdfast.model.sagemaker import EventLevel
 
 
 def connect_jobs(state_dir: Path | None) -> "SlurmJobList":
@@ -138,5 +139,6 @@ def _events_of(name: str, known: RememberedJob) -> Iterator[JobEvent]:
         yield JobEvent(
             at=known.record.started_at or known.record.phase_since,
             event=JobInputRejected.name,
+            level=EventLevel.WARN,
             message=f"{PREFIX}{name.partition(PAST)[0]}: {note}",
         )

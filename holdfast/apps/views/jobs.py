@@ -15,6 +15,7 @@ from holdfast.apps.views.rank_logs import LogPart, LogRequest
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import HoldfastError
 from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
+from holdfast.model.sagemaker import EventLevel
 
 INTERRUPTED: Final = "interrupted"
 """Phase of a job that had not ended when its Holdfast process was killed."""
@@ -153,13 +154,19 @@ class JobEvent:
 
     at: datetime
     event: str
+    level: EventLevel
     message: str
     details: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of JSON and YAML output."""
 
     def plain(self) -> dict[str, Any]:
         """For programs."""
-        fields = {"at": self.at, "event": self.event, "message": self.message}
+        fields = {
+            "at": self.at,
+            "event": self.event,
+            "level": self.level,
+            "message": self.message,
+        }
         return {**to_plain(self.details), **to_plain(fields)}
 
 

@@ -24,9 +24,11 @@ from holdfast.apps.views.jobs import (
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt, read_file
 from holdfast.apps.views.runs import KnownJob, KnownRun, find_job, open_runs
+from holdfast.decisions.event_levels import event_level
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import from_plain
 from holdfast.model import events
+from holdfast.model.sagemaker import EventLevel
 
 _EVENTS: Final = {
     kind.name: kind
@@ -213,7 +215,12 @@ def emit_recorded(entry: dict[str, Any], emit: Callable[[datetime, events.Event]
 
 def _job_event(entry: dict[str, Any]) -> JobEvent:
     """Return an event with its message; one that this release does not know, with its name."""
-    kind = _EVENTS.get(entry["event"])
-    message = sentence(from_plain(kind, entry)) if kind is not None else entry["event"]
-    at = datetime.fromisoformat(entry["at"])
-    return JobEvent(at=at, event=entry["event"], message=message, details=entry)
+    kind, name = _EVENTS.get(entry["event"]), entry["event"]
+    event = from_plain(kind, entry) if kind is not None else None
+    return JobEvent(
+        at=datetime.fromisoformat(entry["at"]),
+        event=name,
+        level=event_level(event) if event is not None else EventLevel.INFO,
+        message=sentence(event) if event is not None else name,
+        details=entry,
+    )

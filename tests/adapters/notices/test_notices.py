@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 from reported import CLOCK, reported
 
-from holdfast.adapters.notices.eventbridge import CLUSTER, HEALTH, Origin, envelope, level_of
+from holdfast.adapters.notices.eventbridge import CLUSTER, HEALTH, Origin, envelope
 from holdfast.adapters.notices.settings import NoticeSettings, NoticeWebhook
 from holdfast.adapters.notices.sink import Notices
 from holdfast.model.errors import ConfigError
@@ -82,13 +82,6 @@ def test_anything_else_is_an_event_of_the_cluster() -> None:
     assert event["detail"]["Holdfast"] == {"event": "node.draining", "node": "n1"}
     job = envelope(FAILED, NOW, ORIGIN)["detail"]["EventDetails"]
     assert (job["ResourceType"], job["EventLevel"]) == ("Cluster", "Error")
-
-
-@pytest.mark.parametrize(
-    ("event", "level"), [(TRIPPED, "Error"), (FAILED, "Error"), (DONE, "Info"), (FAULT, "Error")]
-)
-def test_what_went_wrong_is_reported_louder(event, level) -> None:
-    assert level_of(event) == level
 
 
 def test_no_two_events_have_one_id() -> None:
