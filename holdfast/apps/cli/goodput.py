@@ -65,20 +65,20 @@ def _print(found: list[Goodput], empty: str, output: str, *, one: bool) -> None:
     columns: list[Column[Goodput]] = [
         Column(title="job", cell=lambda row: row.job),
         Column(title="goodput", cell=_share),
-        Column(title="total", cell=lambda row: format_duration(row.whole)),
-        Column(title="productive", cell=lambda row: format_duration(row.productive)),
-        Column(title="repeated", cell=_repeated),
-        Column(title="stopping", cell=lambda row: format_duration(row.stopping)),
-        Column(title="waiting", cell=lambda row: format_duration(row.waiting)),
-        Column(title="starting", cell=lambda row: format_duration(row.starting)),
-        Column(title="failures", cell=lambda row: len(row.losses)),
+        Column(title="total", cell=lambda row: format_duration(row.whole), drop=1),
+        Column(title="productive", cell=lambda row: format_duration(row.productive), drop=2),
+        Column(title="repeated", cell=_repeated, drop=3),
+        Column(title="stopping", cell=lambda row: format_duration(row.stopping), drop=6),
+        Column(title="waiting", cell=lambda row: format_duration(row.waiting), drop=4),
+        Column(title="starting", cell=lambda row: format_duration(row.starting), drop=5),
+        Column(title="failures", cell=lambda row: len(row.losses), whole=True),
     ]
     print_rows(found, columns, output=output, empty=empty)
     losses = [loss for row in found for loss in row.losses]
     if one:
         _print_losses(losses, output)
     causes: list[Column[tuple[tuple[str, str], timedelta]]] = [
-        Column(title="reason", cell=lambda row: row[0][1]),
+        Column(title="reason", cell=lambda row: row[0][1], whole=True),
         Column(title="kind", cell=lambda row: row[0][0]),
         Column(title="lost", cell=lambda row: format_duration(row[1])),
     ]
@@ -88,12 +88,12 @@ def _print(found: list[Goodput], empty: str, output: str, *, one: bool) -> None:
 def _print_losses(losses: list[Loss], output: str) -> None:
     columns: list[Column[Loss]] = [
         Column(title="attempt", cell=lambda loss: loss.attempt),
-        Column(title="reason", cell=lambda loss: loss.reason),
-        Column(title="node", cell=lambda loss: loss.node),
-        Column(title="stopping", cell=lambda loss: format_duration(loss.stopping)),
-        Column(title="waiting", cell=lambda loss: format_duration(loss.waiting)),
-        Column(title="starting", cell=lambda loss: format_duration(loss.starting)),
-        Column(title="repeated", cell=lambda loss: format_duration(loss.redone)),
+        Column(title="reason", cell=lambda loss: loss.reason, whole=True),
+        Column(title="node", cell=lambda loss: loss.node, drop=1),
+        Column(title="stopping", cell=lambda loss: format_duration(loss.stopping), drop=5),
+        Column(title="waiting", cell=lambda loss: format_duration(loss.waiting), drop=3),
+        Column(title="starting", cell=lambda loss: format_duration(loss.starting), drop=4),
+        Column(title="repeated", cell=lambda loss: format_duration(loss.redone), drop=2),
         Column(title="lost", cell=lambda loss: format_duration(loss.whole)),
     ]
     print_section("Failures", losses, columns, output=output)

@@ -160,11 +160,11 @@ def _job_columns(now: datetime) -> list[Column[JobStatus]]:
     return [
         Column(title="job", cell=lambda job: job.ref),
         Column(title="phase", cell=lambda job: job.phase),
-        Column(title="for", cell=lambda job: age(job.phase_since, now)),
-        Column(title="nodes", cell=lambda job: job.nodes),
-        Column(title="attempt", cell=lambda job: job.attempt),
-        Column(title="step", cell=lambda job: job.step),
-        Column(title="reason", cell=lambda job: job.reason),
+        Column(title="for", cell=lambda job: age(job.phase_since, now), drop=1),
+        Column(title="nodes", cell=lambda job: job.nodes, drop=2),
+        Column(title="attempt", cell=lambda job: job.attempt, drop=3),
+        Column(title="step", cell=lambda job: job.step, drop=4),
+        Column(title="reason", cell=lambda job: job.reason, whole=True),
     ]
 
 

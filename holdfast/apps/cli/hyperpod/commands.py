@@ -303,10 +303,10 @@ def exec_(
 
 _CAPACITY: Final[Sequence[Column[dict[str, Any]]]] = [
     Column(title="cluster", cell=lambda one: one["Cluster"]),
-    Column(title="instance type", cell=lambda one: one["InstanceType"]),
+    Column(title="instance type", cell=lambda one: one["InstanceType"], drop=2),
     Column(title="nodes", cell=lambda one: one["TotalNodes"]),
-    Column(title="free accelerators", cell=lambda one: one["AcceleratorDevicesAvailable"]),
-    Column(title="health", cell=lambda one: one["NodeHealthStatus"]),
+    Column(title="free accelerators", cell=lambda one: one["AcceleratorDevicesAvailable"], drop=1),
+    Column(title="health", cell=lambda one: one["NodeHealthStatus"], whole=True),
     Column(title="deep check", cell=lambda one: one["DeepHealthCheckStatus"]),
 ]
 

@@ -229,11 +229,11 @@ def _describe(details: JobDetails, output: str) -> None:
     columns: list[Column[Attempt]] = [
         Column(title="attempt", cell=lambda one: one.attempt),
         Column(title="started", cell=lambda one: f"{age(one.started_at, now)} ago"),
-        Column(title="lasted", cell=_lasted),
-        Column(title="steps", cell=_steps),
-        Column(title="lost", cell=lambda one: one.lost_steps),
-        Column(title="failure", cell=lambda one: one.kind),
-        Column(title="reason", cell=lambda one: one.reason),
+        Column(title="lasted", cell=_lasted, drop=1),
+        Column(title="steps", cell=_steps, drop=2),
+        Column(title="lost", cell=lambda one: one.lost_steps, drop=3),
+        Column(title="failure", cell=lambda one: one.kind, whole=True),
+        Column(title="reason", cell=lambda one: one.reason, whole=True),
     ]
     print_section("Attempts", job.attempts, columns, output=output)
     print_lines("Reason", [(_name(one), _why(one)) for one in job.attempts if one.kind])

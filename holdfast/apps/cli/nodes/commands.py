@@ -270,7 +270,7 @@ def _describe(node: NodeStatus, output: str) -> None:
     print_section("Faults", node.faults, evidence, output=output)
     print_section("Notices without a repair", node.notices, evidence, output=output)
     past: list[Column[PastFault]] = [
-        Column(title="reason", cell=lambda past: past.reason),
+        Column(title="reason", cell=lambda past: past.reason, whole=True),
         Column(title="remedy", cell=lambda past: past.remedy),
         Column(title="ended", cell=lambda past: f"{age(past.closed_at, now)} ago"),
         Column(title="took", cell=lambda past: format_duration(past.closed_at - past.opened_at)),
@@ -330,12 +330,12 @@ def _request(node: NodeStatus, now: datetime) -> str:
 
 def _evidence_columns(now: datetime) -> list[Column[Fault | Finding]]:
     return [
-        Column(title="reason", cell=lambda one: one.reason),
+        Column(title="reason", cell=lambda one: one.reason, whole=True),
         Column(title="remedy", cell=lambda one: one.remedy),
         Column(title="severity", cell=lambda one: one.severity),
-        Column(title="code", cell=lambda one: one.code),
-        Column(title="device", cell=lambda one: one.device),
-        Column(title="seen", cell=lambda one: f"{age(_seen(one), now)} ago"),
+        Column(title="code", cell=lambda one: one.code, drop=3),
+        Column(title="device", cell=lambda one: one.device, drop=2),
+        Column(title="seen", cell=lambda one: f"{age(_seen(one), now)} ago", drop=1),
         Column(title="message", cell=lambda one: one.message, minor=True),
     ]
 
