@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.shell_completion import ShellComplete
 from served_api import serving, with_keys
 
+from holdfast.apps.cli.main import cli
 from holdfast.apps.exit_codes import ExitCode
 
 TIMEOUT_S = 60.0
@@ -43,8 +45,11 @@ class Api:
         self._client = served.client()
 
     def __call__(self, *argv: str):
-        more = ("--config", str(self._served.config), "--endpoint-url", self._served.url)
-        return self._runs.call("clusters", *argv, *more)
+        return self._runs.call("clusters", *argv, *self.options)
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--config", str(self._served.config), "--endpoint-url", self._served.url)
 
     @property
     def url(self) -> str:
@@ -73,6 +78,12 @@ def call(runs, tmp_path) -> Iterator[Api]:
         yield Api(runs, served)
 
 
+def completed(call: Api, command: str, *, incomplete: str) -> list[str]:
+    shell = ShellComplete(cli, {}, "holdfast", "_HOLDFAST_COMPLETE")
+    argv = ["clusters", command, *call.options]
+    return [one.value for one in shell.get_completions(argv, incomplete)]
+
+
 def change(source: Path, *, count: int) -> None:
     """Make a file an ``UpdateCluster`` request."""
     groups = [{**GROUP, "InstanceCount": count}]
@@ -90,7 +101,7 @@ def until(is_so: Callable[[], object]) -> None:
 def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
     missing = call("describe", "nowhere")
     assert missing.code == ExitCode.FAILED
-    assert "Cluster with name nowhere not found (ResourceNotFound)" in missing.err
+    assert "there is no cluster 'nowhere'; there are no clusters" in missing.err
     empty = call("list")
     assert (empty.out, "clusters create --from" in empty.err) == ("", True)
     tried = call("create", "--from", str(source), "--dry-run")
@@ -141,6 +152,15 @@ def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
     assert "would be deleted with 2 nodes" in call("delete", "lab", "--dry-run").out
     assert call("delete", "lab", "--yes").out == "lab is being deleted\n"
     until(lambda: call.rows("list") == [])
+
+
+def test_clusters_of_the_api_are_completed_and_named_if_one_is_misspelled(call, source) -> None:
+    assert call("create", "--from", str(source)).code == ExitCode.OK
+    typo = call("nodes", "lba")
+
+    assert (typo.code, "there is no cluster 'lba'; did you mean 'lab'?" in typo.err) == (1, True)
+    assert completed(call, "describe", incomplete="l") == ["lab"]
+    assert completed(call, "scale", incomplete="x") == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from holdfast.model.errors import HoldfastError
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def _completion(read: Callable[[dict[str, Any]], Iterable[str]]) -> Completion:
+def completion(read: Callable[[dict[str, Any]], Iterable[str]]) -> Completion:
+    """Return the completion of the names that ``read`` finds, given the options so far."""
+
     def complete(
         context: click.Context,
         _: click.Parameter,
@@ -53,8 +55,8 @@ def _clusters(_: dict[str, Any]) -> Iterator[str]:
     return (run.name for run in runs(default_home()) if run.is_cluster)
 
 
-node_names = _completion(_nodes)
-job_names = _completion(_jobs)
-incident_ids = _completion(_incidents)
-cluster_names = _completion(_clusters)
+node_names = completion(_nodes)
+job_names = completion(_jobs)
+incident_ids = completion(_incidents)
+cluster_names = completion(_clusters)
 """Names of the clusters on this machine."""

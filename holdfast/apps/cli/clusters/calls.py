@@ -19,7 +19,7 @@ from holdfast.api.problems import ApiProblem, refuse
 from holdfast.api.request_fields import unsupported
 from holdfast.api.sagemaker_model import SageMakerModel
 from holdfast.apps.api.config import DEFAULT_URL, ApiConfig, load_api_config
-from holdfast.apps.views.nodes import no_such
+from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.model.errors import BackendError, ConfigError
 
 _DEFAULT_REGION: Final = "us-east-1"
@@ -34,6 +34,7 @@ _ADVICE: Final[Mapping[str, str]] = {
 }
 """``error code -> remedy``, for errors whose message names none."""
 
+_NO_SUCH: Final = "ResourceNotFound"
 _CHOICES: Final = re.compile(
     r"Value '([^']*)' at '([^']*)' failed to satisfy constraint: "
     r"Member must satisfy enum value set: \[([^\]]*)\]"
@@ -50,8 +51,15 @@ class SignedCalls:
     client: Any
 
     @classmethod
-    def of(cls, config_file: Path | None, endpoint_url: str | None) -> "SignedCalls":
+    def of(
+        cls, config_file: Path | None, endpoint_url: str | None, timeout_s: float | None = None
+    ) -> "SignedCalls":
         """Return the calls of the API at ``endpoint_url``, or else of the configuration file.
+
+        Args:
+            config_file: configuration file of the API with a key; None for AWS's settings.
+            endpoint_url: URL of the API; None for that of the file.
+            timeout_s: maximum time for the connection and for the response; None for AWS's own.
 
         Raises:
             ConfigError: the file, the URL or the AWS settings are invalid.
@@ -68,13 +76,15 @@ class SignedCalls:
                 "aws_access_key_id": key.access_key_id,
                 "aws_secret_access_key": key.secret_access_key,
             }
-        return cls(url, _client(url, options))
+        return cls(url, _client(url, options, timeout_s))
 
     def call(self, operation: str, **request: Any) -> dict[str, Any]:
         """See ``ClusterCalls.call``."""
         try:
             answer: dict[str, Any] = getattr(self.client, operation)(**request)
         except ClientError as error:
+            if error.response["Error"]["Code"] == _NO_SUCH and "ClusterName" in request:
+                self._require_cluster(request["ClusterName"])
             raise BackendError(self._message(error.response)) from error
         except NoCredentialsError as error:
             raise ConfigError(
@@ -99,6 +109,16 @@ class SignedCalls:
                 return
             token = {"NextToken": answer["NextToken"]}
 
+    def names(self) -> list[str]:
+        """Return the names of all clusters."""
+        return [one["ClusterName"] for one in self.pages("list_clusters", "ClusterSummaries")]
+
+    def _require_cluster(self, name: str) -> None:
+        """Raise ``NotFound`` with the nearest names, if no cluster has this name."""
+        names = self.names()
+        if name not in names and not name.startswith("arn:"):
+            raise NotFound(no_such("cluster", name, names))
+
     def _message(self, response: Mapping[str, Any]) -> str:
         code = response["Error"]["Code"]
         if code.isdecimal():  # botocore's code for a response that is not from an AWS API
@@ -107,8 +127,11 @@ class SignedCalls:
         return f"{shortened(response['Error']['Message'])} ({code}){advice}"
 
 
-def _client(url: str, options: dict[str, Any]) -> Any:
-    wire = Config(retries={"total_max_attempts": 1}, parameter_validation=False)
+def _client(url: str, options: dict[str, Any], timeout_s: float | None) -> Any:
+    timeouts = (
+        {} if timeout_s is None else {"connect_timeout": timeout_s, "read_timeout": timeout_s}
+    )
+    wire = Config(retries={"total_max_attempts": 1}, parameter_validation=False, **timeouts)
     session = Session()
     try:
         given = os.environ.get("AWS_REGION") or session.get_config_variable("region")

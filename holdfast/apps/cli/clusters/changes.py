@@ -8,9 +8,13 @@ from typing import Any, Final
 
 import click
 
-from holdfast.apps.cli.clusters.options import ClusterCalls, change_options, request_of
+from holdfast.apps.cli.clusters.options import (
+    ClusterCalls,
+    change_options,
+    cluster_names,
+    request_of,
+)
 from holdfast.apps.cli.help import examples
-from holdfast.apps.cli.known_names import cluster_names
 from holdfast.apps.cli.output import (
     confirm_or_abort,
     is_document,

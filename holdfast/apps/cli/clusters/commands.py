@@ -7,10 +7,9 @@ from typing import Any, Final
 import click
 
 from holdfast.apps.cli.clusters.changes import CHANGES
-from holdfast.apps.cli.clusters.options import ClusterCalls, read_options
+from holdfast.apps.cli.clusters.options import ClusterCalls, cluster_names, read_options
 from holdfast.apps.cli.clusters.prune import prune
 from holdfast.apps.cli.help import FullHelpGroup, examples
-from holdfast.apps.cli.known_names import cluster_names
 from holdfast.apps.cli.output import (
     Column,
     age,

@@ -8,12 +8,16 @@ from typing import Any, Final, Protocol
 
 import click
 
+from holdfast.adapters.local.layout import default_home, runs
 from holdfast.apps.api.config import DEFAULT_URL
+from holdfast.apps.cli.known_names import completion
 from holdfast.apps.cli.output import LISTS, RESULTS, dry_run_option, output_option
 from holdfast.apps.cli.watch import watch_option
-from holdfast.model.errors import ConfigError
+from holdfast.model.errors import BackendError, ConfigError
 
 _URL_VARIABLE: Final = "AWS_ENDPOINT_URL_SAGEMAKER"
+_COMPLETION_TIMEOUT_S: Final = 2.0
+"""A person waits for the names while typing."""
 
 
 class ClusterCalls(Protocol):
@@ -77,6 +81,23 @@ def _calls_of(config_file: Path | None, endpoint_url: str | None) -> ClusterCall
     """
     calls: ClusterCalls = _module().SignedCalls.of(config_file, endpoint_url)
     return calls
+
+
+def _names(values: dict[str, Any]) -> Iterator[str]:
+    """Yield the names of the clusters of the API, or of this machine if it does not answer."""
+    try:
+        module = _module()
+        calls = module.SignedCalls.of(
+            values.get("config_file"), values.get("endpoint_url"), _COMPLETION_TIMEOUT_S
+        )
+        found = calls.names()
+    except (BackendError, ConfigError):
+        found = [run.name for run in runs(default_home()) if run.is_cluster]
+    yield from found
+
+
+cluster_names = completion(_names)
+"""Names of the clusters of the selected API."""
 
 
 def request_of(source: Path, operation: str) -> dict[str, Any]:

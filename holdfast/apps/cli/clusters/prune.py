@@ -8,7 +8,7 @@ import click
 
 from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.help import examples
-from holdfast.apps.cli.known_names import cluster_names
+from holdfast.apps.cli.known_names import completion
 from holdfast.apps.cli.output import (
     RESULTS,
     confirm_or_abort,
@@ -24,6 +24,9 @@ from holdfast.apps.views.deleted_clusters import DeletedCluster, deleted_cluster
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.kit.units import counted
 
+_deleted_names = completion(
+    lambda _: dict.fromkeys(one.cluster for one in deleted_clusters(default_home()))
+)
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -33,7 +36,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB")
     "holdfast clusters prune ml-cluster --output json --yes",
 )
 @click.command()
-@click.argument("name", nargs=-1, shell_complete=cluster_names)
+@click.argument("name", nargs=-1, shell_complete=_deleted_names)
 @click.option(
     "--older-than",
     type=Duration(),
