@@ -146,6 +146,17 @@ DASHBOARDS: Final = (
                 8,
                 (
                     areas(
+                        "Nodes by fleet and state",
+                        "max by (fleet, state) (holdfast_fleet_nodes)",
+                        "{{fleet}} {{state}}",
+                        about="The states of the console; from the API, on all platforms.",
+                    ),
+                ),
+            ),
+            (
+                8,
+                (
+                    areas(
                         "Faults by reason",
                         'sum by (reason, remedy) (holdfast_agent_faults{remedy!=""})',
                         "{{reason}} ({{remedy}})",

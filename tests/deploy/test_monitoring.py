@@ -101,6 +101,17 @@ def test_a_dashboard_asks_for_metrics_that_there_are(dashboard: Path) -> None:
     assert all(panel["datasource"]["uid"] == "${datasource}" for panel in content["panels"])
 
 
+def test_every_metric_of_the_api_is_on_a_dashboard() -> None:
+    text = metrics_text((), (), datetime.now(UTC))
+    served = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    plotted = {
+        found for path in DASHBOARDS for one in expressions(path) for found in metrics_in(one)
+    }
+
+    assert "holdfast_fleet_nodes" in served
+    assert served - plotted == set()
+
+
 def test_the_dashboards_are_what_their_description_says() -> None:
     done = subprocess.run(
         [sys.executable, "tools/render_dashboards.py", "--check"],
