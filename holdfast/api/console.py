@@ -96,6 +96,7 @@ class Console:
             Route("/console/session", self._changing(self._end, "LogOut"), methods=["DELETE"]),
             Route("/console/live", self._for_all(self._stream)),
             Route("/console/node", self._for_all(self._node)),
+            Route("/console/incident", self._for_all(self._incident)),
             Route("/console/job", self._for_all(jobs.details)),
             Route("/console/checkpoints", self._for_all(jobs.checkpoints)),
             Route("/console/log", self._for_all(jobs.log)),
@@ -212,6 +213,12 @@ class Console:
         fleet, name = query.get("fleet", ""), query.get("name", "")
         _permit_fleet(session.principal, fleet, f"node {name} no longer exists")
         return json_response(await run_in_threadpool(self._source.node, fleet, name))
+
+    async def _incident(self, request: Request, session: ConsoleSession) -> Response:
+        query = request.query_params
+        fleet, name = query.get("fleet", ""), query.get("id", "")
+        _permit_fleet(session.principal, fleet, f"there is no incident {name}")
+        return json_response(await run_in_threadpool(self._source.incident, fleet, name))
 
     async def _goodput(self, _request: Request, session: ConsoleSession) -> Response:
         return json_response(

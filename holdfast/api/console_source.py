@@ -86,6 +86,15 @@ class ConsoleBackend(Protocol):
         """
         ...
 
+    def incident(self, fleet: str, name: str) -> Json:
+        """Row of an incident, however old, and ``next``, what an operator does about it.
+
+        Raises:
+            UnknownObject: no such incident exists.
+
+        """
+        ...
+
     def job(self, name: str) -> Json:
         """Details of a job.
 

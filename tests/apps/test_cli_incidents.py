@@ -134,6 +134,30 @@ def test_show_reports_the_remediation_with_the_time_between_its_points(runs) -> 
     assert LINE in output
 
 
+def test_show_tells_what_to_do_next(runs) -> None:
+    store = runs.add("train")
+    store.put(incident())
+    store.put(incident(2))
+    waiting = Remediation(
+        incident_id=incident(2).id,
+        opened_at=DETECTED,
+        condition=Condition.NVIDIA_TERMINATE,
+        reason=Reason.XID_REPLACE,
+        remedy=Remedy.REPLACE,
+        urgency=Urgency.IMMEDIATE,
+    )
+    record = NodeRecord(phase=Phase.QUARANTINED, phase_since=DETECTED, remediation=waiting)
+    store.put_node(node(2), record)
+    [going] = runs.call("incidents", "show", node(1), "-o", "json").json["next"]
+
+    assert going == f"nothing yet: {node(1)} is schedulable"
+    shown = runs.call("incidents", "show", node(2)).out
+    assert f"{node(2)}: replace for {Reason.XID_REPLACE} has not started" in shown
+    assert f"holdfast nodes replace {node(2)}" in shown
+    store.hold(node(2), "the vendor is at it")
+    assert f"holdfast nodes unhold {node(2)}" in runs.call("incidents", "show", node(2)).out
+
+
 def test_a_job_that_has_not_resumed_yet_is_still_down(runs) -> None:
     touch = AffectedJob(job="train", attempt=3, stopped_at=after(0.03))
     runs.add("train").put(incident(jobs=(touch,)))

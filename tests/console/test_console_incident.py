@@ -1,5 +1,9 @@
 """The page of an incident, for who was woken up by it."""
 
+import contextlib
+import json
+import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from axe_playwright_python.sync_playwright import Axe
@@ -7,6 +11,8 @@ from playwright.sync_api import expect
 from test_console_logs import SHOTS
 from written_runs import LINE, machine, node, remediation
 
+from holdfast.apps.api.console_tables import INCIDENTS
+from holdfast.kit.serial import to_plain
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.nodes import NodeRecord, Phase
@@ -90,7 +96,7 @@ def test_an_incident_is_explained_and_copied_as_markdown(console, visit) -> None
     box, card = evidence.bounding_box(), main.locator("section.card").first.bounding_box()
     assert box["width"] > 0.9 * card["width"]
     expect(main).to_contain_text("Remedy: replace the machine by another one, the smallest")
-    expect(main).to_contain_text(f"No action required: {node(2)} is schedulable.")
+    expect(main).to_contain_text(f"No action required: {node(2)} is schedulable")
     expect(main).to_contain_text("Parts of its check did not run: nccl: one GPU only")
     page.screenshot(path=SHOTS / "incident-explained.png", full_page=True)
 
@@ -149,6 +155,29 @@ def test_an_incident_of_a_checkpoint_shows_the_evidence_and_the_commands(console
     assert f"\n```\n{ASIDE.problems[0]}\n```\n" in text
     page.goto(page.url.partition("#")[0] + "#/trends")
     expect(main).to_contain_text("Incidents")
+
+
+def test_an_incident_that_is_no_longer_listed_has_its_page(console, visit) -> None:
+    store = console.runs.add("past", nodes=(6,), ranks=(6,))
+    old = replace(PAST, id="old-incident", detected_at=ago(10_000), quarantined_at=ago(10_000))
+    store.put(old)
+    newer = replace(PAST, detected_at=ago(100))
+    rows = [
+        (name, json.dumps(to_plain(replace(newer, id=name))))
+        for name in (f"newer-{number}" for number in range(INCIDENTS))
+    ]
+    with contextlib.closing(sqlite3.connect(console.runs.directory("past").state)) as db, db:
+        db.executemany("INSERT INTO incidents (id, body) VALUES (?, ?)", rows)
+    page = visit("ada", "incidents?q=newer-1")
+    expect(page.locator(".shown")).to_contain_text("the newest of")
+    page.get_by_label("Search incidents").fill(old.id)
+    expect(page.locator(".empty")).to_have_text("No incident matches.")
+    page.goto(page.url.partition("#")[0] + f"#/incident/past/{old.id}")
+    expect(page.locator("main")).to_contain_text(f"No action required: {node(2)} is schedulable")
+    page.goto(page.url.partition("#")[0] + "#/incident/past/never-was")
+    expect(page.get_by_role("heading", name="Incident not found")).to_be_visible()
+    own = console.visitor("jon").call("GET", f"/console/incident?fleet=past&id={old.id}")
+    assert own.status == 404
 
 
 def test_the_audit_log_is_shown_to_administrators(console, visit) -> None:

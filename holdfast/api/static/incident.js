@@ -1,8 +1,9 @@
-// Page of an incident: what happened, what it means, what was done and what is next.
+// Page of an incident, however old: what happened, what it means, what was done and what is next.
 
+import { read, repeated } from "./api.js";
 import { broken, h, icon, notice, refill } from "./dom.js";
 import { between, bytes, duration, moment, number, now, since, zoned } from "./format.js";
-import { connection, listen, table } from "./live.js";
+import { listen, table } from "./live.js";
 import { incidentBadge, isOpen, jobLink, nodeLink, subject } from "./appearance.js";
 import { POINTS, phases, took } from "./incidents.js";
 import { REASONS, SXIDS, XIDS } from "./meanings.js";
@@ -24,28 +25,30 @@ export const title = "Incident";
 export function open(container, { parts: [fleet, id] }) {
   const state = h("span");
   const heading = h("h1", { tabindex: "-1" }, id);
-  const body = h("div");
+  const body = h("div", {}, h("div.loading", { role: "status" }, "Reading the incident…"));
+  let row = null;
+  let isClosed = false;
   let painted = "";
   const copy = h("button.quiet", { type: "button", hidden: true, onclick: copyText }, icon("copy"), "Copy as Markdown");
   container.append(h("header.head", {}, h("a.up", { href: "#/incidents" }, icon("back"), "Incidents"), h("div.titled", {}, heading, state), h("p.about", {}, id), h("div.actions", {}, copy)), body);
 
   async function copyText() {
-    if (await copied(markdown(found()))) notice("Copied the incident as Markdown");
+    if (await copied(markdown(row))) notice("Copied the incident as Markdown");
     else notice("Copy failed: the browser denied clipboard access", "bad");
   }
 
-  function found() {
-    return table("incidents").get(`${fleet} ${id}`) ?? [...table("incidents").values()].find((one) => one.id === id);
+  async function load() {
+    try {
+      row = await read("incident", { fleet, id });
+      if (!isClosed) paint();
+    } catch (error) {
+      if (!isClosed && !row) refill(body, h("div.nothing", {}, h("h2", {}, error.status === 404 ? "Incident not found" : "The incident cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: "#/incidents" }, "Back to incidents")));
+    }
   }
 
   function paint() {
-    const row = found();
-    copy.hidden = !row;
-    if (!row) {
-      refill(body, connection().isFilled ? h("div.nothing", {}, h("h2", {}, "Incident not found"), h("p", {}, "It may be older than the incidents shown here."), h("a", { href: "#/incidents" }, "Back to incidents")) : h("div.loading", { role: "status" }, "Reading the incident…"));
-      return;
-    }
-    const text = JSON.stringify([row, linked(row), nextSteps(row), isOpen(row) && Math.floor(now() / AGAIN_MS)]);
+    copy.hidden = false;
+    const text = JSON.stringify([row, linked(row), isOpen(row) && Math.floor(now() / AGAIN_MS)]);
     if (text === painted) return;
     painted = text;
     heading.replaceChildren(...broken(row.reason));
@@ -54,13 +57,15 @@ export function open(container, { parts: [fleet, id] }) {
     else refill(body, checkpointFacts(row), evidence(row), next(row));
   }
 
-  paint();
+  const loads = repeated(load, AGAIN_MS);
   const stop = listen((changed) => {
-    if (!changed || changed.incidents || changed.nodes || changed.jobs || changed.attention) paint();
+    const nodes = [row?.node, row?.successor].map((node) => `${fleet} ${node}`);
+    if (!changed || changed.fleets || changed.incidents?.has(`${fleet} ${id}`) || nodes.some((one) => changed.nodes?.has(one))) loads.again();
+    else if (row && (changed.nodes || changed.jobs)) paint(); // links to pages that there are now
   });
-  const timer = setInterval(paint, AGAIN_MS);
   return () => {
-    clearInterval(timer);
+    isClosed = true;
+    loads.stop();
     stop();
   };
 }
@@ -136,20 +141,7 @@ function done(row) {
   return [asked, remedy, stopped, replaced].filter(Boolean);
 }
 
-/** What an operator does next. */
-function nextSteps(row) {
-  const back = row.successor || row.node;
-  if (!row.node) return (row.next ?? ["read the evidence"]).map((one) => one[0].toUpperCase() + one.slice(1));
-  if (row.released_at) return [`No action required: ${back} is schedulable.`, row.check_remarks && `Parts of its check did not run: ${row.check_remarks}`].filter(Boolean);
-  if (row.vanished_at) return ["The node disappeared before its repair ended. If nobody removed it, look for the machine at its provider."];
-  if (row.state === "unfinished") return ["Its run has ended, so nothing repairs the node."];
-  const node = table("nodes").get(`${row.fleet} ${back}`) ?? table("nodes").get(`${row.fleet} ${row.node}`);
-  const asked = [...table("attention").values()].filter((one) => one.fleet === row.fleet && one.node && [row.node, row.successor].includes(one.node));
-  if (asked.length) return asked.map((one) => `${one.what}. ${one.next}`);
-  if (node?.pause_reason) return [`Repairs on ${node.name} are paused: ${node.pause_reason}. Resume them on the page of the node.`];
-  if (table("fleets").get(row.fleet)?.stopped_at) return ["The circuit breaker has paused all repairs. Inspect the nodes, then resume repairs on the fleet page."];
-  return [`Nothing yet: ${back} is ${row.state}.`];
-}
+const nextSteps = (row) => row.next.map((one) => one[0].toUpperCase() + one.slice(1));
 
 function next(row) {
   return h("section.card", {}, h("h2", {}, "What was done"), done(row).map((one) => h("p", {}, one)), h("h3", {}, "What to do next"), nextSteps(row).map((one) => h("p", {}, one)));
@@ -178,7 +170,7 @@ function markdown(row) {
     "| Milestone | Time |\n|---|---|",
     ...points.map(([field, name]) => `| ${name} | ${row[field]} |`),
     jobs.length > 0 && `\nAffected jobs:\n\n${jobs.join("\n")}`,
-    `\nNext: ${nextSteps(row).join(row.node ? " " : "; ")}`,
+    `\nNext: ${nextSteps(row).join("; ")}`,
     `\n${location.href}\n`,
   ]
     .filter((one) => typeof one === "string")

@@ -23,6 +23,7 @@ from holdfast.apps.api.console_rows import node_details, node_row
 from holdfast.apps.api.console_tables import (
     ConsoleSnapshot,
     fleet_of,
+    incident_details,
     jobs_by_node,
     tables_of,
 )
@@ -114,6 +115,14 @@ class ConsoleSource:
     def node(self, fleet: str, name: str) -> Json:
         """See ``ConsoleBackend.node``."""
         return self._in_thread(lambda: self._node(fleet, name))
+
+    def incident(self, fleet: str, name: str) -> Json:
+        """See ``ConsoleBackend.incident``."""
+        seen, now = self._in_thread(self._fresh), self._clock.now()
+        for one in seen.fleets:
+            if one.name == fleet:
+                return incident_details(one, seen, name, now)
+        raise UnknownObject(f"there is no incident {name}")
 
     def job(self, name: str) -> Json:
         """See ``ConsoleBackend.job``."""

@@ -10,7 +10,6 @@ from holdfast.apps.views.jobs import JobStatus
 from holdfast.apps.views.nodes import NodeStatus, check_waits, replacement_count
 from holdfast.apps.views.overview import FleetSnapshot
 from holdfast.decisions.attention import Attention
-from holdfast.decisions.checkpoint_incidents import next_steps
 from holdfast.decisions.planned_work import is_planned
 from holdfast.kit.serial import to_plain
 from holdfast.model.incidents import Incident
@@ -120,15 +119,12 @@ def job_row(job: JobStatus, fleet: str) -> Json:
 
 def incident_row(incident: Incident, fleet: str, state: str) -> Json:
     """Row of an incident; ``state`` is the phase of its node, or the outcome."""
-    row = {
+    return {
         **to_plain(incident),
         "fleet": fleet,
         "state": state,
         "is_planned": is_planned(incident.reason),
     }
-    if incident.checkpoint is None:
-        return row
-    return {**row, "next": next_steps(incident.checkpoint)}
 
 
 def attention_row(item: Attention) -> Json:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from holdfast.api.console_source import Json, Tables
+from holdfast.api.console_source import Json, Tables, UnknownObject
 from holdfast.apps.api.console_rows import (
     attention_row,
     fleet_row,
@@ -15,7 +15,8 @@ from holdfast.apps.api.console_rows import (
     node_row,
 )
 from holdfast.apps.views.jobs import JobStatus
-from holdfast.apps.views.overview import FleetSnapshot, attention
+from holdfast.apps.views.overview import FleetSnapshot, attention, incident_state
+from holdfast.decisions.incident_steps import next_steps
 
 INCIDENTS: Final = 1000
 """Maximum number of incidents shown, newest first; all are sent to every page that opens."""
@@ -41,7 +42,7 @@ def tables_of(seen: ConsoleSnapshot, now: datetime) -> Tables:
     """Rows of all pages; nodes only of fleets with an active controller."""
     jobs = jobs_by_node(seen.jobs)
     active = [one for one in seen.fleets if one.is_active]
-    past = [case for one in seen.fleets for case in _cases(one)]
+    past = [case for one in seen.fleets for case in incident_rows(one)]
     past.sort(key=lambda row: row["detected_at"])
     urgent = attention(seen.fleets, seen.jobs, now)
     notes: dict[str, Json] = {
@@ -65,6 +66,20 @@ def tables_of(seen: ConsoleSnapshot, now: datetime) -> Tables:
     }
 
 
+def incident_details(fleet: FleetSnapshot, seen: ConsoleSnapshot, name: str, now: datetime) -> Json:
+    """Row of an incident of a fleet, and ``next``, what an operator does about it.
+
+    Raises:
+        UnknownObject: the fleet has no such incident.
+
+    """
+    for row, incident in zip(incident_rows(fleet), fleet.incidents, strict=True):
+        if incident.id == name:
+            surroundings = incident_state(fleet, attention(seen.fleets, seen.jobs, now))
+            return {**row, "next": list(next_steps(incident, surroundings))}
+    raise UnknownObject(f"there is no incident {name}")
+
+
 def fleet_of(job: JobStatus, seen: ConsoleSnapshot) -> str:
     """Name of the fleet of a job."""
     return seen.all_jobs_in or job.cluster or job.name
@@ -75,7 +90,8 @@ def jobs_by_node(jobs: Iterable[JobStatus]) -> dict[str, str]:
     return {node: job.ref for job in jobs if job.is_active for node in job.placement}
 
 
-def _cases(fleet: FleetSnapshot) -> list[Json]:
+def incident_rows(fleet: FleetSnapshot) -> list[Json]:
+    """Rows of all incidents of a fleet."""
     phases = {
         node.remediation.incident_id: node.phase.value
         for node in fleet.nodes

@@ -28,9 +28,10 @@ from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.target import Where, open_fleets
-from holdfast.apps.views.nodes import PLANNED, Fleet, NotFound, no_such
+from holdfast.apps.views.nodes import PLANNED, NotFound, no_such
+from holdfast.apps.views.overview import FleetSnapshot, attention, incident_state, snapshot
 from holdfast.apps.views.selection import RowFields, Selection, selected
-from holdfast.decisions.checkpoint_incidents import next_steps
+from holdfast.decisions.incident_steps import next_steps
 from holdfast.decisions.planned_work import is_planned
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
@@ -56,6 +57,8 @@ class _Case:
     """``RELEASED``, ``VANISHED``, ``OPEN``, or the phase of the node while it is repaired."""
 
     incident: Incident
+    next: tuple[str, ...]
+    """What an operator does next."""
 
     @property
     def took(self) -> timedelta | None:
@@ -95,8 +98,7 @@ class _Case:
             "is_planned": is_planned(self.incident.reason),
             "took_s": took_s,
         }
-        steps = next_steps(self.incident.checkpoint) if self.incident.checkpoint else ()
-        return {**to_plain(self.incident), **state, "next": list(steps)}
+        return {**to_plain(self.incident), **state, "next": list(self.next)}
 
 
 _STATES: Final = (OPEN, RELEASED, VANISHED, *(phase.value for phase in Phase), "planned")
@@ -158,22 +160,24 @@ def show_incident(*, incident_id: str, watch: bool, output: str, **values: Any) 
 
 def _cases(where: Where) -> list[_Case]:
     with open_fleets(where, ended=True) as known:
-        cases = [case for one in known for case in _cases_of(one)]
+        cases = [case for one in known for case in _cases_of(snapshot(one))]
     return sorted(cases, key=lambda case: case.incident.quarantined_at)
 
 
-def _cases_of(fleet: Fleet) -> Iterator[_Case]:
+def _cases_of(fleet: FleetSnapshot) -> Iterator[_Case]:
+    surroundings = incident_state(fleet, attention([fleet], (), SystemClock().now()))
     phases = {
         node.remediation.incident_id: node.phase
-        for node in fleet.nodes()
+        for node in fleet.nodes
         if node.remediation is not None and fleet.is_active
     }
-    for incident in fleet.incidents():
+    for incident in fleet.incidents:
         over = RELEASED if incident.released_at is not None else VANISHED
         if not incident.node:
             over = QUARANTINED
         state = phases.get(incident.id, OPEN) if incident.ended_at is None else over
-        yield _Case(run=fleet.name, state=state, incident=incident)
+        steps = next_steps(incident, surroundings)
+        yield _Case(run=fleet.name, state=state, incident=incident, next=steps)
 
 
 def _find(text: str, cases: Sequence[_Case]) -> _Case:
@@ -227,7 +231,7 @@ def _describe(case: _Case, output: str) -> None:
         return
     incident = case.incident
     if incident.checkpoint is not None:
-        describe_checkpoint(incident, incident.checkpoint, case.run)
+        describe_checkpoint(incident, incident.checkpoint, case.run, case.next)
         return
     print_details(
         [
@@ -241,6 +245,7 @@ def _describe(case: _Case, output: str) -> None:
             ("Detected", incident.detected_at.astimezone().isoformat(" ", "milliseconds")),
             ("Took", _seconds(case.took)),
             ("Message", incident.message),
+            *(("Next", step) for step in case.next),
         ]
     )
     points: list[Column[_Point]] = [

@@ -17,6 +17,7 @@ from holdfast.decisions.attention import (
     WatchedNode,
     needs_attention,
 )
+from holdfast.decisions.incident_steps import FleetState
 from holdfast.model.checkpoint_manifests import SaveSummary
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase
@@ -63,6 +64,23 @@ def attention(
         named = job.cluster or job.name  # a run on this machine has the name of its job
         owners[named if named in names else fleets[0].name if fleets else ""].append(job)
     return needs_attention([_watched(one, owners[one.name]) for one in fleets], now)
+
+
+def incident_state(fleet: FleetSnapshot, asked: Iterable[Attention]) -> FleetState:
+    """Return the state that decides what to do about incidents of a fleet.
+
+    Args:
+        fleet: the fleet.
+        asked: what needs a person, as of ``attention``.
+
+    """
+    return FleetState(
+        is_active=fleet.is_active,
+        is_breaker_open=fleet.breaker.tripped_at is not None,
+        phases={node.name: node.phase for node in fleet.nodes},
+        pauses={node.name: node.pause_reason for node in fleet.nodes if node.pause_reason},
+        attention=[one for one in asked if one.fleet == fleet.name],
+    )
 
 
 def placed(jobs: Iterable[JobStatus]) -> dict[str, set[str]]:

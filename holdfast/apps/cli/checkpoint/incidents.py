@@ -1,9 +1,9 @@
 """Details of an incident of a checkpoint, for ``holdfast incidents show``."""
 
+from collections.abc import Iterable
 from datetime import datetime
 
 from holdfast.apps.cli.output import format_size, print_details
-from holdfast.decisions.checkpoint_incidents import next_steps
 from holdfast.model.checkpoints import Depth
 from holdfast.model.incidents import Incident
 from holdfast.model.set_aside import SetAside
@@ -11,7 +11,7 @@ from holdfast.model.set_aside import SetAside
 _DEPTHS = {Depth.SIZES.value: "names and sizes", Depth.HASHES.value: "names, sizes and checksums"}
 
 
-def describe_checkpoint(incident: Incident, one: SetAside, run: str) -> None:
+def describe_checkpoint(incident: Incident, one: SetAside, run: str, steps: Iterable[str]) -> None:
     """Print which checkpoint was moved, the evidence, its consequences, and what to do next."""
     before = "" if one.attempt is None else f" before attempt {one.attempt}"
     print_details(
@@ -31,7 +31,7 @@ def describe_checkpoint(incident: Incident, one: SetAside, run: str) -> None:
             ("Quarantined", f"{_time(incident.quarantined_at)}{before}"),
             ("Moved to", one.path),
             ("Resumed from", one.resumed or "nothing: the job started over"),
-            *(("Next", step) for step in next_steps(one)),
+            *(("Next", step) for step in steps),
         ]
     )
 
