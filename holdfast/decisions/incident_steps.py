@@ -52,9 +52,9 @@ def next_steps(incident: Incident, fleet: FleetState) -> tuple[str, ...]:
 
 def _of_open(incident: Incident, fleet: FleetState) -> tuple[str, ...]:
     nodes = [name for name in (incident.successor, incident.node) if name]
-    asked = [one for one in fleet.attention if one.node in nodes]
-    if asked:
-        return tuple(f"{one.what}; {one.next}" for one in asked)
+    items = [one for one in fleet.attention if one.node in nodes]
+    if items:
+        return tuple(f"{one.what}; {one.next}" for one in items)
     paused = next((name for name in nodes if name in fleet.pauses), None)
     if paused is not None:
         return (

@@ -75,8 +75,8 @@ def incident_details(fleet: FleetSnapshot, seen: ConsoleSnapshot, name: str, now
     """
     for row, incident in zip(incident_rows(fleet), fleet.incidents, strict=True):
         if incident.id == name:
-            surroundings = incident_state(fleet, attention(seen.fleets, seen.jobs, now))
-            return {**row, "next": list(next_steps(incident, surroundings))}
+            fleet_state = incident_state(fleet, attention(seen.fleets, seen.jobs, now))
+            return {**row, "next": list(next_steps(incident, fleet_state))}
     raise UnknownObject(f"there is no incident {name}")
 
 

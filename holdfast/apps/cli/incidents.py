@@ -165,7 +165,7 @@ def _cases(where: Where) -> list[_Case]:
 
 
 def _cases_of(fleet: FleetSnapshot) -> Iterator[_Case]:
-    surroundings = incident_state(fleet, attention([fleet], (), SystemClock().now()))
+    fleet_state = incident_state(fleet, attention([fleet], (), SystemClock().now()))
     phases = {
         node.remediation.incident_id: node.phase
         for node in fleet.nodes
@@ -176,7 +176,7 @@ def _cases_of(fleet: FleetSnapshot) -> Iterator[_Case]:
         if not incident.node:
             over = QUARANTINED
         state = phases.get(incident.id, OPEN) if incident.ended_at is None else over
-        steps = next_steps(incident, surroundings)
+        steps = next_steps(incident, fleet_state)
         yield _Case(run=fleet.name, state=state, incident=incident, next=steps)
 
 

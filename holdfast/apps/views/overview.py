@@ -66,12 +66,12 @@ def attention(
     return needs_attention([_watched(one, owners[one.name]) for one in fleets], now)
 
 
-def incident_state(fleet: FleetSnapshot, asked: Iterable[Attention]) -> FleetState:
+def incident_state(fleet: FleetSnapshot, found: Iterable[Attention]) -> FleetState:
     """Return the state that decides what to do about incidents of a fleet.
 
     Args:
         fleet: the fleet.
-        asked: what needs a person, as of ``attention``.
+        found: what needs a person, as of ``attention``.
 
     """
     return FleetState(
@@ -79,7 +79,7 @@ def incident_state(fleet: FleetSnapshot, asked: Iterable[Attention]) -> FleetSta
         is_breaker_open=fleet.breaker.tripped_at is not None,
         phases={node.name: node.phase for node in fleet.nodes},
         pauses={node.name: node.pause_reason for node in fleet.nodes if node.pause_reason},
-        attention=[one for one in asked if one.fleet == fleet.name],
+        attention=[one for one in found if one.fleet == fleet.name],
     )
 
 
