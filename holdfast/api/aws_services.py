@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from holdfast.api.kubernetes_tokens import REVIEW_LIMIT, TokenReviews
+from holdfast.api.operation_calls import OperationCalls
 from holdfast.api.problems import BODY_LIMIT, BODY_TIMEOUT_S, ApiProblem, TooLarge, TooSlow
 from holdfast.api.protocol import ApiResponse, refusal
 from holdfast.api.signature import SignedRequest, claimed_service
@@ -32,6 +33,9 @@ class AwsServices:
     """Services of a server. STS and SageMaker share the path ``/``, as all services of AWS do."""
 
     sagemaker: AwsApi
+    operations: OperationCalls
+    """Operations of the SageMaker service, for the console."""
+
     sts: AwsApi
     eks: AwsApi
     tokens: TokenReviews | None = None

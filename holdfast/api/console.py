@@ -10,6 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from holdfast.api.audit import AuditedRequest, AuditTrail
+from holdfast.api.console_clusters import ClusterViews
 from holdfast.api.console_files import HEADERS, one_of, served_file, static_files
 from holdfast.api.console_http import (
     Refused,
@@ -47,6 +48,11 @@ _OPERATION: Final[dict[str, str]] = {
     ConsoleAction.RESET_BREAKER: "ResetBreaker",
     "cancel-job": CANCEL,
     "read-audit": "ReadAuditLog",
+    "list-clusters": "ListClusters",
+    "create-cluster": "CreateCluster",
+    "update-cluster": "UpdateCluster",
+    "update-software": "UpdateClusterSoftware",
+    "delete-cluster": "DeleteCluster",
 }
 """Operation that the caller must be permitted to use, the same as in the API where there is one."""
 
@@ -66,6 +72,7 @@ class Console:
         sessions: Sessions,
         live: Live,
         audit: AuditTrail,
+        clusters: ClusterViews,
         provider_login: str = "",
     ) -> None:
         """Serve a source.
@@ -75,6 +82,7 @@ class Console:
             sessions: sessions of people who have logged in.
             live: changes for open pages.
             audit: audit log.
+            clusters: pages of clusters.
             provider_login: path that begins a login at another provider; empty without one.
 
         """
@@ -83,6 +91,7 @@ class Console:
         self._sessions = sessions
         self._live = live
         self._audit = audit
+        self._clusters = clusters
 
     def routes(self) -> list[Route]:
         """URL patterns; ``/`` only for methods other than POST."""
@@ -102,6 +111,18 @@ class Console:
             Route("/console/log", self._for_all(jobs.log)),
             Route("/console/log/file", self._for_all(jobs.log_file)),
             Route("/console/jobs/cancel", self._changing(jobs.cancel, CANCEL), methods=["POST"]),
+            Route("/console/clusters", self._for_all(self._clusters.listed), methods=["GET"]),
+            Route(
+                "/console/clusters",
+                self._changing(self._clusters.change, "ChangeCluster"),
+                methods=["POST"],
+            ),
+            Route("/console/cluster", self._for_all(self._clusters.details)),
+            Route(
+                "/console/clusters/scale",
+                self._changing(self._clusters.scale, "UpdateCluster"),
+                methods=["POST"],
+            ),
             Route("/metrics", answering(self._metrics)),
             Route("/console/audit", self._for_all(self._audit_log)),
             Route("/console/trends", self._for_all(self._trends)),

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from holdfast.api.console_files import HEADERS
 from holdfast.api.console_sessions import TooManyTries, WrongToken
 from holdfast.api.console_source import Json, NotAccepted, UnknownObject
-from holdfast.api.problems import BODY_TIMEOUT_S, AccessDenied
+from holdfast.api.problems import BODY_TIMEOUT_S, AccessDenied, ApiProblem, ResourceNotFound
 from holdfast.model.errors import HoldfastError
 
 _BODY_LIMIT: Final = 10_000
@@ -21,10 +21,11 @@ _STATUS: Final = {
     WrongToken: 401,
     AccessDenied: 403,
     UnknownObject: 404,
+    ResourceNotFound: 404,
     NotAccepted: 409,
     TooManyTries: 429,
 }
-"""HTTP status by error of a refused request; any other error is a backend failure."""
+"""HTTP status by error of a refused request; others are backend failures, except ``ApiProblem``."""
 
 
 class Refused(HoldfastError):
@@ -46,7 +47,8 @@ def answering(
         except Refused as refused:
             return _problem(refused.status, str(refused))
         except HoldfastError as error:
-            return _problem(_STATUS.get(type(error), 503), str(error))
+            other = error.status if isinstance(error, ApiProblem) else 503
+            return _problem(_STATUS.get(type(error), other), str(error))
 
     return answer
 
@@ -62,8 +64,8 @@ def require_same_origin(request: Request) -> None:
         raise Refused(403, f"the request comes from {origin or 'nowhere'}, not from this console")
 
 
-async def read_body(request: Request) -> dict[str, Any]:
-    """JSON object in the body of a request, at most ``_BODY_LIMIT`` bytes.
+async def read_body(request: Request, limit: int = _BODY_LIMIT) -> dict[str, Any]:
+    """JSON object in the body of a request, at most ``limit`` bytes.
 
     Raises:
         Refused: it is too long, too slow or no JSON object.
@@ -74,8 +76,8 @@ async def read_body(request: Request) -> dict[str, Any]:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > _BODY_LIMIT:
-                    raise Refused(413, f"the request exceeds the limit of {_BODY_LIMIT} bytes")
+                if len(body) > limit:
+                    raise Refused(413, f"the request exceeds the limit of {limit} bytes")
     except (TimeoutError, ClientDisconnect):
         raise Refused(
             408, f"the request was not received within {BODY_TIMEOUT_S:.0f} seconds"

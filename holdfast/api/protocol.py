@@ -3,28 +3,25 @@
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.api.audit import AuditedRequest, AuditTrail
-from holdfast.api.call import AwsLocation, Call, ClusterCreation
+from holdfast.api.call import AwsLocation, ClusterCreation
 from holdfast.api.clusters import Cluster
-from holdfast.api.identity import REQUIRED_ROLE, Keyring, Principal, Role
+from holdfast.api.identity import REQUIRED_ROLE, Keyring, Role
 from holdfast.api.kubernetes_cluster import KubernetesCluster
+from holdfast.api.operation_calls import OperationCalls
 from holdfast.api.operations import OPERATIONS, UNSUPPORTED_OPERATIONS
 from holdfast.api.problems import (
     BODY_LIMIT,
-    AccessDenied,
     ApiProblem,
     NotAvailable,
     NotReadable,
     TooLarge,
     UnknownOperation,
-    refuse,
 )
-from holdfast.api.request_fields import unsupported
-from holdfast.api.sagemaker_model import SageMakerModel
 from holdfast.api.signature import (
     InMemorySignatures,
     Signature,
@@ -69,12 +66,9 @@ class Protocol:
     ) -> None:
         self._keys = keys
         self._place = place
-        self._clusters = clusters
         self._clock = clock
         self._audit = audit
-        self._creation = creation
-        self._kubernetes = kubernetes
-        self._model = SageMakerModel()
+        self.operations = OperationCalls(place, clusters, clock, creation, kubernetes)
         self._used: UsedSignatures = (
             creation.records if creation is not None else InMemorySignatures()
         )
@@ -104,44 +98,15 @@ class Protocol:
             signature = self._verified(request)
             principal = self._keys.owner(signature.key_id, now)
             audited.is_from(principal)
-            parsed = self._model.read(name, _payload(request.body))
-            audited.request = parsed
-            _permit(principal, name, parsed)
-            refuse(list(unsupported(name, parsed)))
             changes = REQUIRED_ROLE[name] is not Role.VIEW
-            once = mark_used(signature, self._used, now) if changes else nullcontext()
-            with once, self._clusters() as clusters:
-                call = Call(
-                    request=parsed,
-                    principal=principal,
-                    clusters=[one for one in clusters if principal.may_use(one.name)],
-                    place=self._place,
-                    now=now,
-                    creation=self._creation,
-                    kubernetes=self._kubernetes,
-                )
-                return self._model.write(name, OPERATIONS[name](call))
+            once = mark_used(signature, self._used, now) if changes else None
+            return self.operations.call(name, _payload(request.body), principal, audited, once)
 
     def _verified(self, request: SignedRequest) -> Signature:
         if len(request.body) > BODY_LIMIT:
             raise TooLarge(f"The request has {len(request.body)} bytes; the limit is {BODY_LIMIT}")
         now = self._clock.now()
         return verified(request, self._keys.secrets, self._place.region, SIGNING_NAME, now)
-
-
-def _permit(principal: Principal, operation: str, request: Mapping[str, Any]) -> None:
-    """Authorize a call; a cluster of another name is refused before it exists.
-
-    Raises:
-        AccessDenied: the caller lacks the permission.
-
-    """
-    principal.permit(operation)
-    if operation == "CreateCluster" and not principal.may_use(request["ClusterName"]):
-        raise AccessDenied(
-            f"{principal.person} is not authorized to create the cluster "
-            f"{request['ClusterName']}; the clusters of the key do not include it"
-        )
 
 
 def refusal(problem: ApiProblem) -> ApiResponse:

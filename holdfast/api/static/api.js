@@ -74,6 +74,15 @@ export function cancelJob(job) {
   return call("POST", "/console/jobs/cancel", { job });
 }
 
+/** Perform an operation of the API that changes a cluster. */
+export function changeCluster(operation, request) {
+  return call("POST", "/console/clusters", { operation, request });
+}
+
+export function scaleGroup(cluster, group, count) {
+  return call("POST", "/console/clusters/scale", { cluster, group, count });
+}
+
 /**
  * Call an asynchronous function now, every `pause` ms, and on request (`again`); never two calls at a time,
  * because slow responses may arrive out of order.

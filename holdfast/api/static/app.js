@@ -8,12 +8,14 @@ import { LOOKS } from "./appearance.js";
 import { showLogin } from "./login.js";
 import * as audit from "./audit.js";
 import * as checkpoints from "./checkpoints.js";
+import * as clusters from "./clusters.js";
 import * as fleet from "./fleet.js";
 import * as goodput from "./goodput.js";
 import * as incident from "./incident.js";
 import * as incidents from "./incidents.js";
 import * as jobs from "./jobs.js";
 import * as log from "./log.js";
+import * as newCluster from "./new_cluster.js";
 import * as trends from "./trends.js";
 import * as node from "./node.js";
 
@@ -28,6 +30,9 @@ const PAGES = {
   incident,
   goodput,
   trends,
+  clusters,
+  cluster: clusters.one,
+  "new-cluster": newCluster,
   audit,
 };
 /** Shown for an address that is no page, such as one that was cut in a message. */
@@ -47,6 +52,7 @@ const TABS = [
   ["incidents", "Incidents", ["incident"]],
   ["goodput", "Goodput", []],
   ["trends", "Trends", []],
+  ["clusters", "Clusters", ["cluster", "new-cluster"], "list-clusters"],
   ["audit", "Audit", [], "read-audit"], // only for who may read it
 ];
 

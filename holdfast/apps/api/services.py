@@ -32,8 +32,10 @@ def services_of(
     keys, clock = Keyring(config.keys), SystemClock()
     place = AwsLocation(region=config.region, account=config.account)
     kubernetes = _kubernetes(config, where)
+    sagemaker = Protocol(keys, place, clusters, clock, audit, creation, kubernetes)
     return AwsServices(
-        sagemaker=Protocol(keys, place, clusters, clock, audit, creation, kubernetes),
+        sagemaker=sagemaker,
+        operations=sagemaker.operations,
         sts=StsProtocol(keys, place, clock),
         eks=EksProtocol(keys, place, kubernetes, clock),
         tokens=None if kubernetes is None else TokenReviews(keys, place, kubernetes, clock),

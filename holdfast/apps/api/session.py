@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from holdfast.adapters.local.layout import default_home
 from holdfast.api.audit import AuditTrail
 from holdfast.api.console import Console
+from holdfast.api.console_clusters import ClusterViews
 from holdfast.api.console_live import Live
 from holdfast.api.console_sessions import Sessions
 from holdfast.api.server import application
@@ -55,7 +56,8 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
         services = services_of(config, where, clusters, audit, creation)
         source = opened.enter_context(closing(ConsoleSource(where, SystemClock())))
         live = Live(source, SystemClock(), failed)
-        routes = _console_routes(config, source, live, sessions, audit)
+        views = ClusterViews(services.operations)
+        routes = _console_routes(config, (source, live, views), sessions, audit)
         app: ASGIApp = application(services.routes(), failed, routes)
         if config.behind_proxy:
             app = TrustedProxies(app, config.behind_proxy)
@@ -71,16 +73,16 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
 
 def _console_routes(
     config: ApiConfig,
-    source: ConsoleSource,
-    live: Live,
+    shown: tuple[ConsoleSource, Live, ClusterViews],
     records: SessionRecords,
     audit: AuditTrail,
 ) -> list[Route]:
+    source, live, clusters = shown
     groups = config.oidc.groups if config.oidc is not None else None
     sessions = Sessions(config.keys, records, SystemClock(), groups)
     if config.oidc is None:
-        return Console(source, sessions, live, audit).routes()
+        return Console(source, sessions, live, audit, clusters).routes()
     oidc = import_module("holdfast.api.console_oidc")  # slow to import
     login = oidc.OidcLogin(config.oidc, sessions, audit)
-    console = Console(source, sessions, live, audit, oidc.LOGIN)
+    console = Console(source, sessions, live, audit, clusters, oidc.LOGIN)
     return [*login.routes(), *console.routes()]

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from holdfast.api.group_requests import resized
 from holdfast.apps.cli.clusters.options import (
     ClusterCalls,
     change_options,
@@ -26,7 +27,6 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.kit.quota import Quota
 from holdfast.model.names import BatchResponse
-from holdfast.model.sagemaker import GROUP_SETTINGS
 
 _INSTANCE_ID: Final = re.compile(r"i-[a-f0-9]{8}([a-f0-9]{9})?")
 _NAMED: Final = "SuccessfulNodeLogicalIds"
@@ -180,17 +180,7 @@ def scale(
         return
     if count < before:
         confirm_or_abort(f"Remove {_nodes(before - count)} from {group}?", yes=yes)
-    spec = {key: found[key] for key in GROUP_SETTINGS if key in found}
-    types = found.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
-    more = {} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}
-    least = min(found.get("MinCount", 0), count)
-    change = {
-        **spec,
-        **more,
-        "InstanceGroupName": group,
-        "InstanceCount": count,
-        **({"MinInstanceCount": least} if least else {}),
-    }
+    change = resized(found, count)
     answer = calls.call("update_cluster", ClusterName=name, InstanceGroups=[change])
     _print_change(answer, f"{name}: {group} will have {_nodes(count)} instead of {before}", output)
 

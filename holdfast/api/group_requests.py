@@ -1,0 +1,25 @@
+"""Instance groups of requests, from their description."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from holdfast.model.sagemaker import GROUP_SETTINGS
+
+
+def resized(group: Mapping[str, Any], count: int) -> dict[str, Any]:
+    """Return a group for ``UpdateCluster`` that differs from its description in its size only.
+
+    Args:
+        group: member of ``InstanceGroups`` of ``DescribeCluster``.
+        count: number of nodes that it will have.
+
+    """
+    types = group.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
+    least = min(group.get("MinCount", 0), count)
+    return {
+        **{key: group[key] for key in GROUP_SETTINGS if key in group},
+        **({} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}),
+        "InstanceGroupName": group["InstanceGroupName"],
+        "InstanceCount": count,
+        **({"MinInstanceCount": least} if least else {}),
+    }
