@@ -20,7 +20,7 @@ from holdfast.model.events import (
 from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.model.names import Reason
 from holdfast.model.sagemaker import EventLevel
-from holdfast.testing.builders import NOW
+from tests.ports.builders import NOW
 
 BY_REASON = (NodeQuarantined, NodeReassigned)
 
