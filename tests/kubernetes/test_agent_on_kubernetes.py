@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -108,6 +109,19 @@ def test_a_line_of_the_kernel_marks_the_node(agent: Agent) -> None:
     assert agent.report["boot_id"] == "boot-1"
     agent.end()
     assert "kubernetes" not in agent.stderr
+
+
+def test_a_drill_is_in_the_report_and_the_events_of_the_node(agent: Agent) -> None:
+    drill_until = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=30)
+    agent.configure(f"drill_until = {drill_until.isoformat()}")
+
+    agent.start()
+
+    until(lambda: Reason.DRILL_ACTIVE in [one["reason"] for one in agent.events])
+    [event] = [one for one in agent.events if one["reason"] == Reason.DRILL_ACTIVE]
+    assert event["type"] == "Warning"
+    assert event["involvedObject"]["name"] == NODE
+    assert datetime.fromisoformat(agent.report["drill_until"]) == drill_until
 
 
 @pytest.mark.parametrize("is_forgetful", [False, True])

@@ -43,6 +43,36 @@ def test_a_node_is_replaced_and_its_successor_takes_work(fleet: Fleet) -> None:
     assert [fleet.phase(name) for name in "bc"] == ["schedulable"] * 2
 
 
+def test_the_limit_counts_replacements_whose_nodes_have_new_names(fleet: Fleet) -> None:
+    fleet.start("a", "b", "c")
+    controller = fleet.control(settings=DRAIN + "replacements_per_day = 1")
+    fleet.until_schedulable("a", "b", "c")
+    fleet.machines["a"].log(REPLACE_XID)
+    assert fleet.until_recovered("a").successor == "spare-1"
+    until(lambda: fleet.health("spare-1") == HealthStatus.SCHEDULABLE)
+
+    fleet.machines["b"].log(REPLACE_XID)
+
+    until(lambda: "replacement limit reached (1 of 1 in 24h)" in controller.log)
+    stays(lambda: fleet.phase("b") == "quarantined" and len(fleet.orders) == 1, 2)
+
+
+@pytest.mark.attack
+def test_nodes_that_claim_one_machine_are_left_alone_and_named(fleet: Fleet) -> None:
+    twice, once = "i-0123456789abcdef0", "i-0123456789abcdef1"
+    fleet.start("a", "b", "c", instances=(twice, twice, once))
+    controller = fleet.control(settings=DRAIN)
+    fleet.until_schedulable("a", "b", "c")
+
+    fleet.machines["a"].log(REPLACE_XID)
+    until(lambda: f"b has the same provider ID aws:///us-west-2a/{twice}" in controller.log)
+    fleet.machines["c"].log(REPLACE_XID)
+
+    assert fleet.until_recovered("c").successor == "spare-1"
+    stays(lambda: fleet.phase("a") == "quarantined", 2)
+    assert [order["node"] for order in fleet.orders] == ["c"]
+
+
 def test_a_node_is_rebooted_checked_and_released(fleet: Fleet) -> None:
     fleet.start("a", "b")
     fleet.control(settings=DRAIN)
