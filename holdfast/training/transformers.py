@@ -15,8 +15,13 @@ class HoldfastCallback(TrainerCallback):
     """Reports steps, losses and saved checkpoints; for ``Trainer(callbacks=[...])``.
 
     Without Holdfast, it does nothing. Losses are those that the Trainer logs: the mean of
-    ``logging_steps`` steps.
+    ``logging_steps`` steps. The batch of a step in ``$HOLDFAST_SKIP_STEPS`` changes nothing: a
+    callback cannot skip it, so that its gradients are dropped before the optimizer uses them. That
+    has no effect with DeepSpeed, whose engine has gradients of its own.
     """
+
+    _has_skipped = False
+    """Whether a step was skipped since the last loss, which then says nothing of the others."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - a hook
         """Report the step that the training resumed from."""
@@ -28,6 +33,19 @@ class HoldfastCallback(TrainerCallback):
         if state.is_world_process_zero:
             training.step(state.global_step)
 
+    def on_pre_optimizer_step(
+        self,
+        args: Any,  # noqa: ARG002 - a hook
+        state: Any,
+        control: Any,  # noqa: ARG002 - a hook
+        model: Any = None,
+        **_: Any,
+    ) -> None:
+        """Drop the gradients of a step that is skipped."""
+        if model is not None and training.is_skipped(state.global_step + 1):
+            model.zero_grad(set_to_none=True)
+            self._has_skipped = True
+
     def on_log(
         self,
         args: Any,  # noqa: ARG002 - a hook
@@ -38,8 +56,11 @@ class HoldfastCallback(TrainerCallback):
     ) -> None:
         """Report the loss of the last steps."""
         loss = (logs or {}).get("loss")
-        if loss is not None and state.is_world_process_zero:
+        if loss is None:
+            return
+        if state.is_world_process_zero and not self._has_skipped:
             training.step(state.global_step, loss=float(loss))
+        self._has_skipped = False
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - a hook
         """Report a checkpoint; other ranks may still write their small part of it."""
