@@ -174,7 +174,8 @@ def _restored(
 ) -> Choice | None:
     """Return the choice of a checkpoint that was restored, wherever the pointer points.
 
-    None if it cannot be used, or if a newer one, not suspected, may be loaded.
+    None if it cannot be used, or if a newer one that the framework had committed to is not
+    suspected and may be loaded.
     """
     one = survey.named(trust.restored)
     if one is None:
@@ -183,10 +184,16 @@ def _restored(
     for each in (*newer, one):
         if (more := _to_verify(each, depth)) is not None:
             return more
-    suspected = tuple(each for each in newer if each.state is CheckpointState.COMPLETE)
-    if one.state is not CheckpointState.COMPLETE or not all(
-        each.is_broken or is_suspected(each, trust) for each in newer
-    ):
+    suspected = tuple(
+        each
+        for each in newer
+        if each.state is CheckpointState.COMPLETE and is_suspected(each, trust)
+    )
+    _, committed = _split(survey)
+    may_be_loaded = any(
+        each in committed and not each.is_broken and each not in suspected for each in newer
+    )
+    if one.state is not CheckpointState.COMPLETE or may_be_loaded:
         return None
     return _resumed(survey, _Resumable(one, newer, suspected), quiet_since, trust)
 
