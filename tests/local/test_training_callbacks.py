@@ -180,7 +180,8 @@ assert torch.isfinite(weights).all() and torch.equal(weights, expected), (weight
 
 @pytest.mark.frameworks
 @pytest.mark.parametrize(
-    ("accumulated", "options"), [(1, ""), (2, ""), (1, 'strategy="ddp", devices=1')]
+    ("accumulated", "options"),
+    [(1, ""), (2, ""), (1, 'strategy="ddp", devices=1, use_distributed_sampler=False')],
 )
 def test_lightning_skips_the_batches_of_bad_steps(
     accumulated: int, options: str, tmp_path: Path
