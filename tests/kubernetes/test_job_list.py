@@ -415,6 +415,7 @@ def test_json_of_an_event_has_its_details_beside_it() -> None:
 
     assert json.loads(json.dumps(plain)) == {
         "type": "Normal",
+        "level": "Info",
         "count": 1,
         "source": "",
         "at": BEGAN.replace(second=1).isoformat(),

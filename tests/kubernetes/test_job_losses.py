@@ -153,10 +153,10 @@ def test_another_attempt_and_another_job_of_the_name_begin_without_a_fault(
     watch.follow([an_attempt(pods[1:], attempt=2)])
     assert watch.findings("uid-1").steps.fault is None
     watch.follow([an_attempt(pods[1:], uid="uid-2")])
-    assert watch.findings("uid-1").steps.fault is watch.steps("uid-2").fault is None
+    assert watch.findings("uid-1").steps.fault is watch.findings("uid-2").steps.fault is None
     kubelet.write_lines("p1", line(1, 2.5))
-    until(lambda: watch.steps("uid-2").last == 1)
-    assert watch.steps("uid-2").fault is None
+    until(lambda: watch.findings("uid-2").steps.last == 1)
+    assert watch.findings("uid-2").steps.fault is None
 
 
 def test_a_log_that_is_rotated_is_read_on_and_an_outage_loses_no_fault(
