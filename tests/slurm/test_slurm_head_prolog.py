@@ -89,7 +89,7 @@ def test_what_cannot_be_found_out_passes_and_is_reported(
     check = ["check", "prolog", "--state-dir", str(tmp_path)]
 
     assert run(check) == 0
-    assert "passed without a result: --state-dir: there is no" in capsys.readouterr().err
+    assert "passed without a result: --state-dir: " in capsys.readouterr().err
 
     monkeypatch.setenv("SLURM_JOB_NODELIST", "node[")
     assert run(check) == 0
