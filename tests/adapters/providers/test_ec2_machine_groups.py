@@ -278,7 +278,7 @@ def test_a_change_of_subnets_reaches_the_group(place):
 @pytest.mark.parametrize(
     ("group", "changes", "said"),
     [
-        (replace(GPU, instance_type=""), {}, "has no InstanceType"),
+        (replace(GPU, instance_type=""), {}, "InstanceType is missing"),
         (GPU, {"subnets": ()}, "has no subnet"),
         (GPU, {"image": ""}, "has no image"),
         (GPU, {"types": {"ml.g5.xlarge": Ec2TypeSettings(launch_template="lt-0")}}, "lt-0 not"),
