@@ -3,6 +3,7 @@
 import os
 import tarfile
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 from axe_playwright_python.sync_playwright import Axe
@@ -17,11 +18,11 @@ from holdfast.model.jobs import FailureKind
 from holdfast.model.set_aside import SetAside
 
 RECORDING = Path(__file__).parents[1] / "recordings/checkpoints/dcp.tar.xz"
-NOW = datetime.now(UTC)
+now = cache(lambda: datetime.now(UTC))  # at its first use: modules are imported long before
 
 
 def ago(minutes: float) -> datetime:
-    return NOW - timedelta(minutes=minutes)
+    return now() - timedelta(minutes=minutes)
 
 
 def unpack(folder: Path) -> None:
@@ -58,7 +59,7 @@ def test_each_checkpoint_is_shown_with_its_state_and_the_attempts(console, visit
     )
     history = CheckpointHistory(attempts=(resumed,), aside=(moved,))
     write_history(folder, history, may_be_inside=False)
-    [incident] = quarantine_incidents("saves", [moved], (), RemediationPolicy(), NOW)
+    [incident] = quarantine_incidents("saves", [moved], (), RemediationPolicy(), now())
     store.put(incident)
 
     page = visit("ada", "job/saves")

@@ -59,7 +59,7 @@ def test_a_cluster_from_the_form_to_its_deletion(console, visit) -> None:
     page.get_by_role("button", name="Scale worker-group-1").click()
     page.get_by_label("Number of nodes").fill("2")
     page.get_by_role("dialog").get_by_role("button", name="Scale").click()
-    expect(page.locator(".notice")).to_contain_text("worker-group-1 will have 2 nodes")
+    expect(page.locator(".notice").last).to_contain_text("worker-group-1 will have 2 nodes")
     expect(group_row(page)).to_contain_text("2 of 2")
     expect(status).to_have_text("In Service")
     nodes = page.get_by_role("region", name="Nodes").locator("tbody th")

@@ -5,6 +5,7 @@ import json
 import sqlite3
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
@@ -18,11 +19,11 @@ from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.set_aside import SetAside
 
-NOW = datetime.now(UTC)
+now = cache(lambda: datetime.now(UTC))  # at its first use: modules are imported long before
 
 
 def ago(minutes: float) -> datetime:
-    return NOW - timedelta(minutes=minutes)
+    return now() - timedelta(minutes=minutes)
 
 
 PAST = Incident(

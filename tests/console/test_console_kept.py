@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import pytest
 from console_server import Site
@@ -12,7 +13,7 @@ from holdfast.model.health import Remedy
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind
 from holdfast.model.nodes import NodeRecord, Phase
 
-NOW = datetime.now(UTC)
+now = cache(lambda: datetime.now(UTC))  # at its first use: modules are imported long before
 STREAM = "text/event-stream"
 SEEN = """(isHidden) => {
   Object.defineProperty(document, "hidden", { value: isHidden, configurable: true });
@@ -31,13 +32,13 @@ def old_job(console: Site) -> str:
         AttemptRecord(
             attempt=number,
             placement=(node(1), node(2)),
-            started_at=NOW - timedelta(days=4 - number),
-            running_at=NOW - timedelta(days=4 - number, minutes=-1),
-            stopped_at=NOW - timedelta(days=4 - number, hours=-23),
+            started_at=now() - timedelta(days=4 - number),
+            running_at=now() - timedelta(days=4 - number, minutes=-1),
+            stopped_at=now() - timedelta(days=4 - number, hours=-23),
             failure=Failure(
                 kind=FailureKind.HARDWARE,
                 reason=REASON,
-                at=NOW - timedelta(days=4 - number, hours=-22),
+                at=now() - timedelta(days=4 - number, hours=-22),
                 node=node(number),
                 evidence="RuntimeError: " + "x" * 200,
             ),
@@ -45,8 +46,8 @@ def old_job(console: Site) -> str:
         for number in (1, 2)
     )
     console.runs.add(
-        "old", nodes=(1, 2), ranks=(1, 2), attempt=3, attempts=attempts, running_at=NOW,
-        started_at=NOW - timedelta(hours=20),
+        "old", nodes=(1, 2), ranks=(1, 2), attempt=3, attempts=attempts, running_at=now(),
+        started_at=now() - timedelta(hours=20),
     )  # fmt: skip
     return "old"
 
@@ -60,7 +61,7 @@ def test_a_page_that_nobody_sees_leaves_its_connection_to_others(console, visit)
         page.evaluate(SEEN, True)
     expect(page.locator(".status")).to_have_text("Connecting…")
     record = NodeRecord(
-        phase=Phase.REBOOTING, phase_since=NOW, remediation=remediation(2, Remedy.REBOOT)
+        phase=Phase.REBOOTING, phase_since=now(), remediation=remediation(2, Remedy.REBOOT)
     )
     store.put_node(node(2), record)
     page.evaluate(SEEN, False)
@@ -104,7 +105,7 @@ def test_the_way_past_the_menu_leads_to_the_page_that_is_open(console, visit) ->
 
 def test_what_happened_on_another_day_is_reported_with_its_day(old_job, visit) -> None:
     page = visit("ada", f"job/{old_job}", locale="en-US", timezone_id="Asia/Tokyo")
-    day = (NOW - timedelta(days=3) + timedelta(hours=9)).strftime("%b %-d")
+    day = (now() - timedelta(days=3) + timedelta(hours=9)).strftime("%b %-d")
 
     expect(page.locator(".timeline")).to_contain_text(f"{day}, ")
     rows = page.locator("table", has_text="Lost steps").locator("tbody tr")
@@ -151,24 +152,24 @@ def beyond(page: Page) -> list[str]:
 
 
 def long_names() -> dict[str, object]:
-    now = NOW.isoformat()
+    current = now().isoformat()
     names = [f"ip-10-0-0-{number}.{LONG}.compute.internal" for number in (1, 2)]
     nodes = {
         f"prod {name}": {
             "name": name, "fleet": "prod", "group": f"{LONG}-{LONG}-{name[:11]}",
-            "look": "faulty", "phase": "quarantined", "since": now, "reason": REASON,
+            "look": "faulty", "phase": "quarantined", "since": current, "reason": REASON,
             "remedy": "replace", "pause_reason": "vendor", "requested": "reboot",
         }
         for name in names
     }  # fmt: skip
     job = {
-        "name": f"llm-{LONG}-{LONG}", "phase": "running", "is_active": True, "since": now,
-        "started_at": now, "nodes": 2, "attempt": 1, "hardware_retries": 1, "max_retries": 10,
+        "name": f"llm-{LONG}-{LONG}", "phase": "running", "is_active": True, "since": current,
+        "started_at": current, "nodes": 2, "attempt": 1, "hardware_retries": 1, "max_retries": 10,
         "app_retries": 0, "max_app_retries": 3, "reason": "waits for nodes",
     }  # fmt: skip
     incident = {
         "id": "one", "fleet": "prod", "node": names[0], "provider_id": "i-1", "reason": REASON,
-        "remedy": "replace", "message": "", "detected_at": now, "quarantined_at": now,
+        "remedy": "replace", "message": "", "detected_at": current, "quarantined_at": current,
         "state": "quarantined", "successor": "", "jobs": [{"job": job["name"]}],
     }  # fmt: skip
     tables = {
@@ -178,4 +179,4 @@ def long_names() -> dict[str, object]:
         "incidents": {"prod one": incident},
         "notes": {},
     }
-    return {"now": now, "tables": tables}
+    return {"now": current, "tables": tables}

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 
 import pytest
 from console_server import Site
@@ -15,11 +16,11 @@ from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeRecord, Phase
 
-NOW = datetime.now(UTC)
+now = cache(lambda: datetime.now(UTC))  # at its first use: modules are imported long before
 
 
 def ago(minutes: float) -> datetime:
-    return NOW - timedelta(minutes=minutes)
+    return now() - timedelta(minutes=minutes)
 
 
 def attempt(number: int, begun: float, ended: float) -> AttemptRecord:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, PastFault, Phase
 from holdfast.model.requests import Request, Verb
 
-NOW = datetime.now(UTC)
+now = cache(lambda: datetime.now(UTC))  # at its first use: modules are imported long before
 SHOTS = Path(__file__).parents[2] / "build/console"
 """Where pictures of all pages are kept; git ignores it."""
 
@@ -36,7 +37,7 @@ EVIL = "<img src=x onerror=alert(1)>"
 
 
 def ago(minutes: float) -> datetime:
-    return NOW - timedelta(minutes=minutes)
+    return now() - timedelta(minutes=minutes)
 
 
 def short(number: int) -> str:
@@ -449,7 +450,7 @@ def test_what_happens_is_reported_aloud_too(elsewhere, visit) -> None:
     page = visit("ada", "fleet?q=live", at=elsewhere)
     expect(page.locator(".shown").last).to_contain_text("2 ")
     record = NodeRecord(
-        phase=Phase.REBOOTING, phase_since=NOW, remediation=remediation(2, Remedy.REBOOT)
+        phase=Phase.REBOOTING, phase_since=now(), remediation=remediation(2, Remedy.REBOOT)
     )
     well = store.nodes()[node(2)][2]
     for _ in range(2):
@@ -524,7 +525,8 @@ def test_a_server_that_comes_again_is_found_again(browser, tmp_path, visit) -> N
         expect(old).to_contain_text("The server cannot be reached.")
         expect(old).to_contain_text("Data as of")
         store.put_node(
-            node(2), NodeRecord(phase=Phase.REPLACING, phase_since=NOW, remediation=remediation(2))
+            node(2),
+            NodeRecord(phase=Phase.REPLACING, phase_since=now(), remediation=remediation(2)),
         )
         with site(tmp_path, str(first.served.port)):
             expect(page.locator(".status")).to_have_text("Live")

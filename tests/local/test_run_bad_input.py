@@ -54,7 +54,7 @@ def test_a_job_for_a_cluster_is_looked_at_as_any_other(run):
     reported = (
         "--nodes: expected 1",
         "--hang-timeout: ",
-        "COMMAND: nothing",
+        "COMMAND: missing",
         "--cluster: no cluster",
     )
     assert [word for word in reported if word not in ended.stderr] == []

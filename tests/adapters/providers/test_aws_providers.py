@@ -213,7 +213,7 @@ def test_an_instance_that_nobody_knows_is_neither_rebooted_nor_taken_for_replace
 ) -> None:
     with pytest.raises(NodeGone, match=f"{UNKNOWN} no longer exists in {REGION}"):
         provider(front.url, name).reboot(node(UNKNOWN), "t/1")
-    with pytest.raises(ProviderError, match="the credentials are those of another account"):
+    with pytest.raises(ProviderError, match="the credentials belong to another account"):
         provider(front.url, name).replace(node(UNKNOWN), "t/2")
 
     assert front.changes == []
