@@ -18,7 +18,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from effort import QUICK
+from effort import QUICK, is_quick
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -75,6 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _take_signals()
     if config.getoption("suite") == PYTHON:
         os.environ[QUICK] = "1"
+    if is_quick():
         settings.load_profile("quick")
 
 

@@ -1,4 +1,4 @@
-"""How much the expensive tests try: everything, or a tenth of it in ``make test``."""
+"""How much the expensive tests try: everything, or a tenth in ``make test`` and ``.ci/run``."""
 
 import os
 from typing import Final
@@ -8,15 +8,15 @@ _SHARE: Final = 10
 
 
 def is_quick() -> bool:
-    """Whether this is ``make test``."""
+    """Whether this is ``make test`` or ``.ci/run``, except once a night."""
     return os.environ.get(QUICK) == "1"
 
 
 def examples(number: int) -> int:
-    """``number`` in ``make test-all``, a tenth of it in ``make test``."""
+    """``number`` in ``make test-all``, a tenth of it if the run is quick."""
     return max(number // _SHARE, 1) if is_quick() else number
 
 
 def positions(last: int) -> range:
-    """From 1 to ``last``; in ``make test`` each tenth of them."""
+    """From 1 to ``last``; if the run is quick, each tenth of them."""
     return range(1, last + 1, _SHARE if is_quick() else 1)

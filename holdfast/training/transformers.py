@@ -21,7 +21,7 @@ class HoldfastCallback(TrainerCallback):
     """
 
     _has_skipped = False
-    """Whether a step was skipped since the last loss, which then says nothing of the others."""
+    """Whether a step was skipped since the last loss, whose value then includes dropped batches."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002 - a hook
         """Report the step that the training resumed from."""

@@ -101,7 +101,7 @@ def until(is_so: Callable[[], object]) -> None:
 def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
     missing = call("describe", "nowhere")
     assert missing.code == ExitCode.FAILED
-    assert "there is no cluster 'nowhere'; there are no clusters" in missing.err
+    assert "cluster 'nowhere' not found; there are no clusters" in missing.err
     empty = call("list")
     assert (empty.out, "clusters create --from" in empty.err) == ("", True)
     tried = call("create", "--from", str(source), "--dry-run")
@@ -158,7 +158,7 @@ def test_clusters_of_the_api_are_completed_and_named_if_one_is_misspelled(call, 
     assert call("create", "--from", str(source)).code == ExitCode.OK
     typo = call("nodes", "lba")
 
-    assert (typo.code, "there is no cluster 'lba'; did you mean 'lab'?" in typo.err) == (1, True)
+    assert (typo.code, "cluster 'lba' not found; did you mean 'lab'?" in typo.err) == (1, True)
     assert completed(call, "describe", incomplete="l") == ["lab"]
     assert completed(call, "scale", incomplete="x") == []
 
@@ -167,10 +167,10 @@ def test_clusters_of_the_api_are_completed_and_named_if_one_is_misspelled(call, 
     ("text", "says"),
     [
         ("{", "not JSON: Expecting"),
-        ('{"ClusterNane": "a"}', "no member 'ClusterNane'; did you mean 'ClusterName'?"),
+        ('{"ClusterNane": "a"}', "member 'ClusterNane' not found; did you mean 'ClusterName'?"),
         (
             json.dumps({"ClusterName": "a", "InstanceGroups": [{"InstanceGrupName": "g"}]}),
-            "at 'instanceGroups.1.member', there is no member 'InstanceGrupName'; did you mean",
+            "at 'instanceGroups.1.member', member 'InstanceGrupName' not found; did you mean",
         ),
         (
             json.dumps({"ClusterName": "a", "InstanceGroups": [GROUP | {"InstanceType": "g5"}]}),

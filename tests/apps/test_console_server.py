@@ -299,7 +299,7 @@ def test_repairs_that_were_stopped_begin_again(console, ada) -> None:
     ("repair", "status", "said"),
     [
         ({"act": "reboot", "fleet": "wrong", "node": "n9"}, 404, "node n9 no longer exists"),
-        ({"act": "reboot", "fleet": "none", "node": node(1)}, 404, "no run 'none'"),
+        ({"act": "reboot", "fleet": "none", "node": node(1)}, 404, "run 'none' not found"),
         ({"act": "explode", "fleet": "wrong", "node": node(1)}, 400, "expected act"),
         ({"act": "reboot", "fleet": "wrong"}, 400, "node: expected the name"),
         ({"act": "reboot", "fleet": 5, "node": node(1)}, 400, "expected act"),

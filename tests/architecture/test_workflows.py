@@ -38,10 +38,10 @@ def steps(path: Path) -> list[dict[str, Any]]:
 def test_ci_runs_the_script_that_holds_every_check() -> None:
     workflow = read(ROOT / ".github/workflows/ci.yml")
 
-    assert {"push", "pull_request"} == workflow["on"].keys()
-    assert [step["run"] for step in workflow["jobs"]["all"]["steps"] if "run" in step][-1].endswith(
-        ".ci/run"
-    )
+    assert {"push", "pull_request", "schedule"} == workflow["on"].keys()
+    *_, step = (step for step in workflow["jobs"]["all"]["steps"] if "run" in step)
+    assert step["run"].endswith(".ci/run")
+    assert "event_name == 'schedule' && '0' || '1'" in step["env"]["HOLDFAST_TESTS_QUICK"]
 
 
 def test_a_release_starts_with_a_tag_and_is_published_when_all_is_signed() -> None:

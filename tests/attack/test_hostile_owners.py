@@ -229,7 +229,7 @@ def test_an_answer_without_a_field_says_so_and_leaves_the_outcome_open() -> None
     provider = build_provider(
         ProviderConfig(replace=ProviderName.KARPENTER), FakeClock(), lambda *_: Empty(None)
     )
-    with pytest.raises(RetryLater, match=r"unexpected answer.*KeyError: 'metadata'") as raised:
+    with pytest.raises(RetryLater, match=r"unexpected response.*KeyError: 'metadata'") as raised:
         provider.replace(NODE, "token")
     assert raised.value.is_outcome_unknown
     assert not isinstance(raised.value, NodeGone)

@@ -23,6 +23,8 @@ from holdfast.adapters.sim.scenario import (
 )
 from holdfast.adapters.sim.simulation import START, Simulation
 from holdfast.adapters.sim.training import new_job
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.kit.quota import Quota
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
@@ -327,7 +329,9 @@ def worn(**changes) -> Simulation:
             **changes,
         }
     )
-    simulation = Simulation(Scenario(nodes=50, wear=wear))
+    often = Quota(count=1000)  # far more machines fail than the default limits let be replaced
+    policy = RemediationPolicy(replacements_per_hour=often, replacements_per_day=often)
+    simulation = Simulation(Scenario(nodes=50, wear=wear, policy=policy))
     simulation.run(timedelta(days=10))
     return simulation
 
