@@ -75,7 +75,6 @@ def plan_restore(
     one, is_ask = choice.resume, choice.outcome is ResumeOutcome.ASK
     aside = broken if one is None else tuple(each for each in choice.aside if each in broken)
     occupied = {each.name for each in survey.checkpoints} - {each.name for each in aside}
-    passed = aside if one is None or is_ask else (*aside, one)
     free = [
         copy
         for copy in preferred(copies, trust)
@@ -83,7 +82,7 @@ def plan_restore(
         and not (is_ask and one is not None and as_checkpoint(copy).changed_at <= one.changed_at)
     ]
     trusted = [copy for copy in free if is_trusted(copy, trust)]
-    near = [copy for copy in trusted if not is_too_far(cost(copy, passed, trust), trust.policy)]
+    near = [copy for copy in trusted if not is_too_far(cost(copy, survey, trust), trust.policy)]
     return RestorePlan(
         candidates=tuple(near),
         too_old=tuple(copy for copy in trusted if copy not in near),
@@ -92,19 +91,19 @@ def plan_restore(
     )
 
 
-def cost(copy: CheckpointCopy, passed: Sequence[Checkpoint], trust: Trust) -> Rollback:
+def cost(copy: CheckpointCopy, survey: Survey, trust: Trust) -> Rollback:
     """Return the work that a job repeats if it resumes from a copy.
 
     Args:
         copy: copy to restore.
-        passed: newer checkpoints that cannot be used, newest first. Without any, the newest
-            checkpoint that earlier attempts saw is what was lost.
+        survey: the directory. If none of its checkpoints is newer, the newest checkpoint that
+            earlier attempts saw is what was lost.
         trust: history of the directory.
 
     """
     one = as_checkpoint(copy)
-    if passed:
-        return rollback(one, passed)
+    if newer := [each for each in survey.checkpoints if each.changed_at > one.changed_at]:
+        return rollback(one, newer)
     seen = [each.newest_at for each in trust.history.attempts if each.newest_at is not None]
     newest = max(seen, default=one.changed_at)
     return Rollback(time=max(newest - one.changed_at, timedelta(0)))

@@ -204,7 +204,7 @@ def test_only_trusted_copies_within_the_limit_are_restored_newest_first(
     assert not present & {copy.name for copy in plan.candidates}
     if choice.resume is None:
         for copy in plan.candidates:
-            assert not is_too_far(cost(copy, plan.aside, trust), trust.policy)
+            assert not is_too_far(cost(copy, survey, trust), trust.policy)
         free = [copy for copy in copies if copy.name not in present and is_trusted(copy, trust)]
         assert set(plan.candidates) | set(plan.too_old) == set(free)
     if choice.outcome is ResumeOutcome.ASK and choice.resume is not None:
