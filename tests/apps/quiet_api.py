@@ -57,6 +57,7 @@ def serve(url: str, config: ApiConfig, log: Path) -> None:
                 sagemaker=protocol,
                 sts=protocol,
                 eks=protocol,
+                operations=protocol.operations,
             ).routes(),
             lambda error: sys.stderr.write(f"a bug: {error!r}\n"),
         )
