@@ -130,8 +130,8 @@ Python v3.11.2 (/usr/bin/python3.11)
 Thread 0x7F00 (idle): "watchdog"
     wait (/usr/lib/python3.11/threading.py:320)
 Thread 7 (active): "MainThread"
-    forward (/work/train.py:3)
-    <module> (/work/train.py:9)
+    forward (/app/train.py:3)
+    <module> (/app/train.py:9)
 Thread 9 (idle): "other"
     run (/x.py:1)
 """
@@ -145,20 +145,20 @@ WITH_WORKERS = """== pid=7 ppid=1 state=S wchan=futex_do_wait rank=1 launched
 Thread 7 (idle): "MainThread"
     wait (/usr/lib/python3.11/threading.py:320)
     _try_get_data (/s/torch/utils/data/dataloader.py:1263)
-    <module> (/work/train.py:9)
+    <module> (/app/train.py:9)
 Thread 8 (idle): "QueueFeeder"
     wait (/usr/lib/python3.11/threading.py:320)
 == pid=20 ppid=7 state=S wchan=poll rank=1 launched
 Thread 20 (idle): "MainThread"
     get (/usr/lib/python3.11/multiprocessing/queues.py:3)
     _worker_loop (/s/torch/utils/data/_utils/worker.py:3)
-    <module> (/work/train.py:9)
+    <module> (/app/train.py:9)
 == pid=21 ppid=7 state={state} wchan={channel} rank=1 launched
 Thread 21 (idle): "MainThread"
-    __getitem__ (/work/data.py:4)
+    __getitem__ (/app/data.py:4)
     fetch (/s/torch/utils/data/_utils/fetch.py:3)
     _worker_loop (/s/torch/utils/data/_utils/worker.py:3)
-    <module> (/work/train.py:9)
+    <module> (/app/train.py:9)
 == end
 """
 

@@ -132,7 +132,7 @@ Python v3.11.2 (/usr/bin/python3.11)
 
 Thread 9 (idle): "MainThread"
     {frame}
-    main (/work/train.py:20)
+    main (/app/train.py:20)
 """
 FRAMES = (
     "all_reduce (/env/site-packages/torch/distributed/distributed_c10d.py:9)",
