@@ -224,6 +224,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> InFiles:
     return InFiles(config, log)
 
 
+ENGINES = {"tests/kubernetes/": "control_plane", "tests/realnodes/": "whole_site"}
+"""Fixtures of the session that keep a processor busy even when no test uses them."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: Any, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End engines when a process of several goes on with other tests; they can start again."""
+    yield
+    if nextitem is None or "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    for start, engine in ENGINES.items():
+        if item.nodeid.startswith(start) and not nextitem.nodeid.startswith(start):
+            for fixture in item.session._fixturemanager.getfixturedefs(engine, item) or ():
+                fixture.finish(item._request)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     report = yield

@@ -30,7 +30,7 @@ from holdfast.apps.main import run
 read_once()
 
 REGION = "us-east-1"
-START_S = 30.0
+START_S = 120.0
 KEYS = """
 [[keys]]
 access_key_id = "AKIAOPERATEOPERATE22"

@@ -27,7 +27,7 @@ from holdfast.model.errors import ConfigError
 from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
-TIMEOUT_S = 20.0  # far more than anything here takes, for machines that are busy
+TIMEOUT_S = 90.0  # far more than anything here takes, for machines that are busy
 XID = "NVRM: Xid (PCI:0000:b9:00): {}, pid=<unknown>, name=<unknown>, text"
 
 

@@ -18,7 +18,7 @@ from holdfast.kit.free_ports import free_port
 from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 XID = (
     "NVRM: Xid (PCI:0000:b9:00): 74, pid=<unknown>, name=<unknown>, NVLink: fatal error detected "
     "on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"

@@ -13,7 +13,7 @@ from tls_files import write_certificate
 
 from holdfast.apps.exit_codes import ExitCode
 
-DEADLINE_S = 20.0
+DEADLINE_S = 90.0
 
 
 def tls(folder: Path) -> str:

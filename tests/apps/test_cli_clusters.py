@@ -15,7 +15,7 @@ from served_api import serving, with_keys
 from holdfast.apps.cli.main import cli
 from holdfast.apps.exit_codes import ExitCode
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 ROLE = "arn:aws:iam::123456789012:role/nodes"
 GROUP = {
     "InstanceGroupName": "gpu",

@@ -134,7 +134,8 @@ def test_list_reports_an_open_breaker(runs) -> None:
 
 def test_list_reports_the_automatic_replacements_of_each_run(runs) -> None:
     store = runs.add("train", nodes=(1, 2))
-    times = (NOW - timedelta(hours=25), NOW - timedelta(hours=5), NOW - timedelta(minutes=5))
+    now = datetime.now(UTC)  # ``NOW`` may be more than an hour ago
+    times = (now - timedelta(hours=25), now - timedelta(hours=5), now - timedelta(minutes=5))
     put(store, 1, replaced_at=times)
     put(store, 2, replaced_at=times[1:2])
     runs.add("other")

@@ -106,7 +106,7 @@ def three(runs):
     [
         (("nodes", "list", "--state", "quarantined,rebooting"), [node(2), node(3)]),
         (("nodes", "list", "--state", "schedulable"), [node(1)]),
-        (("nodes", "list", "--since", "1h", "--sort-by", "name"), [node(2), node(3)]),
+        (("nodes", "list", "--since", "1d", "--sort-by", "name"), [node(2), node(3)]),
         (("nodes", "list", "--reason", "xid", "-l", f"name={node(3)}"), [node(3)]),
         (("nodes", "list", "--job", "train"), [node(1), node(2)]),
         (("jobs", "list", "--state", "active"), ["train"]),

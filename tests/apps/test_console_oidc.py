@@ -21,7 +21,7 @@ from served_api import Served, rejected, serving, with_keys
 
 from holdfast.apps.exit_codes import ExitCode
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 GROUPS = """
 staff = {role = "view"}
 research = {role = "operate", clusters = ["research"], operations = ["ReadConsole"]}

@@ -17,7 +17,7 @@ from served_api import Served, serving, with_keys
 from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import Built
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 GROUPS = {"ada": ["staff", "sre"], "bob": ["staff"], "eve": ["others", "SRE"]}
 PEOPLE = {
     name: {

@@ -23,7 +23,7 @@ from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.nodes import Breaker, CheckResult, NodeRecord, Phase
 from holdfast.model.requests import Verb
 
-DEADLINE_S = 20
+DEADLINE_S = 90
 numbers = itertools.count()
 Tables = dict[str, dict[str, Any]]
 

@@ -13,7 +13,7 @@ import pytest
 from aws_command_line import AwsCommandLine
 from served_api import Served, holdfast, serving, with_keys
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 RUN = (sys.executable, "-m", "holdfast", "run", "--output", "json")
 SLEEP = ("sleep", "600")
 LIST = "ls $HOLDFAST_CHECKPOINT_DIR"

@@ -11,7 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 from served_api import Served, holdfast, serving, with_keys
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 
 TRAINING = """
 import os, time

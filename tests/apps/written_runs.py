@@ -24,7 +24,7 @@ from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord, Phase, Remediation
 from holdfast.model.report import NodeReport
 
-DEADLINE_S = 30
+DEADLINE_S = 90
 NOW = datetime.now(UTC)
 COMMAND = ["python", "train.py", "--lr", "1e-3; echo"]
 BOOT = "5cb9e2a4-0000-4000-8000-000000000000"

@@ -10,7 +10,7 @@ from holdfast.adapters.host.report_files import ReportFiles
 from holdfast.model.report import NodeReport
 
 NOBODY = 65534
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 
 
 def eventually(is_true: Callable[[], object]) -> None:

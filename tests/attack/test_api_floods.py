@@ -17,7 +17,7 @@ from holdfast.apps.api.connections import BACKLOG
 sys.path.insert(0, str(Path(__file__).parents[1] / "apps"))
 from served_api import Served, serving, with_keys
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 LIMIT = 16
 HALF_REQUESTS = {
     "nothing": b"",

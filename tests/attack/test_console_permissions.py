@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "apps"))
 from console_server import TOKENS, Site, Visitor, site
 from written_runs import node
 
-TIMEOUT_S = 20
+TIMEOUT_S = 90
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from console_server import TOKENS, Site, site
 from served_api import Served, serving, with_keys
 
 FORGED = {"x_forwarded_for": "203.0.113.9", "x_forwarded_proto": "https"}
-TIMEOUT_S = 20
+TIMEOUT_S = 90
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from console_server import Site, Visitor, site
 from served_api import Wire
 
 FUZZ = settings(max_examples=examples(150), deadline=None, phases=[Phase.generate])
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 NAME = "hers"
 BODIES = [
     {"ClusterName": NAME, "NodeIds": ["i-0123456789abcdef0"]},

@@ -60,36 +60,46 @@ def over(number: int, begun: float, ended: float, kind: FailureKind, reason: str
     )
 
 
-ATTEMPTS = (
-    over(1, 60, 41, FailureKind.HARDWARE, "NvidiaGpuXidErrorPendingReplacement"),
-    over(2, 40, 11, FailureKind.APPLICATION, "ExitCode"),
-)
-PAST = Incident(
-    id=f"{node(1)}-20260102T030405.001",
-    node=node(1),
-    provider_id=machine(1),
-    reason="NvidiaGpuXidErrorPendingReplacement",
-    remedy="replace",
-    message=LINE,
-    detected_at=ago(41),
-    quarantined_at=ago(40.99),
-    drained_at=ago(40.5),
-    repaired_at=ago(38.5),
-    checked_at=ago(37.5),
-    released_at=ago(37.4),
-    successor=node(2),
-    jobs=(AffectedJob(job="llm", attempt=1, stopped_at=ago(41), resumed_at=ago(39), step=120),),
-)
-GOES_ON = Incident(
-    id=remediation(3).incident_id,
-    node=node(3),
-    provider_id=machine(3),
-    reason="AgentSilent",
-    remedy="reboot",
-    message=EVIL,
-    detected_at=ago(2),
-    quarantined_at=ago(1.9),
-)
+PAST_ID = f"{node(1)}-20260102T030405.001"
+
+
+def attempts() -> tuple[AttemptRecord, ...]:
+    return (
+        over(1, 60, 41, FailureKind.HARDWARE, "NvidiaGpuXidErrorPendingReplacement"),
+        over(2, 40, 11, FailureKind.APPLICATION, "ExitCode"),
+    )
+
+
+def past_incident() -> Incident:
+    return Incident(
+        id=PAST_ID,
+        node=node(1),
+        provider_id=machine(1),
+        reason="NvidiaGpuXidErrorPendingReplacement",
+        remedy="replace",
+        message=LINE,
+        detected_at=ago(41),
+        quarantined_at=ago(40.99),
+        drained_at=ago(40.5),
+        repaired_at=ago(38.5),
+        checked_at=ago(37.5),
+        released_at=ago(37.4),
+        successor=node(2),
+        jobs=(AffectedJob(job="llm", attempt=1, stopped_at=ago(41), resumed_at=ago(39), step=120),),
+    )
+
+
+def open_incident() -> Incident:
+    return Incident(
+        id=remediation(3).incident_id,
+        node=node(3),
+        provider_id=machine(3),
+        reason="AgentSilent",
+        remedy="reboot",
+        message=EVIL,
+        detected_at=ago(2),
+        quarantined_at=ago(1.9),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +114,7 @@ def fleet(console) -> Iterator[LocalStore]:
     """A run of twelve nodes, one in each state and some that are well."""
     store = console.runs.add(
         "llm", nodes=tuple(range(1, 13)), ranks=(1, 2), started_at=ago(60), attempt=3,
-        attempts=ATTEMPTS, hardware_retries=1, app_retries=1, running_at=ago(9),
+        attempts=attempts(), hardware_retries=1, app_retries=1, running_at=ago(9),
     )  # fmt: skip
     store.put_job("llm", replace(store.jobs()["llm"][1], started_at=ago(10)))
     checks = tuple(
@@ -137,8 +147,8 @@ def fleet(console) -> Iterator[LocalStore]:
     replaced = (ago(600), ago(30), ago(20))
     well = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=ago(20), replaced_at=replaced)
     store.put_node(node(12), well)
-    store.put(PAST)
-    store.put(GOES_ON)
+    store.put(past_incident())
+    store.put(open_incident())
     return store
 
 
@@ -579,7 +589,7 @@ PAGES = {
     "jobs": "jobs",
     "job": "job/llm",
     "incidents": "incidents",
-    "incident": f"incident/llm/{PAST.id}",
+    "incident": f"incident/llm/{PAST_ID}",
     "goodput": "goodput",
     "trends": "trends?range=24h",
 }

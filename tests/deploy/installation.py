@@ -14,7 +14,7 @@ from tests.engines.control_plane import ControlPlane
 
 NODES = ("node-a", "node-b")
 NAMESPACE = "holdfast"
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 class Installation:

@@ -13,7 +13,7 @@ from tests.engines.control_plane import ControlPlane
 DISCOVERY = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"
 METADATA = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 NOW = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 # The cluster itself writes these, at any time.
 NOT_OURS = {"apiservices", "endpoints", "endpointslices", "flowschemas", "ipaddresses"}

@@ -13,7 +13,7 @@ import termios
 import time
 from collections.abc import Iterator, Sequence
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 class Person:

@@ -12,7 +12,7 @@ from lightkube import Client, KubeConfig
 from tests.engines.control_plane import ControlPlane
 from tests.engines.fake_nodes import FakeKubelets
 
-TIMEOUT_S = 60
+TIMEOUT_S = 180
 
 
 @dataclass
@@ -55,7 +55,7 @@ def connect(kubeconfig: Path) -> Client:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds; a test fails if it does not within a minute."""
+    """Wait until it holds; a test fails if it does not within three minutes."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < deadline, "it never came true"

@@ -20,7 +20,7 @@ from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.adapters.kubernetes.client.leases import LeaderElection, LeaderElector, LeaseDurations
 from tests.engines.control_plane import ControlPlane
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 WALL = datetime(2026, 1, 1, tzinfo=UTC)
 TERMS = LeaseDurations()
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"

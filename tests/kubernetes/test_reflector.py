@@ -26,7 +26,7 @@ from holdfast.adapters.kubernetes.client.errors import NotFound
 from holdfast.adapters.kubernetes.client.reflector import Cache, Reflector
 from tests.engines.control_plane import ControlPlane
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 180.0
 NODES = "/api/v1/nodes"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 

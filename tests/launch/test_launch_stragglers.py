@@ -66,6 +66,8 @@ def train(tmp_path: Path) -> Iterator[Path]:
     """A synchronous script whose collective looks like one of PyTorch in a stack."""
     package = tmp_path / "torch" / "distributed"
     package.mkdir(parents=True)
+    for folder in (package, package.parent):  # else an installed PyTorch would be imported
+        (folder / "__init__.py").touch()
     (package / "distributed_c10d.py").write_text(COLLECTIVE, encoding="utf-8")
     script = tmp_path / "train.py"
     script.write_text(TRAIN, encoding="utf-8")

@@ -13,7 +13,7 @@ from holdfast.adapters.local.machine import MARK
 from holdfast.adapters.local.store import LocalStore
 from holdfast.kit.processes import is_alive
 
-DEADLINE_S = 60
+DEADLINE_S = 180
 
 
 class LocalRun:

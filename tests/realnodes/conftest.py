@@ -1,8 +1,6 @@
 """One cluster of real nodes for all tests of this folder, with Holdfast installed by its chart."""
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -12,9 +10,6 @@ from site_of_nodes import Site, installed_site
 from tests.engines.control_plane import Built
 from tests.engines.matrix import Matrix
 from tests.engines.real_cluster import REAL_PROGRAMS, missing_for_nodes
-
-RUNNING: list[ExitStack] = []
-"""The site while it runs."""
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +24,8 @@ def node_programs(built: Built) -> dict[str, Path]:
 def whole_site(
     node_programs: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Site]:
-    with ExitStack() as site:
-        RUNNING.append(site)
-        yield site.enter_context(installed_site(node_programs, tmp_path_factory.mktemp("site")))
+    with installed_site(node_programs, tmp_path_factory.mktemp("site")) as site:
+        yield site
 
 
 @pytest.fixture
@@ -45,15 +39,6 @@ def site(whole_site: Site) -> Iterator[Site]:
 def phases(site: Site, matrix: Matrix) -> Phases:
     """Takes times for the fault matrix; no test depends on them."""
     return Phases(site, matrix)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
-    """Stop the nodes after their last test: of several processes, one gets all of these at once."""
-    yield
-    is_last = nextitem is not None and not nextitem.nodeid.startswith("tests/realnodes/")
-    while is_last and RUNNING and "PYTEST_XDIST_WORKER" in os.environ:
-        RUNNING.pop().close()
 
 
 @pytest.hookimpl(wrapper=True)

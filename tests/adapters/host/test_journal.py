@@ -21,7 +21,7 @@ from holdfast.detectors.contract import LOGS, LogLine, Origin, Sample
 
 NOW = datetime(2025, 11, 20, 13, 0, tzinfo=UTC)
 RECORDING = Path(__file__).parents[2] / "recordings" / "journal" / "system.journal.xz"
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 
 FAKE = """
 import json, os, sys, time

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.adapters.host.stream import BACKOFF, LONGEST, CommandStream
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 
 
 def script(folder: Path, text: str, name: str = "tool") -> Callable[[], list[str]]:

@@ -15,7 +15,7 @@ from holdfast.model.nodes import NodeView, Phase
 from tests.ports.builders import a_node
 from tests.ports.fakes import FakeClock
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 NODE = a_node(Phase.REPLACING, provider_id="rack-3/7")
 
 NOTE = """

@@ -24,7 +24,7 @@ from holdfast.model.conditions import node_conditions
 from holdfast.model.errors import BackendError
 from holdfast.model.report import NodeReport
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 90.0
 REGION = "us-west-2"
 INSTANCE = Instance(cluster="c1", cluster_id="abc", instance_group="workers", instance_id="i-1")
 GROUP = "/aws/sagemaker/Clusters/c1/abc"

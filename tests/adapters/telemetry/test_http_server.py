@@ -13,7 +13,7 @@ from holdfast.adapters.telemetry import http_server
 from holdfast.adapters.telemetry.http_server import CLIENTS, REQUEST_BYTES, HttpResponse, HttpServer
 from holdfast.model.errors import ConfigError
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 90.0
 BIG = "x" * 8_000_000
 GET = b"GET /page HTTP/1.1\r\nHost: x\r\n\r\n"
 STARVED = """
