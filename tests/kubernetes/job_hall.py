@@ -27,7 +27,11 @@ SETTINGS = """
 [nodes]
 drain_timeout = "5s"
 max_unavailable = "60%"
+replacements_per_hour = 1000
+replacements_per_day = 1000
 """
+"""Without limits: most of a hundred nodes fail within minutes."""
+
 OPERATORS = ("training-operator", "jobset", "mpi-operator")
 UPPER = ("trainer", "ray-operator")
 """Operators of kinds of several layers."""
