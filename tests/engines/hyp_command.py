@@ -11,6 +11,9 @@ from typing import Final
 
 VERSION: Final = "3.12.0"
 PACKAGE: Final = f"sagemaker-hyperpod=={VERSION}"
+_WITH_WHEEL: Final = "zstandard>=0.22"
+"""Instead of the version that the command pins, which has to be compiled, 4 minutes."""
+
 _TIMEOUT_S: Final = 600.0
 _API_SERVERS: Final = "127.0.0.1,198.18.0.1"
 """Hosts of the API servers of tests: without nodes, and with real ones."""
@@ -73,5 +76,9 @@ def _install(place: Path) -> None:
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
     python = str(place / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(place)], check=True)
-    install = [uv, "pip", "install", "--python", python] if uv else [python, "-m", "pip", "install"]
+    install = [python, "-m", "pip", "install"]
+    if uv:
+        (place / "override.txt").write_text(f"{_WITH_WHEEL}\n", encoding="utf-8")
+        install = [uv, "pip", "install", "--python", python,
+                   "--override", str(place / "override.txt")]  # fmt: skip
     subprocess.run([*install, "--quiet", PACKAGE], check=True, timeout=_TIMEOUT_S)
