@@ -27,7 +27,7 @@ from holdfast.model.names import PodPhase
 
 _LEASES: Final = "kube-node-lease"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
-_TICK: Final = timedelta(milliseconds=50)
+_TICK: Final = timedelta(milliseconds=100)
 _HEARTBEAT: Final = timedelta(seconds=1)
 """Ten times as often as a kubelet's, so that tests may set a short grace period; the default."""
 

@@ -13,6 +13,9 @@ from tests.engines.control_plane import ControlPlane
 from tests.engines.fake_nodes import FakeKubelets
 
 TIMEOUT_S = 180
+POLL_S = 0.02
+LONGEST_POLL_S = 0.1
+"""What takes long is looked at less often: each look costs the API server time, too."""
 
 
 @dataclass
@@ -56,10 +59,11 @@ def connect(kubeconfig: Path) -> Client:
 
 def until(condition: Callable[[], object]) -> None:
     """Wait until it holds; a test fails if it does not within three minutes."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline, pause_s = time.monotonic() + TIMEOUT_S, POLL_S
     while not condition():
         assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(1.2 * pause_s, LONGEST_POLL_S)
 
 
 def until_defined(kubectl: Sequence[str | Path], *definitions: str | Path) -> None:
