@@ -8,7 +8,6 @@ from typing import Final
 from holdfast.detectors import gpu_xid, table
 from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.log_rules import LogRule
-from holdfast.detectors.state_reasons import STATE_REASONS
 from holdfast.detectors.xid_codes import XID_CODES, CodeAction
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Remedy, Urgency
@@ -36,16 +35,16 @@ def log_rows() -> Iterator[Row]:
 
 def state_rows() -> Iterator[Row]:
     """A row for each reason of each detector of state."""
-    for row in STATE_REASONS:
-        remedy = _remedy(row.remedy, row.urgency)
-        yield (
-            f"`{row.detector}`",
-            row.family,
-            f"`{row.reason.value}`",
-            row.severity.value,
-            remedy,
-            row.source,
-        )
+    for detector in table.detectors(Profile.HYPERPOD):
+        for row in detector.state_reasons:
+            yield (
+                f"`{detector.name}`",
+                row.family,
+                f"`{row.reason.value}`",
+                row.severity.value,
+                _remedy(row.remedy, row.urgency),
+                row.source,
+            )
 
 
 def xid_rows() -> Iterator[Row]:

@@ -7,15 +7,17 @@
 - what each detector reads of its node apart from logs: ``Detector.reads``, and ``Source.reads`` in
   ``holdfast/adapters/host/sources.py``.
 
-With ``--check`` the tool only reports whether a file is stale.
+The conditions are written to the plain manifests as well, so that a new one takes no Helm. With
+``--check`` the tool only reports whether a file is stale.
 
 Exit code: 0 if all are fresh (or were written), 1 if ``--check`` found a stale one.
 """
 
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, indent
 from typing import Final
 
 from holdfast.adapters.host.sources import SOURCES
@@ -26,19 +28,25 @@ from holdfast.model.names import AGENT_CONDITIONS
 
 ROOT: Final = Path(__file__).parents[1]
 TEMPLATES: Final = ROOT / "deploy" / "helm" / "holdfast" / "templates"
+MANIFESTS: Final = ROOT / "deploy" / "kubernetes" / "holdfast.yaml"
+
+_PLAIN_CONDITIONS: Final = re.compile(r"(?<=- name: ownConditions\n)( +expression: >-\n)[^\]]*\]")
 
 
-def templates() -> Mapping[str, str]:
-    """File names with the Helm templates: the conditions as a list in CEL, the rest as YAML."""
-    names = fill(", ".join(f"'{one}'" for one in AGENT_CONDITIONS), width=90)
+def files() -> Mapping[Path, str]:
+    """Files with their text: the conditions as a list in CEL, the rest of the chart as YAML."""
+    quoted = ", ".join(f"'{one}'" for one in AGENT_CONDITIONS)
+    names = f"[{fill(quoted, width=90)}]"
     kinds = "\n".join(
         f"{one.kind}: {{group: {one.api_version.rpartition('/')[0]}, plural: {one.plural}}}"
         for one in KINDS
     )
+    plain = MANIFESTS.read_text(encoding="utf-8")
     return {
-        "_agent_conditions.tpl": _defined("agentConditions", f"[{names}]"),
-        "_job_kinds.tpl": _defined("jobKinds", kinds),
-        "_detector_paths.tpl": _defined("detectorPaths", _paths()),
+        TEMPLATES / "_agent_conditions.tpl": _defined("agentConditions", names),
+        TEMPLATES / "_job_kinds.tpl": _defined("jobKinds", kinds),
+        TEMPLATES / "_detector_paths.tpl": _defined("detectorPaths", _paths()),
+        MANIFESTS: _PLAIN_CONDITIONS.sub(rf"\1{indent(names, ' ' * 8)}", plain),
     }
 
 
@@ -58,16 +66,15 @@ def _defined(name: str, text: str) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Write the templates, or check them."""
+    """Write the files, or check them."""
     stale = []
-    for name, text in templates().items():
-        path = TEMPLATES / name
+    for path, text in files().items():
         if argv != ["--check"]:
             path.write_text(text, encoding="utf-8")
         elif not path.is_file() or path.read_text(encoding="utf-8") != text:
             stale.append(str(path.relative_to(ROOT)))
     if stale:
-        print(f"stale: {', '.join(stale)}; run python tools/render_chart_lists.py")
+        print(f"stale: {', '.join(stale)}; run: make reference")
     return 1 if stale else 0
 
 

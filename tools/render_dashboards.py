@@ -487,7 +487,7 @@ def main(argv: Sequence[str]) -> int:
             if "--check" not in argv:
                 path.write_text(text, encoding="utf-8")
     if stale and "--check" in argv:
-        print(f"stale: {', '.join(stale)}; run python tools/render_dashboards.py")
+        print(f"stale: {', '.join(stale)}; run: make reference")
         return 1
     return 0
 

@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
         return 2
     is_fresh = MANIFESTS.is_file() and MANIFESTS.read_text(encoding="utf-8") == text
     if "--check" in argv and not is_fresh:
-        print(f"Stale: {MANIFESTS.relative_to(ROOT)}. Run python tools/render_manifests.py.")
+        print(f"stale: {MANIFESTS.relative_to(ROOT)}; run: python tools/render_manifests.py")
         return 1
     if not is_fresh:
         MANIFESTS.write_text(text, encoding="utf-8")

@@ -501,7 +501,7 @@ def main(argv: list[str]) -> int:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text(text, encoding="utf-8")
     if "--check" in argv and stale:
-        print(f"Stale: {', '.join(stale)} in docs/reference. Run make docs.")
+        print(f"stale in docs/reference: {', '.join(stale)}; run: make reference")
         return 1
     return 0
 

@@ -146,7 +146,7 @@ def main(argv: list[str]) -> int:
     text = schema()
     is_fresh = SCHEMA.read_text(encoding="utf-8") == text
     if "--check" in argv and not is_fresh:
-        print(f"Stale: {SCHEMA.relative_to(ROOT)}. Run python tools/render_values_schema.py.")
+        print(f"stale: {SCHEMA.relative_to(ROOT)}; run: make reference")
         return 1
     if not is_fresh:
         SCHEMA.write_text(text, encoding="utf-8")

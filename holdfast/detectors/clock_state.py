@@ -5,15 +5,28 @@ from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
 from holdfast.detectors.judgement import Judgement, host_finding, state_detector, whole
+from holdfast.detectors.state_reasons import note
 from holdfast.model.names import Reason
 
 FAMILY: Final = "clock-state"
+
+# fmt: off
+STATE_REASONS: Final = (
+    note(FAMILY, Reason.CLOCK_UNSYNCHRONIZED, "`adjtimex`, in two samples; EKS node monitoring "
+        "agent"),
+)
+# fmt: on
 
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "clock-state", _judge, reads="clock", settles={FAMILY}, every=timedelta(minutes=5)
+        "clock-state",
+        _judge,
+        STATE_REASONS,
+        reads="clock",
+        settles={FAMILY},
+        every=timedelta(minutes=5),
     )
 
 

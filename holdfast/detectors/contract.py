@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from holdfast.detectors.state_reasons import StateReason
 from holdfast.model.health import Finding
 
 KERNEL_LOG: Final = "kernel_log"
@@ -116,6 +117,9 @@ class Detector:
 
     reasons: frozenset[str] = frozenset()
     """Reasons of all findings that it can return."""
+
+    state_reasons: tuple[StateReason, ...] = field(default=(), repr=False)
+    """Its reasons with remedy and source, for the documentation; empty if its rules have them."""
 
     codes: Mapping[int, str] = field(default_factory=dict, repr=False)
     """Short meanings of the codes of its findings; empty if they have none."""

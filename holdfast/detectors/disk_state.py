@@ -6,6 +6,7 @@ from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
 from holdfast.detectors.judgement import Judgement, host_finding, state_detector, whole
+from holdfast.detectors.state_reasons import fault, note
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
@@ -14,11 +15,25 @@ FAMILY: Final = "disk-state"
 LEAST_PERCENT: Final = 5.0
 """Minimum free share of space or inodes; the kubelet starts to evict at 10 % and 5 %."""
 
+# fmt: off
+STATE_REASONS: Final = (
+    fault(FAMILY, Reason.READONLY_FILESYSTEM, Remedy.REBOOT, "`/proc/self/mountinfo`: a file "
+        "system that was writable is read-only; gpud"),
+    note(FAMILY, Reason.DISK_FULL, "`statvfs`: hardly any space is free"),
+    note(FAMILY, Reason.INODES_EXHAUSTED, "`statvfs`: hardly any inodes are free"),
+)
+# fmt: on
+
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "disk-state", _judge, reads="disks", settles={FAMILY}, every=timedelta(minutes=1)
+        "disk-state",
+        _judge,
+        STATE_REASONS,
+        reads="disks",
+        settles={FAMILY},
+        every=timedelta(minutes=1),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from holdfast.detectors import host_hardware
 from holdfast.detectors.contract import Detector, Profile, Sample
 from holdfast.detectors.judgement import Judgement, host_finding, rise, state_detector, whole
+from holdfast.detectors.state_reasons import fault, note
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
@@ -19,11 +20,19 @@ EVENTS: Final = host_hardware.FAMILY
 
 _COUNTER: Final = re.compile(r"mc(?P<number>[0-9]{1,3})/(?P<kind>ue|ce)_(?:noinfo_)?count")
 
+# fmt: off
+STATE_REASONS: Final = (
+    fault(EVENTS, Reason.EDAC_UNCORRECTED, Remedy.REPLACE, "sysfs: the memory controller counts "
+        "uncorrected errors; AWS's runbook"),
+    note(EVENTS, Reason.EDAC_CORRECTED, "sysfs: the memory controller counts corrected errors"),
+)
+# fmt: on
+
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "edac-state", _judge, reads="edac", settles=(), every=timedelta(minutes=1)
+        "edac-state", _judge, STATE_REASONS, reads="edac", settles=(), every=timedelta(minutes=1)
     )
 
 

@@ -6,15 +6,27 @@ from typing import Final
 from holdfast.detectors.contract import Detector, Profile, Sample
 from holdfast.detectors.judgement import Judgement, disappeared, state_detector
 from holdfast.detectors.network_tools import FI_INFO, judge_fi_info, missing_efa
+from holdfast.detectors.state_reasons import fault
+from holdfast.model.health import Remedy
+from holdfast.model.names import Reason
 
 EVERY: Final = timedelta(minutes=5)
 
 _DOMAIN: Final = "domain/"
 
+# fmt: off
+STATE_REASONS: Final = (
+    fault(FI_INFO, Reason.EFA_COUNT, Remedy.REBOOT, "`fi_info`: an EFA device of this boot is "
+        "missing"),
+)
+# fmt: on
+
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
-    return state_detector("efa-devices", _judge, reads="fi-info", settles={FI_INFO}, every=EVERY)
+    return state_detector(
+        "efa-devices", _judge, STATE_REASONS, reads="fi-info", settles={FI_INFO}, every=EVERY
+    )
 
 
 def _judge(sample: Sample) -> Judgement:

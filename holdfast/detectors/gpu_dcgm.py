@@ -18,6 +18,7 @@ from holdfast.detectors.judgement import (
     state_detector,
     undecided,
 )
+from holdfast.detectors.state_reasons import fault, note
 from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
@@ -38,10 +39,19 @@ _MONITOR, _TRIAGE, _CONFIG, _RESET = 1, 4, 5, 6  # dcgmErrorSeverity_t
 _ROW_REMAP_FAILURE: Final = 80
 """DCGM's table has reset, NVIDIA's guide to memory errors has replace."""
 
+# fmt: off
+STATE_REASONS: Final = (
+    fault(FAMILY, Reason.DCGM_HEALTH, Remedy.REBOOT, "`dcgmi health`: `Failure`"),
+    note(FAMILY, Reason.DCGM_WARNING, "`dcgmi health`: `Warning`, or a failure of heat or power"),
+)
+# fmt: on
+
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
-    return state_detector("gpu-dcgm", _judge_sample, reads=SOURCE, settles={FAMILY}, every=EVERY)
+    return state_detector(
+        "gpu-dcgm", _judge_sample, STATE_REASONS, reads=SOURCE, settles={FAMILY}, every=EVERY
+    )
 
 
 def _judge_sample(sample: Sample) -> Judgement:

@@ -7,8 +7,24 @@ from typing import Final
 from holdfast.detectors.contract import Detector, Profile, Sample
 from holdfast.detectors.gpu_dcgm import DIAGNOSIS, judge_diag
 from holdfast.detectors.judgement import Judgement, state_detector
+from holdfast.detectors.state_reasons import fault, note
+from holdfast.model.health import Remedy
+from holdfast.model.names import Reason
 
 EVERY: Final = timedelta(hours=24)
+
+_DIAG_ERROR: Final = "`dcgmi diag`: an error of the severity"
+
+# fmt: off
+STATE_REASONS: Final = (
+    fault(DIAGNOSIS, Reason.DCGM_DIAG, Remedy.RESET_GPU, f"{_DIAG_ERROR} `RESET` (dcgm_errors.h)"),
+    fault(DIAGNOSIS, Reason.DCGM_DIAG, Remedy.REBOOT, f"{_DIAG_ERROR} `TRIAGE` (dcgm_errors.h)"),
+    fault(DIAGNOSIS, Reason.DCGM_DIAG, Remedy.REPLACE, f"{_DIAG_ERROR} `ISOLATE` or of none "
+        "(dcgm_errors.h)"),
+    note(DIAGNOSIS, Reason.DCGM_WARNING, f"{_DIAG_ERROR} `MONITOR` or `CONFIG` (dcgm_errors.h), "
+        "or a warning"),
+)
+# fmt: on
 
 
 def build(_profile: Profile) -> Detector:
@@ -19,7 +35,12 @@ def build(_profile: Profile) -> Detector:
     """
     return replace(
         state_detector(
-            "gpu-dcgm-diag", _judge, reads="dcgm-diag", settles={DIAGNOSIS}, every=EVERY
+            "gpu-dcgm-diag",
+            _judge,
+            STATE_REASONS,
+            reads="dcgm-diag",
+            settles={DIAGNOSIS},
+            every=EVERY,
         ),
         is_opt_in=True,
     )

@@ -17,6 +17,7 @@ from holdfast.detectors import gpu_xid
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings, Sample
 from holdfast.detectors.gpu_dcgm import dcgm_finding
 from holdfast.detectors.judgement import Judgement, state_detector, whole
+from holdfast.detectors.state_reasons import deferred, fault, note
 from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Reason
 
@@ -40,12 +41,29 @@ _MILD: Final = {
 }
 """Limits that an operator chose: exceeding one proves no defect."""
 
+# fmt: off
+STATE_REASONS: Final = (
+    deferred(FAMILY, Reason.GPU_ECC, Remedy.REBOOT, "`dcgmi policy`: a double-bit error"),
+    fault(FAMILY, Reason.GPU_PAGE_RETIREMENT, Remedy.REPLACE, "`dcgmi policy`: more than 60 "
+        "pages are retired; NVIDIA's guide to GPU memory errors"),
+    note(FAMILY, Reason.GPU_PAGE_RETIREMENT, "`dcgmi policy`: more pages than an operator allows"),
+    note(FAMILY, Reason.GPU_THERMAL, "`dcgmi policy`: hotter than an operator allows"),
+    note(FAMILY, Reason.GPU_POWER, "`dcgmi policy`: more power than an operator allows"),
+    note(FAMILY, Reason.DCGM_WARNING, "`dcgmi policy`: PCIe replays, errors of an NVLink"),
+)
+# fmt: on
+
 
 def build(profile: Profile, overrides: Mapping[int, Remedy] = MappingProxyType({})) -> Detector:
     """Return the detector; it rates XIDs like the detector of the kernel log."""
     xids = gpu_xid.build(profile, overrides)
     detector = state_detector(
-        "gpu-dcgm-policy", partial(_judge, xids), reads="dcgm-policy", settles=(), every=EVERY
+        "gpu-dcgm-policy",
+        partial(_judge, xids),
+        STATE_REASONS,
+        reads="dcgm-policy",
+        settles=(),
+        every=EVERY,
     )
     return replace(detector, reasons=detector.reasons | xids.reasons)
 

@@ -24,6 +24,7 @@ from holdfast.detectors.judgement import (
     undecided,
 )
 from holdfast.detectors.nvidia_smi_forms import Gpu, SmiLog, read_text, read_xml
+from holdfast.detectors.state_reasons import deferred, fault, note
 from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
@@ -163,11 +164,48 @@ _FULL_ADDRESS: Final = re.compile(
     r"(?P<domain>[0-9a-f]{4,8}):(?P<bus>[0-9a-f]{2}):(?P<slot>[0-9a-f]{2})(?:\.[0-9a-f])?", re.I
 )
 
+_MEMORY_GUIDE: Final = "NVIDIA's guide to GPU memory errors"
+
+# fmt: off
+STATE_REASONS: Final = (
+    fault(FAMILY, Reason.GPU_COUNT, Remedy.REBOOT, "`nvidia-smi`: a GPU of this boot, or an "
+        "expected one, is missing; gpud, AWS's runbook"),
+    fault(FAMILY, Reason.GPU_LOST, Remedy.REBOOT, "`nvidia-smi`: `ERR!`, `Unknown Error`, `GPU "
+        "is lost`; gpud"),
+    fault(FAMILY, Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU, "`nvidia-smi`: recovery action "
+        "`Reset`, or a reset is required; nvml.h"),
+    fault(FAMILY, Reason.XID_RECOVERY_ACTION, Remedy.REBOOT, "`nvidia-smi`: recovery action "
+        "`Reboot` or `Bus Reset`; nvml.h"),
+    deferred(FAMILY, Reason.XID_RECOVERY_ACTION, Remedy.RESET_GPU, "`nvidia-smi`: recovery action "
+        "`Drain ...`; nvml.h"),
+    deferred(FAMILY, Reason.GPU_ECC, Remedy.REBOOT, "`nvidia-smi`: uncorrected errors since the "
+        f"last reset, or a repair that is pending; {_MEMORY_GUIDE}"),
+    deferred(FAMILY, Reason.GPU_ROW_REMAP_PENDING, Remedy.REBOOT, "`nvidia-smi`: remapped rows are "
+        f"pending; {_MEMORY_GUIDE}"),
+    fault(FAMILY, Reason.GPU_ROW_REMAP_PENDING, Remedy.REPLACE, "`nvidia-smi`: they are pending "
+        "although the node was just rebooted; AWS's runbook"),
+    fault(FAMILY, Reason.GPU_ROW_REMAP_FAILED, Remedy.REPLACE, "`nvidia-smi`: remapping rows "
+        f"failed; {_MEMORY_GUIDE}, AWS's runbook"),
+    deferred(FAMILY, Reason.GPU_PAGE_RETIREMENT, Remedy.REBOOT, "`nvidia-smi`: pages are to be "
+        f"retired; {_MEMORY_GUIDE}"),
+    fault(FAMILY, Reason.GPU_UNREPAIRABLE, Remedy.REPLACE, "`nvidia-smi`: unrepairable memory, "
+        f"or too many errors of SRAM; {_MEMORY_GUIDE}"),
+    fault(FAMILY, Reason.GPU_FABRIC, Remedy.REBOOT, "`nvidia-smi`: the GPU failed to join the "
+        "fabric; gpud"),
+    note(FAMILY, Reason.GPU_FABRIC, "`nvidia-smi`: it has not started to join the fabric"),
+    note(FAMILY, Reason.GPU_THERMAL, "`nvidia-smi`: clocks are throttled because of heat"),
+    note(FAMILY, Reason.GPU_POWER, "`nvidia-smi`: clocks are throttled for lack of power"),
+    note(FAMILY, Reason.GPU_READING, "`nvidia-smi`: a fan or a mode cannot be read"),
+)
+# fmt: on
+
 
 def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
     """Return the detector of a node with ``equipment``; all profiles agree on it."""
     judge = partial(_judge_sample, equipment)
-    return state_detector("gpu-state", judge, reads=SOURCE, settles={FAMILY}, every=EVERY)
+    return state_detector(
+        "gpu-state", judge, STATE_REASONS, reads=SOURCE, settles={FAMILY}, every=EVERY
+    )
 
 
 def judge_xml(text: str, now: datetime, *, expected: int | None = None) -> Judgement:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from holdfast.detectors.contract import Detector, Readings, Sample
-from holdfast.detectors.state_reasons import reasons_of
+from holdfast.detectors.state_reasons import StateReason
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
@@ -64,6 +64,7 @@ def undecided(why: str, findings: Iterable[Finding] = ()) -> Judgement:
 def state_detector(
     name: str,
     judge: Callable[[Sample], Judgement],
+    state_reasons: tuple[StateReason, ...],
     *,
     reads: str,
     settles: Collection[str],
@@ -74,6 +75,7 @@ def state_detector(
     Args:
         name: name of the detector.
         judge: evaluates a sample that was read successfully.
+        state_reasons: all that it may report, except that its source cannot be read.
         reads: name of the sample.
         settles: see ``Detector.settles``.
         every: see ``Detector.every``.
@@ -83,7 +85,8 @@ def state_detector(
         name=name,
         reads=frozenset({reads}),
         detect=partial(_detect, reads, judge),
-        reasons=reasons_of(name),
+        state_reasons=state_reasons,
+        reasons=frozenset({Reason.SOURCE_FAILED, *(row.reason for row in state_reasons)}),
         every=every,
         settles=frozenset({*settles, _unread(reads)}),
     )

@@ -8,7 +8,7 @@ from holdfast.detectors.judgement import Judgement, state_detector, whole
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
-    return state_detector("log-sources", _judge, reads=LOGS, settles=(), every=timedelta(0))
+    return state_detector("log-sources", _judge, (), reads=LOGS, settles=(), every=timedelta(0))
 
 
 def _judge(_sample: Sample) -> Judgement:

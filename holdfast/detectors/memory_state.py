@@ -18,6 +18,7 @@ from holdfast.detectors.judgement import (
     undecided,
     whole,
 )
+from holdfast.detectors.state_reasons import fault, note
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
@@ -30,11 +31,27 @@ LEAST_KIB: Final = 100 * 1024
 STALLED_PERCENT: Final = 20.0
 """Share of a minute in which all work waited for memory; a healthy host has next to 0."""
 
+# fmt: off
+STATE_REASONS: Final = (
+    note(FAMILY, Reason.MEMORY_EXHAUSTED, "`/proc/meminfo`: less than 100 MiB are available; gpud"),
+    note(FAMILY, Reason.MEMORY_PRESSURE, "`/proc/pressure/memory`: all work waits a fifth of a "
+        "minute"),
+    note(EVENTS, Reason.OOM_KILLING, "`/proc/vmstat`: `oom_kill` rose"),
+    fault(EVENTS, Reason.MEMORY_CORRUPTED, Remedy.REPLACE, "`/proc/meminfo`: `HardwareCorrupted` "
+        "rose; AWS's runbook"),
+)
+# fmt: on
+
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "memory-state", _judge, reads="memory", settles={FAMILY}, every=timedelta(seconds=30)
+        "memory-state",
+        _judge,
+        STATE_REASONS,
+        reads="memory",
+        settles={FAMILY},
+        every=timedelta(seconds=30),
     )
 
 

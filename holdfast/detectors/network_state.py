@@ -16,6 +16,7 @@ from holdfast.detectors.judgement import (
     state_detector,
     whole,
 )
+from holdfast.detectors.state_reasons import fault, note
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
@@ -51,11 +52,27 @@ _INFINIBAND_RISES: Final = {
 }
 """Fatal counters of NVSentinel; it tolerates 120 symbol errors in an hour."""
 
+# fmt: off
+STATE_REASONS: Final = (
+    fault(STATE, Reason.EFA_COUNT, Remedy.REBOOT, "sysfs: a network device of this boot, or an "
+        "expected EFA device is missing"),
+    note(STATE, Reason.EFA_COUNT, "sysfs: fewer EFA devices than the instance type can have"),
+    fault(STATE, Reason.LINK_DOWN, Remedy.REBOOT, "sysfs: a link that was up is down for more "
+        "than four minutes; gpud"),
+    note(STATE, Reason.LINK_FLAPS, "sysfs: a link went down three times within an hour; gpud"),
+    note(EVENTS, Reason.EFA_COUNTER, "sysfs: counters rose by more than the EKS node monitoring "
+        "agent tolerates"),
+    note(EVENTS, Reason.LINK_COUNTER, "sysfs: counters rose that are fatal in NVSentinel"),
+)
+# fmt: on
+
 
 def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
     """Return the detector of a node with ``equipment``; all profiles agree on it."""
     judge = partial(_judge, equipment)
-    return state_detector("network-state", judge, reads=SOURCE, settles={STATE}, every=EVERY)
+    return state_detector(
+        "network-state", judge, STATE_REASONS, reads=SOURCE, settles={STATE}, every=EVERY
+    )
 
 
 def _judge(equipment: Equipment, sample: Sample) -> Judgement:

@@ -23,6 +23,7 @@ from holdfast.detectors.judgement import (
     undecided,
     whole,
 )
+from holdfast.detectors.state_reasons import fault, note
 from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
@@ -58,11 +59,36 @@ _COUNTERS: Final = {
 }
 """``hw_error`` is not specific; of collectives the other end may be the cause."""
 
+NEURON_GUIDE: Final = "Neuron's guide nrt-troubleshoot"
+
+# fmt: off
+STATE_REASONS: Final = (
+    fault(STATE, Reason.NEURON_COUNT, Remedy.REBOOT, "sysfs: a device or a core of this boot, or "
+        "an expected one, is missing; AWS's runbook"),
+    fault(EVENTS, Reason.NEURON_SRAM, Remedy.REPLACE, "sysfs: `sram_ecc_uncorrected` rose; "
+        f"{NEURON_GUIDE}"),
+    fault(EVENTS, Reason.NEURON_HBM, Remedy.REPLACE, "sysfs: `mem_ecc_uncorrected` or "
+        f"`hw_hbm_ue_error` rose; {NEURON_GUIDE}"),
+    fault(EVENTS, Reason.NEURON_NC, Remedy.REPLACE, "sysfs: `hw_nc_ue_error` rose; "
+        f"{NEURON_GUIDE}"),
+    fault(EVENTS, Reason.NEURON_DMA, Remedy.REPLACE, "sysfs: `hw_dma_abort_error` rose; "
+        f"{NEURON_GUIDE}"),
+    fault(EVENTS, Reason.NEURON_HBM_REPAIRABLE, Remedy.REBOOT, "sysfs: "
+        f"`mem_ecc_repairable_uncorrected` or `hw_repairable_hbm_ue_error` rose; {NEURON_GUIDE}"),
+    fault(EVENTS, Reason.NEURON_RESET, Remedy.REBOOT, "sysfs: `reset_fail_count` rose"),
+    note(EVENTS, Reason.NEURON_HARDWARE, "sysfs: `hw_error` rose, which is not specific"),
+    note(EVENTS, Reason.NEURON_COLLECTIVES, "sysfs: `hw_collectives_error` rose; the cause may "
+        f"be on any node; {NEURON_GUIDE}"),
+)
+# fmt: on
+
 
 def build(_profile: Profile, equipment: Equipment = UNKNOWN_EQUIPMENT) -> Detector:
     """Return the detector of a node with ``equipment``; all profiles agree on it."""
     judge = partial(_judge, equipment)
-    return state_detector("neuron-state", judge, reads=SOURCE, settles={STATE}, every=EVERY)
+    return state_detector(
+        "neuron-state", judge, STATE_REASONS, reads=SOURCE, settles={STATE}, every=EVERY
+    )
 
 
 def _judge(equipment: Equipment, sample: Sample) -> Judgement:

@@ -13,6 +13,7 @@ from holdfast.detectors.judgement import (
     undecided,
     whole,
 )
+from holdfast.detectors.state_reasons import note
 from holdfast.model.health import Finding
 from holdfast.model.names import Reason
 
@@ -24,11 +25,26 @@ MOST_PERCENT: Final = 70
 MOST_ZOMBIES: Final = 20
 """Maximum number of zombies, as in the EKS node monitoring agent."""
 
+# fmt: off
+STATE_REASONS: Final = (
+    note(FAMILY, Reason.PIDS_EXHAUSTED, "`/proc`: more than 70 % of the threads that the kernel "
+        "allows; EKS node monitoring agent"),
+    note(FAMILY, Reason.ZOMBIES, "`/proc`: more than 20; EKS node monitoring agent"),
+    note(FAMILY, Reason.PROCESSES_STUCK, "`/proc`: blocked in two samples, not run in between; "
+        "gpud"),
+)
+# fmt: on
+
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "process-state", _judge, reads="processes", settles={FAMILY}, every=timedelta(minutes=5)
+        "process-state",
+        _judge,
+        STATE_REASONS,
+        reads="processes",
+        settles={FAMILY},
+        every=timedelta(minutes=5),
     )
 
 

@@ -6,7 +6,8 @@ from typing import Final
 
 from holdfast.detectors.contract import Detector, Profile, Sample
 from holdfast.detectors.judgement import Judgement, disappeared, host_finding, state_detector, whole
-from holdfast.model.health import Finding, Severity
+from holdfast.detectors.state_reasons import StateReason
+from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Reason
 
 FAMILY: Final = "runtime-state"
@@ -18,11 +19,25 @@ _REASONS: Final = {
     "kubelet": Reason.KUBELET_DOWN,
 }
 
+# fmt: off
+STATE_REASONS: Final = (
+    StateReason(FAMILY, Reason.RUNTIME_DOWN, Severity.FATAL, Remedy.NONE, "its socket: it "
+        "stopped responding in this boot; gpud"),
+    StateReason(FAMILY, Reason.KUBELET_DOWN, Severity.FATAL, Remedy.NONE, "its port: it stopped "
+        "responding in this boot; EKS node monitoring agent"),
+)
+# fmt: on
+
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "runtime-state", _judge, reads="runtime", settles={FAMILY}, every=timedelta(seconds=30)
+        "runtime-state",
+        _judge,
+        STATE_REASONS,
+        reads="runtime",
+        settles={FAMILY},
+        every=timedelta(seconds=30),
     )
 
 

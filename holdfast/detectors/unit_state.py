@@ -13,7 +13,8 @@ from holdfast.detectors.judgement import (
     undecided,
     whole,
 )
-from holdfast.model.health import Finding, Severity
+from holdfast.detectors.state_reasons import StateReason, note
+from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Reason
 
 FAMILY: Final = "unit-state"
@@ -23,10 +24,21 @@ RESTARTS: Final = 2
 """Maximum number of restarts since the last sample; node-problem-detector reports five in 20
 minutes."""
 
+# fmt: off
+STATE_REASONS: Final = (
+    StateReason(FAMILY, Reason.UNIT_FAILED, Severity.FATAL, Remedy.NONE, "`systemctl`: `failed`, "
+        "in two samples; EKS node monitoring agent"),
+    note(FAMILY, Reason.UNIT_RESTARTS, "`systemctl`: restarted twice or more since the last "
+        "sample; node-problem-detector"),
+)
+# fmt: on
+
 
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
-    return state_detector("unit-state", _judge, reads="units", settles={FAMILY}, every=EVERY)
+    return state_detector(
+        "unit-state", _judge, STATE_REASONS, reads="units", settles={FAMILY}, every=EVERY
+    )
 
 
 def _judge(sample: Sample) -> Judgement:

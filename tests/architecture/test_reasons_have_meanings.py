@@ -13,4 +13,5 @@ def test_every_reason_says_what_it_means() -> None:
         if isinstance(member, ast.Assign) and isinstance(doc, ast.Expr)
     }
 
-    assert {reason.name for reason in Reason} - reported == set()
+    missing = {reason.name for reason in Reason} - reported
+    assert missing == set(), "write what it means as a docstring below, in model/names/reasons.py"

@@ -13,5 +13,5 @@ def test_the_reference_pages_are_what_the_code_says() -> None:
         encoding="utf-8",
     )
 
+    assert check.returncode == 0, check.stdout + check.stderr
     assert check.stdout + check.stderr == ""
-    assert check.returncode == 0
