@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from render_reference import docs_under_names, shown_default
-from values_limits import LIMITS, PAIRS
+from values_limits import LIMITS, PAIRS, tried_limits
 
 from holdfast.apps.agent.config import AgentConfig, ListenAddress
 from holdfast.apps.controller.config import ControllerConfig
@@ -103,7 +103,9 @@ def _table(kind: type) -> dict[str, Any]:
         default = shown_default(one)
         about = docs.get(one.name) or _about(hints[one.name])
         about += "" if default in ("", "``", "`required`") else f" Default: {default}."
-        more = LIMITS.get((kind.__name__, one.name), {})
+        more = LIMITS.get((kind.__name__, one.name)) or tried_limits(
+            kind, one.name, hints[one.name]
+        )
         properties[one.name] = {"description": about, **_of(hints[one.name]), **more}
     required = [one.name for one in shown if one.default is one.default_factory is MISSING]
     needed = {"required": required} if required else {}

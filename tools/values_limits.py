@@ -1,15 +1,18 @@
 """Limits in the schema of the chart's values, beyond the types of settings.
 
-Classes check ranges and pairs of settings in ``__post_init__``, where nothing can read them. The
-same limits are here as JSON Schema, by class, so that helm refuses what a process would refuse at
-its start. ``tests/deploy/test_values_limits.py`` compares the two.
+Classes check ranges and pairs of settings in ``__post_init__``, where nothing can read them. Two
+ranges are found by trying: durations longer than 0s, and counts of 1 or more. The other limits are
+here as JSON Schema, by class, so that helm refuses what a process would refuse at its start.
+``tests/deploy/test_values_limits.py`` compares the two.
 """
 
 from collections.abc import Mapping
+from dataclasses import fields
+from datetime import timedelta
 from typing import Any, Final
 
 from holdfast.adapters.notices.settings import FOR_PEOPLE
-from holdfast.adapters.providers.settings import CLUSTER, PLACEHOLDERS, ProviderName
+from holdfast.adapters.providers.settings import CLUSTER, PLACEHOLDERS, ProviderConfig, ProviderName
 from holdfast.detectors.instance_types import INSTANCE_TYPES
 from holdfast.model.events import Event
 
@@ -38,45 +41,17 @@ def _names(able: str) -> Schema:
     return {"enum": [one.value for one in names if not one.startswith("slurm-")]}
 
 
-_DURATIONS: Final[Mapping[str, tuple[str, ...]]] = {
-    "AgentConfig": ("heartbeat", "corroboration_window"),
-    "AwsSettings": ("connect_timeout", "read_timeout"),
-    "CommandSettings": ("timeout",),
-    "DetectorSettings": ("every",),
-    "ElectionSettings": ("duration", "renew_deadline", "retry"),
-    "JobPolicy": ("app_backoff_reset", "suspect_window"),
-    "NoticeWebhook": ("timeout",),
-    "RemediationPolicy": (
-        "heartbeat_timeout",
-        "join_timeout",
-        "reboot_timeout",
-        "replace_timeout",
-        "provider_retry",
-        "provider_retry_max",
-        "deep_check_timeout",
-        "deep_check_every",
-        "pair_timeout",
-        "breaker_window",
-        "offender_window",
-        "incident_retention",
-    ),
-    "WebhookSettings": ("timeout",),
-}
-"""Longer than 0s."""
-
 LIMITS: Final[Mapping[tuple[str, str], Schema]] = {
-    **{(kind, key): _POSITIVE for kind, keys in _DURATIONS.items() for key in keys},
     ("AgentConfig", "instance_type"): {
         "enum": [f"{prefix}{name}" for prefix in ("", "ml.") for name in INSTANCE_TYPES]
     },
     ("CommandSettings", "reboot"): {"items": {"type": "string", **_ARGUMENT}},
     ("CommandSettings", "replace"): {"items": {"type": "string", **_ARGUMENT}},
+    **{("ElectionSettings", key): _POSITIVE for key in ("duration", "renew_deadline", "retry")},
     ("ExpectedDevices", "efa"): {"minimum": 0},
     ("ExpectedDevices", "gpus"): {"minimum": 0},
     ("ExpectedDevices", "neuron_devices"): {"minimum": 0},
-    ("RemediationPolicy", "incidents_kept"): {"minimum": 1},
     ("JobPolicy", "suspect_failures"): {"minimum": 0, "not": {"const": 1}},
-    ("KubernetesSettings", "burst"): {"minimum": 1},
     ("KubernetesSettings", "requests_per_second"): {"exclusiveMinimum": 0},
     ("NoticeSettings", "for_people"): {
         "items": {"enum": sorted({one.name for one in Event.__subclasses__()} | set(FOR_PEOPLE))}
@@ -84,10 +59,8 @@ LIMITS: Final[Mapping[tuple[str, str], Schema]] = {
     ("NoticeWebhook", "url"): _URL,
     ("ProviderConfig", "reboot"): _names("can_reboot"),
     ("ProviderConfig", "replace"): _names("can_replace"),
-    ("RemediationPolicy", "breaker_min_nodes"): {"minimum": 1},
     ("RemediationPolicy", "breaker_share"): {"exclusiveMinimum": 0, "maximum": 100},
     ("RemediationPolicy", "max_checking"): _SOME,
-    ("RemediationPolicy", "offender_faults"): {"minimum": 1},
     ("RemediationPolicy", "silent_remedy"): {"enum": ["reboot", "replace"]},
     ("SageMakerSettings", "cluster"): {"pattern": f"^({CLUSTER.pattern})$"},
     ("WebhookSettings", "url"): _URL,
@@ -167,9 +140,11 @@ PAIRS: Final[Mapping[str, Schema]] = {
     },
     "ProviderConfig": {
         "allOf": [
-            _when(_chosen(ProviderName.WEBHOOK), {"required": ["webhook"]}),
-            _when(_chosen(ProviderName.SAGEMAKER), {"required": ["sagemaker"]}),
-            _when(_chosen(ProviderName.PLUGIN), {"required": ["plugin"]}),
+            *(
+                _when(_chosen(name), {"required": [name.key]})
+                for name in ProviderName
+                if name.key in {one.name for one in fields(ProviderConfig) if one.default is None}
+            ),
             _when(
                 _is("replace", ProviderName.COMMAND.value),
                 _within("command.replace", {"minItems": 1}),
@@ -179,3 +154,24 @@ PAIRS: Final[Mapping[str, Schema]] = {
     },
 }
 """More about the tables of classes: what settings need beside them."""
+
+_EXAMPLES: Final[Mapping[str, Any]] = {"url": "https://a.example", "cluster": "c", "node": "n"}
+"""Values of settings without a default."""
+
+
+def tried_limits(kind: type, key: str, hint: object) -> Schema:
+    """Return the range of a setting of the dataclass ``kind``, by the values that it refuses."""
+    if hint in (timedelta, timedelta | None):
+        return _POSITIVE if _refuses(kind, key, timedelta(0), "longer than 0s") else {}
+    return {"minimum": 1} if hint is int and _refuses(kind, key, 0, "1 or more") else {}
+
+
+def _refuses(kind: type, key: str, value: object, expected: str) -> bool:
+    settings = {one.name: _EXAMPLES[one.name] for one in fields(kind) if one.name in _EXAMPLES}
+    try:
+        kind(**{**settings, key: value})
+    except ValueError as error:
+        return f"{key} must be {expected}" in str(error)
+    except TypeError as error:
+        raise TypeError(f"add an example of the missing setting to _EXAMPLES: {error}") from error
+    return False

@@ -118,7 +118,10 @@ def test_helm_takes_a_value_if_and_only_if_the_process_does(name: str, key: str)
         if is_fit != (said == "") and not is_known:
             differs.append((value, is_fit, said))
 
-    assert differs == []
+    assert differs == [], (
+        f"{key}: the process and the schema differ (value, schema, process): add the limit to"
+        " tools/values_limits.py, then run: make reference"
+    )
 
 
 @given(st.data())

@@ -5,11 +5,11 @@ Imports no provider, so that a configuration can be validated without its SDK.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, get_args, get_type_hints
 
 from holdfast.kit.addresses import address_problem
 
@@ -62,6 +62,11 @@ class ProviderName(StrEnum):
 
     PLUGIN = "plugin"
     """Uses the provider that an installed package registers in ``holdfast.providers``."""
+
+    @property
+    def key(self) -> str:
+        """Name of its module, and of its table in the configuration if it has one."""
+        return self.replace("-", "_")
 
     @property
     def can_reboot(self) -> bool:
@@ -233,12 +238,23 @@ class ProviderConfig:
             able = ", ".join(f'"{one}"' for one in ProviderName if one.can_replace)
             yield f'replace: "{self.replace}" cannot replace machines; these can: {able}'
         chosen = {"replace": self.replace, "reboot": self.rebooter}
-        for name, needed in (("sagemaker", "cluster"), ("webhook", "url"), ("plugin", "name")):
-            if name in chosen.values() and getattr(self, name) is None:
-                yield f'{name}: missing, expected a table with {needed}, as "{name}" is chosen'
+        for name in sorted(set(chosen.values())):
+            if getattr(self, name.key, self) is None:
+                needed = " and ".join(_required_keys(name.key))
+                yield f'{name.key}: missing, expected a table with {needed}, as "{name}" is chosen'
         for verb, name in chosen.items():
             if name is ProviderName.COMMAND and not getattr(self.command, verb):
                 yield f'command.{verb}: missing, expected an array, as "command" is chosen'
+
+
+def _required_keys(table: str) -> list[str]:
+    """Return the keys without a default of an optional table of ``ProviderConfig``."""
+    settings, _ = get_args(get_type_hints(ProviderConfig)[table])
+    return [
+        one.name
+        for one in fields(settings)
+        if one.default is MISSING and one.default_factory is MISSING
+    ]
 
 
 def _too_short(settings: object, *keys: str) -> Iterator[str]:

@@ -14,9 +14,8 @@ from holdfast.ports.clock import Clock
 
 @dataclass(frozen=True, slots=True)
 class ProviderRow:
-    """Location of a provider: ``build`` in ``module`` builds it from the configuration."""
+    """Requirements of a provider; ``build`` in the module of its name builds it."""
 
-    module: str
     extra: str = ""
     """Extra of this package with the dependencies of the module."""
 
@@ -28,16 +27,16 @@ class ProviderRow:
 
 
 ROWS: Final = {
-    ProviderName.EC2: ProviderRow("ec2", extra="aws"),
-    ProviderName.EC2_AUTOSCALING: ProviderRow("ec2_autoscaling", extra="aws"),
-    ProviderName.SAGEMAKER: ProviderRow("sagemaker", extra="aws"),
-    ProviderName.KARPENTER: ProviderRow("karpenter", needs_cluster=True),
-    ProviderName.CLUSTER_API: ProviderRow("cluster_api", needs_cluster=True),
-    ProviderName.SLURM_POWER: ProviderRow("slurm_power", needs_slurm=True),
-    ProviderName.SLURM_REBOOT: ProviderRow("slurm_reboot", needs_slurm=True),
-    ProviderName.WEBHOOK: ProviderRow("webhook"),
-    ProviderName.COMMAND: ProviderRow("command"),
-    ProviderName.PLUGIN: ProviderRow("plugin"),
+    ProviderName.EC2: ProviderRow(extra="aws"),
+    ProviderName.EC2_AUTOSCALING: ProviderRow(extra="aws"),
+    ProviderName.SAGEMAKER: ProviderRow(extra="aws"),
+    ProviderName.KARPENTER: ProviderRow(needs_cluster=True),
+    ProviderName.CLUSTER_API: ProviderRow(needs_cluster=True),
+    ProviderName.SLURM_POWER: ProviderRow(needs_slurm=True),
+    ProviderName.SLURM_REBOOT: ProviderRow(needs_slurm=True),
+    ProviderName.WEBHOOK: ProviderRow(),
+    ProviderName.COMMAND: ProviderRow(),
+    ProviderName.PLUGIN: ProviderRow(),
 }
 
 
@@ -73,7 +72,7 @@ def _built(name: ProviderName, config: ProviderConfig, open_cluster: OpenCluster
     if row.needs_slurm and open_cluster is not None:
         raise ConfigError(f'provider: "{name}" supports only Slurm nodes; choose another')
     try:
-        module = import_module(f"holdfast.adapters.providers.{row.module}")
+        module = import_module(f"holdfast.adapters.providers.{name.key}")
     except ModuleNotFoundError as error:
         raise ConfigError(
             f'provider: "{name}" needs the Python package {error.name}; install it with'

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -345,17 +346,29 @@ def _contracts(path: Path, name: ProviderName) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(set(ROWS) - ON_A_REAL_SLURM))
-def test_every_provider_of_the_table_keeps_the_contract_of_what_it_can_do(
-    name: ProviderName,
-) -> None:
-    expected = (
-        {"ProviderContract", "IdentityContract"}
-        if name.can_reboot
-        else {"ReplaceContract", "ReplacedIdentityContract"}
-    )
+PROVIDERS = sorted(set(ProviderName) - {ProviderName.NONE})
 
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_every_provider_has_a_module_and_a_row(name: ProviderName) -> None:
+    module = f"holdfast.adapters.providers.{name.key}"
+
+    assert find_spec(module), f"{name}: create the module {module} with build(config)"
+    assert name in ROWS, f"{name}: add a row to ROWS in adapters/providers/table.py"
+
+
+@pytest.mark.parametrize("name", sorted(set(PROVIDERS) - ON_A_REAL_SLURM))
+def test_every_provider_keeps_the_contract_of_what_it_can_do(name: ProviderName) -> None:
+    expected = (
+        {"ProviderContract", "IdentityContract", "DurableReplaceContract"}
+        if name.can_reboot
+        else {"ReplaceContract", "ReplacedIdentityContract", "DurableReplaceContract"}
+    )
     if name.can_reboot and ROWS[name].extra != "aws":  # reboot calls of AWS take no token
         expected |= {"DurableRebootContract"}
 
-    assert {*expected, "DurableReplaceContract"} <= contracts_of(name)
+    missing = sorted(expected - contracts_of(name))
+
+    assert missing == [], (
+        f"{name}: let a test class with provider = ProviderName.{name.name} extend these contracts"
+    )

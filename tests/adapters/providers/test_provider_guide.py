@@ -58,7 +58,8 @@ def test_every_example_is_a_configuration(block: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(ProviderName) - {ProviderName.NONE}))
 def test_every_provider_is_in_the_guide(name: ProviderName) -> None:
-    assert f"| `{name}` |" in GUIDE
+    is_listed = f"| `{name}` |" in GUIDE
+    assert is_listed, f"{name}: add a row to the table in docs/howto/choose-a-provider.md"
 
 
 def test_the_policy_for_auto_scaling_is_what_it_needs_and_no_more(
