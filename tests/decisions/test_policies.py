@@ -1,53 +1,43 @@
 from datetime import timedelta
+from typing import get_args, get_type_hints
 
 import pytest
 
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.health import Remedy
 
-LONGER_THAN_NOTHING = [
-    "heartbeat_timeout",
-    "join_timeout",
-    "reboot_timeout",
-    "replace_timeout",
-    "provider_retry",
-    "deep_check_timeout",
-    "breaker_window",
-    "offender_window",
-]
+MAY_BE_ZERO = {
+    *("drain_timeout", "reboot_window", "breaker_close_after"),
+    *("wait_for_nodes", "launch_timeout", "settle", "report_timeout", "fault_grace"),
+    *("failure_margin", "app_backoff"),
+}
+"""Durations that turn something off, or let it happen at once."""
 
 
-@pytest.mark.parametrize("key", LONGER_THAN_NOTHING)
-@pytest.mark.parametrize("value", [timedelta(0), timedelta(seconds=-1)])
-def test_a_deadline_that_is_over_at_once_is_refused(key, value) -> None:
-    with pytest.raises(ValueError, match=f"{key} must be longer than 0s"):
-        RemediationPolicy(**{key: value})
+def durations(policy):
+    hints = get_type_hints(policy)
+    return [(policy, key) for key, kind in hints.items() if timedelta in {kind, *get_args(kind)}]
 
 
-@pytest.mark.parametrize("key", ["drain_timeout", "reboot_window"])
-def test_a_time_may_be_zero_and_not_less(key) -> None:
-    RemediationPolicy(**{key: timedelta(0)})
-    with pytest.raises(ValueError, match=f"{key} must not be negative"):
-        RemediationPolicy(**{key: timedelta(seconds=-1)})
+DURATIONS = durations(RemediationPolicy) + durations(JobPolicy)
 
 
-@pytest.mark.parametrize(
-    "key",
-    [
-        "wait_for_nodes",
-        "launch_timeout",
-        "settle",
-        "report_timeout",
-        "fault_grace",
-        "failure_margin",
-        "app_backoff",
-        "app_backoff_max",
-    ],
-)
-def test_a_time_of_a_job_may_be_zero_and_not_less(key) -> None:
-    JobPolicy(**{"app_backoff": timedelta(0), key: timedelta(0)})
-    with pytest.raises(ValueError, match=f"{key} must not be negative"):
-        JobPolicy(**{key: timedelta(seconds=-1)})
+@pytest.mark.parametrize(("policy", "key"), DURATIONS)
+def test_no_duration_is_negative(policy, key) -> None:
+    with pytest.raises(ValueError, match=f"{key} must (be longer than 0s|not be negative)"):
+        policy(**{key: timedelta(seconds=-1)})
+
+
+@pytest.mark.parametrize(("policy", "key"), DURATIONS)
+def test_a_deadline_that_is_over_at_once_is_refused(policy, key) -> None:
+    zero = {key: timedelta(0)}
+    if key == "app_backoff_max":
+        policy(app_backoff=timedelta(0), **zero)
+    elif key in MAY_BE_ZERO:
+        policy(**zero)
+    else:
+        with pytest.raises(ValueError, match=f"{key} must be longer than 0s"):
+            policy(**zero)
 
 
 def test_a_run_that_ends_a_row_of_crashes_takes_time() -> None:
@@ -62,7 +52,7 @@ def test_a_share_is_a_percentage(share) -> None:
         RemediationPolicy(breaker_share=share)
 
 
-@pytest.mark.parametrize("key", ["offender_faults", "breaker_min_nodes"])
+@pytest.mark.parametrize("key", ["offender_faults", "breaker_min_nodes", "incidents_kept"])
 def test_a_count_is_one_or_more(key) -> None:
     RemediationPolicy(**{key: 1})
     with pytest.raises(ValueError, match=f"{key} must be 1 or more"):
