@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 DAMAGES: Final[Mapping[str, str]] = {
     "half": "each file cut to half its length",
@@ -24,14 +24,43 @@ DAMAGES: Final[Mapping[str, str]] = {
     "rename": "rename at the end of the save lost",
 }
 
-RECORDINGS: Final = (
-    "dcp/sync", "dcp/async", "dcp/own_index", "megatron/torch_dist", "megatron/torch_dcp",
-    "megatron/legacy", "megatron_0_19/torch_dist", "deepspeed/zero_1", "deepspeed/zero_3",
-    "deepspeed_universal/universal", "hf_trainer/one_file", "hf_trainer/sharded",
-    "accelerate/checkpoints", "lightning/sharded", "ray_train/run", "orbax/one_item",
-    "composer/files", "torch_save/zip", "torch_save/legacy",
-)  # fmt: skip
-"""Recordings in ``tests/recordings/checkpoints``, each with its directory."""
+
+class Recording(NamedTuple):
+    """A directory of recorded checkpoints, named by the recording and the directory in it."""
+
+    format: str
+    newest: str
+    before: str
+
+
+RECORDINGS: Final[Mapping[str, Recording]] = {
+    "dcp/sync": Recording("dcp", "step_3", "step_2"),
+    "dcp/async": Recording("dcp", "step_3", "step_2"),
+    "dcp/own_index": Recording("dcp", "step_3", "step_2"),
+    "megatron/torch_dist": Recording("megatron", "iter_0000300", "iter_0000200"),
+    "megatron/torch_dcp": Recording("megatron", "iter_0000300", "iter_0000200"),
+    "megatron/legacy": Recording("megatron", "iter_0000300", "iter_0000200"),
+    "megatron_0_19/torch_dist": Recording("megatron", "iter_0000300", "iter_0000200"),
+    "deepspeed/zero_1": Recording("deepspeed", "global_step3", "global_step2"),
+    "deepspeed/zero_3": Recording("deepspeed", "global_step3", "global_step2"),
+    "deepspeed_universal/universal": Recording(
+        "deepspeed-universal", "global_step3_universal", "global_step2_universal"
+    ),
+    "hf_trainer/one_file": Recording("hf-trainer", "checkpoint-6", "checkpoint-4"),
+    "hf_trainer/sharded": Recording("hf-trainer", "checkpoint-6", "checkpoint-4"),
+    "accelerate/checkpoints": Recording("accelerate", "checkpoint_2", "checkpoint_1"),
+    "lightning/sharded": Recording("lightning", "epoch=0-step=6.ckpt", "epoch=0-step=4.ckpt"),
+    "ray_train/run": Recording(
+        "ray-train",
+        "checkpoint_2026-11-23_12-03-00.000000",
+        "checkpoint_2026-11-23_12-02-00.000000",
+    ),
+    "orbax/one_item": Recording("orbax", "300", "200"),
+    "composer/files": Recording("composer", "ep3-ba12-rank0.pt", "ep2-ba8-rank0.pt"),
+    "torch_save/zip": Recording("torch-save", "checkpoint_000300.pt", "checkpoint_000200.pt"),
+    "torch_save/legacy": Recording("torch-save", "checkpoint_000300.pt", "checkpoint_000200.pt"),
+}
+"""Recordings in ``tests/recordings/checkpoints``, in the order of the table."""
 
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "checkpoint_damage.json"
 

@@ -21,13 +21,13 @@ FAULT_TABLE = MatrixTable(
 DAMAGE_TABLE = MatrixTable(
     "checkpoint-damage",
     checkpoint_damage.DAMAGES,
-    checkpoint_damage.RECORDINGS,
+    tuple(checkpoint_damage.RECORDINGS),
     checkpoint_damage.RECORDED,
 )
 LOADS_TABLE = MatrixTable(
     "checkpoint-loads",
     checkpoint_damage.DAMAGES,
-    checkpoint_damage.RECORDINGS,
+    tuple(checkpoint_damage.RECORDINGS),
     checkpoint_damage.LOADS,
 )
 TABLES = {one.name: one for one in (FAULT_TABLE, DAMAGE_TABLE, LOADS_TABLE)}

@@ -15,28 +15,16 @@ from holdfast.adapters.checkpoints.dcp import Index, read_index
 from holdfast.adapters.checkpoints.plain_files import listed
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.model.checkpoints import CheckpointState, Depth
+from tools.checkpoint_damage import RECORDINGS
 
 CASES = {
-    ("dcp", "sync"): ("step_3", "step_2"),
-    ("dcp", "async"): ("step_3", "step_2"),
-    ("dcp", "own_index"): ("step_3", "step_2"),
-    ("megatron", "torch_dist"): ("iter_0000300", "iter_0000200"),
-    ("megatron", "torch_dcp"): ("iter_0000300", "iter_0000200"),
-    ("megatron", "legacy"): ("iter_0000300", "iter_0000200"),
-    ("megatron_0_19", "torch_dist"): ("iter_0000300", "iter_0000200"),
-    ("torch_save", "zip"): ("checkpoint_000300.pt", "checkpoint_000200.pt"),
-    ("torch_save", "legacy"): ("checkpoint_000300.pt", "checkpoint_000200.pt"),
-    ("hf_trainer", "one_file"): ("checkpoint-6", "checkpoint-4"),
-    ("hf_trainer", "sharded"): ("checkpoint-6", "checkpoint-4"),
+    **{
+        tuple(name.split("/")): (one.newest, one.before)
+        for name, one in RECORDINGS.items()
+        if one.format != "ray-train"  # its names and its list are in test_more_formats.py
+    },
     ("accelerate", ""): ("checkpoints/checkpoint_2", "checkpoints/checkpoint_1"),
-    ("accelerate", "checkpoints"): ("checkpoint_2", "checkpoint_1"),
-    ("lightning", "sharded"): ("epoch=0-step=6.ckpt", "epoch=0-step=4.ckpt"),
-    ("deepspeed", "zero_1"): ("global_step3", "global_step2"),
-    ("deepspeed", "zero_3"): ("global_step3", "global_step2"),
-    ("orbax", "one_item"): ("300", "200"),
     ("orbax", "items"): ("300", "200"),
-    ("composer", "files"): ("ep3-ba12-rank0.pt", "ep2-ba8-rank0.pt"),
-    ("deepspeed_universal", "universal"): ("global_step3_universal", "global_step2_universal"),
 }
 """Recording and its directory, to the newest checkpoint and the one before."""
 
