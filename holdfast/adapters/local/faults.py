@@ -27,7 +27,6 @@ _TAIL_BYTES: Final = 1 << 16
 """Bytes at the end of the log to read, more than the longest kernel record, which has 1 KiB."""
 
 _UNKNOWN_PROCESS: Final = "pid=<unknown>, name=<unknown>, "
-_NVLINK: Final = "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)"
 
 XID_TEXTS: Final = {
     13: "Graphics SM Warp Exception on (GPC 7, TPC 7, SM 0): Illegal Instruction Parameter",
@@ -40,8 +39,8 @@ XID_TEXTS: Final = {
     48: "DBE (double bit error) ECC error has been detected",
     63: "Row Remapper: New row marked for remapping, reset gpu to activate.",
     64: "Row Remapper Error: (0x00000002eebc4100) - All reserved rows for bank are remapped",
-    73: _NVLINK,
-    74: _NVLINK,
+    73: "Ch 00000008",
+    74: "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)",
     79: "GPU has fallen off the bus.",
     94: "Contained: SM (0x1). RST: No, D-RST: No",
     95: "Uncontained: LTC TAG (0x2, 0x1). RST: Yes, D-RST: No",
@@ -56,8 +55,8 @@ XID_TEXTS: Final = {
     ),
     154: "GPU recovery action changed from 0x0 (None) to 0x4 (Drain and Reset)",
 }
-"""Text of NVIDIA's driver by XID code, in its own format; 73 and 74 as in HyperPod's public test
-(for both codes, the text of an NVLink error)."""
+"""Text of NVIDIA's driver by XID code, in its own format. 73 is the error of a channel, like 43 and
+45; HyperPod's public test logs it with the text of an NVLink error, which is XID 74."""
 
 SXID_SEVERITIES: Final = {"fatal": "Fatal", "non-fatal": "Non-fatal", "correctable": "Correctable"}
 
