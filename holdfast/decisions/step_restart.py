@@ -122,13 +122,13 @@ class EndedStep:
     cannot_exchange: str = ""
     """Why an exchange of nodes failed or is refused; empty if none was tried."""
 
-    loss: ApplicationEnd | None = None
+    application_end: ApplicationEnd | None = None
     """That the step ended because of its loss or a hang; None if it did not."""
 
     @property
     def own_end(self) -> ApplicationEnd | None:
         """The same, unless a node of the step has a fault, which is then the cause."""
-        return None if self.faults else self.loss
+        return None if self.faults else self.application_end
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,9 +183,9 @@ def _cause(step: EndedStep) -> Cause:
     if step.stalled >= step.stall_limit:
         why = f"no checkpoint was saved in {step.stalled} attempts"
         return Cause(node="", text=why, is_final=True)
-    if (loss := step.own_end) is not None:
-        why = "; ".join(filter(None, (loss.obstacle, loss.why)))
-        return Cause(node="", text=why, is_final=bool(loss.obstacle))
+    if (end := step.own_end) is not None:
+        why = "; ".join(filter(None, (end.obstacle, end.why)))
+        return Cause(node="", text=why, is_final=bool(end.obstacle))
     return Cause(node=min(step.faults), text=format_faults(step.faults))
 
 
@@ -215,8 +215,8 @@ def _means(
 
 def _budget(step: EndedStep) -> RestartBudget:
     """Return the budget of retries; the controller has that of the whole job."""
-    if (loss := step.own_end) is not None:
-        return RestartBudget(in_place=1, exchanges=0, job_restarts=0, total=loss.max_restarts)
+    if (end := step.own_end) is not None:
+        return RestartBudget(in_place=1, exchanges=0, job_restarts=0, total=end.max_restarts)
     return RestartBudget(
         in_place=1, exchanges=len(step.step_nodes), job_restarts=1, total=step.max_retries
     )

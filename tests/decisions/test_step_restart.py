@@ -61,13 +61,13 @@ def ended_steps(draw: st.DrawFn) -> EndedStep:
         batch_host=draw(st.sampled_from(["", *NAMES])),
         is_bound=draw(st.booleans()),
         cannot_exchange=draw(st.sampled_from(["", "it has GRES"])),
-        loss=draw(st.none() | losses),
+        application_end=draw(st.none() | losses),
     )
 
 
 @given(ended_steps())
 def test_a_step_without_a_fault_is_restarted_for_its_loss_only(step: EndedStep) -> None:
-    if not step.faults and step.loss is None:
+    if not step.faults and step.application_end is None:
         expected = StepAction.WAIT if step.since < TIMEOUTS.grace else StepAction.END
         assert decide_restart(step, TIMEOUTS).action is expected
 
@@ -77,7 +77,7 @@ def test_every_restart_states_its_cause(step: EndedStep) -> None:
     decision = decide_restart(step, TIMEOUTS)
 
     if decision.action not in (StepAction.WAIT, StepAction.END):
-        assert step.faults or step.loss is not None
+        assert step.faults or step.application_end is not None
         assert decision.why
 
 
@@ -87,7 +87,7 @@ def test_a_loss_restarts_a_step_within_its_own_budget_and_never_the_job(step: En
     decision = decide_restart(step, TIMEOUTS)
 
     assert decision.action in (StepAction.WAIT, StepAction.END, StepAction.RELAUNCH)
-    loss = step.loss
+    loss = step.application_end
     if loss is None or loss.obstacle or loss.restarts >= loss.max_restarts:
         assert decision.action is StepAction.END
     if loss is not None and decision.action is StepAction.END:
@@ -97,7 +97,7 @@ def test_a_loss_restarts_a_step_within_its_own_budget_and_never_the_job(step: En
 @given(ended_steps())
 def test_a_fault_of_a_node_is_the_cause_whatever_the_loss(step: EndedStep) -> None:
     if step.faults:
-        alone = replace(step, loss=None)
+        alone = replace(step, application_end=None)
         assert decide_restart(step, TIMEOUTS) == decide_restart(alone, TIMEOUTS)
 
 
@@ -113,7 +113,7 @@ def test_a_loss_restarts_the_step_on_its_own_nodes_in_every_mode() -> None:
             since=TIMEOUTS.grace,
             relaunches=9,
             max_retries=0,
-            loss=ApplicationEnd(why="LossNotFinite: the loss is nan at step 3"),
+            application_end=ApplicationEnd(why="LossNotFinite: the loss is nan at step 3"),
         )
         assert decide_restart(step, TIMEOUTS) == RestartDecision(
             action=StepAction.RELAUNCH,

@@ -88,21 +88,23 @@ class OwnJob(JobCommands):
         """
         super().__init__(None, timeout)
         self._environment.pop("SLURM_TIME_FORMAT", None)  # times are compared by their text
-        self._job = job
+        self.job = job
+        """Number of the job."""
+
         self._id = job
         """ID for ``scontrol``. A job with the number of an array is one task of it here."""
 
     def read(self) -> BatchJob:
         """Return the current state of the job."""
         mark = f"={secrets.token_hex(16)}"
-        text = self._call("squeue", "-h", "-t", "all", "-j", self._job, "-O", jobs_format(mark))
+        text = self._call("squeue", "-h", "-t", "all", "-j", self.job, "-O", jobs_format(mark))
         try:
             found = parse_batch_jobs(text, mark)
         except ValueError as error:
-            raise BackendError(f"job {self._job} cannot be read: {error}") from error
-        own = next((job for job in found.values() if job.number == self._job), None)
+            raise BackendError(f"job {self.job} cannot be read: {error}") from error
+        own = next((job for job in found.values() if job.number == self.job), None)
         if own is None:
-            raise BackendError(f"job {self._job} not found in Slurm")
+            raise BackendError(f"job {self.job} not found in Slurm")
         self._id = own.id
         return own
 
@@ -122,7 +124,7 @@ class OwnJob(JobCommands):
         try:
             return [] if done.status else parse_steps(done.output)  # fails if there is no step
         except ValueError as error:
-            raise BackendError(f"the steps of job {self._job} cannot be read: {error}") from error
+            raise BackendError(f"the steps of job {self.job} cannot be read: {error}") from error
 
     def cancel_step(self, step: str) -> None:
         """Cancel a step; no effect on one that has ended."""

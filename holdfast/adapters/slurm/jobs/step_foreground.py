@@ -47,6 +47,11 @@ class Foreground(Protocol):
         ...
 
 
+def write_message(foreground: Foreground, text: str) -> None:
+    """Write a message of Holdfast to the output of the job."""
+    foreground.write(f"holdfast: {text}")
+
+
 class PreparedCheckpoints(NamedTuple):
     """What a launch resumes from."""
 

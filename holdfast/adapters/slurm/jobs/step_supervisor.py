@@ -1,4 +1,4 @@
-"""Supervises one step of a job: launches srun, watches its nodes, and relaunches or requeues."""
+"""Supervises one step of a job: launches srun, watches its nodes, and relaunches it."""
 
 import signal
 import time
@@ -17,10 +17,12 @@ from holdfast.adapters.slurm.jobs.step_foreground import (
     Foreground,
     PrepareCheckpoints,
     RunningSrun,
+    write_message,
 )
-from holdfast.adapters.slurm.jobs.step_losses import StepLosses
 from holdfast.adapters.slurm.jobs.step_monitor import StepMonitor
 from holdfast.adapters.slurm.jobs.step_output import StepCrash
+from holdfast.adapters.slurm.jobs.step_requeue import JobRequeue
+from holdfast.adapters.slurm.jobs.training_watch import TrainingWatch
 from holdfast.decisions.step_restart import (
     RestartDecision,
     RestartTimeouts,
@@ -45,12 +47,6 @@ _CANCELLED: Final = timedelta(seconds=10)
 _KILLED: Final = timedelta(minutes=2)
 """The same for a step whose nodes answer: Slurm sends SIGKILL after its KillWait, 30 s by default.
 No rank may be left when checkpoints are moved."""
-
-_REQUEUED: Final = timedelta(minutes=2)
-"""How long to wait for Slurm to end a job that is requeued."""
-
-_REQUEST_AGAIN: Final = timedelta(seconds=5)
-"""Interval of the checks that the request for a requeue is still in the Comment."""
 
 
 class SupervisedStep:
@@ -92,10 +88,11 @@ class SupervisedStep:
             max_retries=max_retries,
             timeout=COMMAND,
         )
+        self._requeue = JobRequeue(self._slurm, self._monitor, foreground, timeouts.requeue)
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
-        self._has_dropped_nodes = self._is_stopped_for_loss = False
-        self._losses, self._crash = StepLosses(environment), StepCrash(environment)
+        self._has_dropped_nodes = self._is_stopped_by_watch = False
+        self._training, self._crash = TrainingWatch(environment), StepCrash(environment)
         self._published: LossFault | None = None
         self._published_hang: ReportedHang | None = None
         self._ended_at = datetime.now(UTC)
@@ -107,16 +104,16 @@ class SupervisedStep:
             BackendError: srun cannot be started.
 
         """
-        for line in self._losses.problems:
-            self._write_message(line)
+        for line in self._training.problems:
+            write_message(self._foreground, line)
         decision = RestartDecision(action=StepAction.RELAUNCH)
         while decision.action is StepAction.RELAUNCH and not self._foreground.is_ending:
             srun = self._launch(decision)
             status = self._watch(srun)
             decision = self._decide(status)
         if decision.action is StepAction.REQUEUE:
-            self._requeue(decision.why)
-        return status or int(self._is_stopped_for_loss)
+            self._requeue.run(decision.why, self._ended_at)
+        return status or int(self._is_stopped_by_watch)
 
     # The step
 
@@ -126,14 +123,14 @@ class SupervisedStep:
         nodes, monitor = decision.nodes, self._monitor
         overlap = bool(nodes) and self._end_remains()
         before = monitor.step.nodes if monitor.step is not None else ()
-        is_loss = not monitor.faults
-        ended = self._losses.restart(before, is_cause=is_loss) if nodes else None
+        is_own = not monitor.faults
+        ended = self._training.restart(before, is_cause=is_own) if nodes else None
         monitor.start_launch(*nodes)
         self._guard_checkpoints(is_relaunch=bool(nodes), ended=ended)
         if nodes:
             self._relaunches += 1
             argv = relaunch_command(argv, nodes, bound=self._bound, overlap=overlap)
-            failure = ended.failure if ended is not None and is_loss else None
+            failure = ended.failure if ended is not None and is_own else None
             environment[RESTART_REASON_VARIABLE] = failure.reason if failure else decision.why
             if self._has_dropped_nodes:
                 self._write_info("Job failed - Droping unhealthy nodes")
@@ -145,9 +142,9 @@ class SupervisedStep:
         if attempt:
             environment[ATTEMPT_VARIABLE] = str(attempt)
         monitor.finish_launch()
-        self._is_stopped_for_loss = False
+        self._is_stopped_by_watch = False
         self._published = None
-        environment |= self._losses.begin()
+        environment |= self._training.begin()
         self._crash.begin()
         return self._foreground.launch(argv, environment)
 
@@ -163,8 +160,8 @@ class SupervisedStep:
             next_poll = time.monotonic() + pause.total_seconds()
             with suppress(BackendError):  # slurmctld is down, and the step runs on
                 self._check(srun)
-            self._check_loss()
-            if self._monitor.faults or self._is_stopped_for_loss:
+            self._check_training()
+            if self._monitor.faults or self._is_stopped_by_watch:
                 canceled_at = canceled_at or time.monotonic()
                 self._end_srun(srun, timedelta(seconds=time.monotonic() - canceled_at))
         return status
@@ -173,24 +170,26 @@ class SupervisedStep:
         if self._monitor.find_step(srun.pid):
             self._write_info("process_task_init", task=True)
         elif (step := self._monitor.step) is not None and self._monitor.find_faults():
-            self._write_message(f"step {step.id} canceled: {format_faults(self._monitor.faults)}")
+            write_message(
+                self._foreground, f"step {step.id} canceled: {format_faults(self._monitor.faults)}"
+            )
             self._slurm.cancel_step(step.id)
 
-    def _check_loss(self) -> None:
-        """Stop the step for its loss, or report it."""
+    def _check_training(self) -> None:
+        """Stop the step for its loss or a hang, or report them."""
         step = self._monitor.step
-        if self._losses.read() and not self._is_stopped_for_loss and step is not None:
+        if self._training.read() and not self._is_stopped_by_watch and step is not None:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
                 self._slurm.cancel_step(step.id)
-                self._is_stopped_for_loss = True
-                self._write_message(f"step {step.id} canceled: {self._losses.text}")
-        self._report_loss()
+                self._is_stopped_by_watch = True
+                write_message(self._foreground, f"step {step.id} canceled: {self._training.text}")
+        self._report_training()
 
-    def _report_loss(self) -> None:
-        """Report a fault in the output of the job, and to the controller."""
-        if notice := self._losses.notice():
-            self._write_message(f"JobLossFault: {notice}")
-        fault = self._losses.fault
+    def _report_training(self) -> None:
+        """Report losses and hangs in the output of the job, and to the controller."""
+        if notice := self._training.notice():
+            write_message(self._foreground, f"JobLossFault: {notice}")
+        fault = self._training.fault
         if fault is not None and fault != self._published:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
                 attempt = attempt_number(self._monitor.restarts, self._relaunches)
@@ -199,13 +198,13 @@ class SupervisedStep:
         self._report_hang()
 
     def _report_hang(self) -> None:
-        if notice := self._losses.hangs.notice():
-            self._write_message(f"JobHangSuspected: {notice}")
+        if notice := self._training.hangs.notice():
+            write_message(self._foreground, f"JobHangSuspected: {notice}")
         attempt = attempt_number(self._monitor.restarts, self._relaunches)
-        if progress := self._losses.hangs.progress(attempt):
+        if progress := self._training.hangs.progress(attempt):
             with suppress(BackendError):  # slurmctld is down: the next report follows
                 self._slurm.report_progress(progress)
-        hang = self._losses.hangs.report(attempt)
+        hang = self._training.hangs.report(attempt)
         if hang != self._published_hang:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
                 self._slurm.report_hang(hang)
@@ -228,7 +227,7 @@ class SupervisedStep:
                     return False
                 self._slurm.cancel_step(ended.id)
             except BackendError as error:
-                self._write_message(str(error))
+                write_message(self._foreground, str(error))
             if self._take_signal(_POLL) or time.monotonic() > deadline:
                 return True
         return False
@@ -242,7 +241,7 @@ class SupervisedStep:
             if self._slurm.steps():
                 return  # its ranks may be writing there
         except BackendError as error:
-            self._write_message(str(error))
+            write_message(self._foreground, str(error))
             return
         attempt = attempt_number(self._monitor.restarts, self._relaunches + is_relaunch)
         reported = ""
@@ -255,7 +254,7 @@ class SupervisedStep:
             else:
                 reported = ""
             for line in lines:
-                self._write_message(line)
+                write_message(self._foreground, line)
             if not reported or self._take_signal(_POLL):
                 return
 
@@ -264,11 +263,11 @@ class SupervisedStep:
     def _decide(self, status: int) -> RestartDecision:
         """Return what to do about a step that ended, once that is decided."""
         self._ended_at = datetime.now(UTC)
-        self._losses.read()
-        self._report_loss()
-        if status or self._is_stopped_for_loss:
-            self._losses.ended(is_stopped=self._is_stopped_for_loss)
-        if self._foreground.is_ending or not (status or self._is_stopped_for_loss):
+        self._training.read()
+        self._report_training()
+        if status or self._is_stopped_by_watch:
+            self._training.ended(is_stopped=self._is_stopped_by_watch)
+        if self._foreground.is_ending or not (status or self._is_stopped_by_watch):
             return RestartDecision(action=StepAction.END)
         self._write_info("Initiating communication with cluster agent to diagnose health of nodes")
         is_reported = False
@@ -294,13 +293,15 @@ class SupervisedStep:
                 return RestartDecision(action=StepAction.END)
 
     def _next(self, since: timedelta) -> RestartDecision:
-        relaunches = self._relaunches - self._losses.restarts
+        relaunches = self._relaunches - self._training.restarts
         step = self._monitor.read_end(since, relaunches=relaunches)
         if step is None:
             return RestartDecision(action=StepAction.END)  # Slurm reports why
         if self._monitor.request.auto_resume is False:
             return RestartDecision(action=StepAction.END, why="its Comment has auto-resume=0 now")
-        step = replace(step, stalled=self._stalls(), loss=self._losses.end_of(step.step_nodes))
+        step = replace(
+            step, stalled=self._stalls(), application_end=self._training.end_of(step.step_nodes)
+        )
         decision = decide_restart(step, self._timeouts)
         if decision.action is StepAction.RELAUNCH:
             self._has_dropped_nodes = bool(set(step.step_nodes) - set(decision.nodes))
@@ -308,14 +309,14 @@ class SupervisedStep:
         return decision
 
     def _report_faults(self) -> None:
-        self._write_message(format_faults(self._monitor.faults))
+        write_message(self._foreground, format_faults(self._monitor.faults))
         self._write_info(f"Response from cluster agent: JobId={self._job}, ResumeAction=RETRYSTEP")
         self._write_info("Job failed - replacing nodes")
 
     def _exchange(self, decision: RestartDecision) -> None:
         why = self._monitor.exchange(decision)
         if why:
-            self._write_message(f"job {self._job}: exchange of nodes failed: {why}")
+            write_message(self._foreground, f"job {self._job}: exchange of nodes failed: {why}")
         else:
             self._write_info("Job Expansion complete")
 
@@ -327,7 +328,7 @@ class SupervisedStep:
                 )
             crash = "" if self._monitor.faults else self._crash.text()
             cause = f"; the ranks failed with: {crash}" if crash else ""
-            self._write_message(f"job {self._job} not resumed: {decision.why}{cause}")
+            write_message(self._foreground, f"job {self._job} not resumed: {decision.why}{cause}")
         return decision
 
     def _stalls(self) -> int:
@@ -336,62 +337,10 @@ class SupervisedStep:
         now = None if folder is None else latest_step(folder)
         return self._stalled + 1 if now is not None and now == self._iteration else 0
 
-    # The job
-
-    def _requeue(self, why: str) -> None:
-        """Have the job requeued. Returns if that failed, or when the requeue ends this process."""
-        job = self._monitor.job
-        if job is None or not job.is_batch or not job.can_requeue:
-            self._write_message(
-                f"job {self._job} cannot be requeued: {why}; submit it with sbatch --requeue"
-            )
-            return
-        self._write_message(f"job {self._job}: requesting a requeue: {why}")
-        if self._ends_within(self._timeouts.requeue, request=True):
-            return
-        if job.restarts >= self._monitor.max_retries:
-            self._write_message(
-                f"job {self._job} not requeued: no response from the controller, retries exhausted"
-            )
-            return
-        self._write_message(
-            f"job {self._job}: no response from the controller; requeueing it directly"
-        )
-        try:
-            job = self._slurm.read()
-            if job.is_at_work and job.restarts == self._monitor.restarts:
-                self._slurm.stop_job(job.id)
-        except BackendError as error:
-            self._write_message(str(error))
-            return
-        if not self._ends_within(_REQUEUED):
-            self._write_message(f"job {self._job} was not requeued; submit it again")
-
-    def _ends_within(self, timeout: timedelta, *, request: bool = False) -> bool:
-        """Whether Slurm or somebody ends the job, by a signal to all of it, before the timeout.
-
-        With ``request``, requests a requeue in the Comment, again if somebody overwrites it.
-        """
-        deadline, errors = time.monotonic() + timeout.total_seconds(), set[str]()
-        while not self._foreground.is_ending and time.monotonic() < deadline:
-            try:
-                if request:
-                    self._slurm.request_requeue(self._monitor.restarts, self._ended_at)
-            except BackendError as error:
-                if str(error) not in errors:
-                    self._write_message(str(error))
-                errors.add(str(error))
-            left = timedelta(seconds=deadline - time.monotonic())
-            self._take_signal(min(left, _REQUEST_AGAIN) if request else left)
-        return self._foreground.is_ending
-
     def _take_signal(self, timeout: timedelta) -> bool:
         """Wait for a signal. Returns whether the step is to end."""
         self._foreground.wait(timeout)
         return self._foreground.is_ending
-
-    def _write_message(self, text: str) -> None:
-        self._foreground.write(f"holdfast: {text}")
 
     def _write_info(self, text: str, *, task: bool = False) -> None:
         """Write a line in HyperPod's format."""

@@ -1,6 +1,6 @@
-"""Losses and steps of a supervised step of a job, and what follows from them.
+"""Losses and hangs of the training in a supervised job step, and what follows from them.
 
-They are read in its progress file and its output.
+Training steps and losses are read in the progress file and the output of the job step.
 """
 
 from collections.abc import Mapping
@@ -40,8 +40,8 @@ _CHUNKS: Final = 16
 """Chunks of a log that one call reads at most: 16 MiB."""
 
 
-class StepLosses:
-    """Losses and progress of the attempts of one step.
+class TrainingWatch:
+    """Losses and progress of the training in the attempts of one job step.
 
     The output is read where standard output and standard error of this process, which are those of
     srun, are regular files, as in a batch script.
@@ -101,7 +101,7 @@ class StepLosses:
         }
 
     def read(self) -> bool:
-        """Read what is new. Returns whether the step has to be stopped for its loss, or a hang."""
+        """Read what is new. Returns whether a loss or a hang requires that the step is stopped."""
         for report in self._reports.read() if self._reports is not None else ():
             self._history = after_report(self._history, report, self._limits)
             self._reported = report.step
