@@ -192,7 +192,7 @@ def checkpoints_page() -> Iterator[str]:
     titles = ("`--format`", "Written by", "Recognized by", "Complete when", "Loads", "Not detected")
     rows = (
         (
-            f"`{row.name}`", row.title, row.recognised_by, row.complete_when, row.loads,
+            f"`{row.name}`", row.title, row.recognized_by, row.complete_when, row.loads,
             row.not_detected,
         )
         for row in (*checkpoint_formats.ROWS, pattern_format("pattern:NAME_{step}"))

@@ -1,4 +1,4 @@
-"""Recognises the lines in which training frameworks log a step and its loss. Pure."""
+"""Recognizes the lines in which training frameworks log a step and its loss. Pure."""
 
 import math
 import re

@@ -23,7 +23,7 @@ class Profile(StrEnum):
     """Amazon SageMaker HyperPod's rating; NVIDIA's where HyperPod has none."""
 
     NVIDIA = "nvidia"
-    """The immediate action in NVIDIA's XID catalogue."""
+    """The immediate action in NVIDIA's XID catalog."""
 
 
 class Origin(StrEnum):

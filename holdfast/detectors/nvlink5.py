@@ -5,7 +5,7 @@ first two are the interrupt's information and the error's status::
 
     RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008 0x00000001 0x00000000 ..)
 
-The actions are in the sheet "XID 144-150 Decode" of NVIDIA's XID catalogue
+The actions are in the sheet "XID 144-150 Decode" of NVIDIA's XID catalog
 (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, of October 2025). The unit's
 number is in the lowest bits of the information, which drivers before R575 lay out in another way,
 and bits 20 to 25 hold the reason for which a link went down.

@@ -1,15 +1,15 @@
 """Ratings of XIDs, the error codes of NVIDIA's driver: one row for each code.
 
-Sources. NVIDIA column: the immediate action of the XID catalogue
+Sources. NVIDIA column: the immediate action of the XID catalog
 (https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html); where it names a workflow
 that needs more than the log, a GPU reset stands for it (48, 74). HyperPod column: the actions that
 HyperPod documents or was seen to take for 13, 31, 43, 64, 71, 73, 74, 79, 94 and 163, NVIDIA's
 elsewhere. Two ratings of Holdfast's own apply in both columns or the first:
 
-- A catalogue action "restart the application" is ``APP`` unless the hardware is the cause (94): the
+- A catalog action "restart the application" is ``APP`` unless the hardware is the cause (94): the
   application ended by its own fault, and its owner decides about a restart.
-- For 63 the catalogue has no action, but the row is remapped by the next reset only:
-  ``REBOOT_WHEN_IDLE``. 167 to 169, 171 and 172 have no action in the catalogue yet; the HyperPod
+- For 63 the catalog has no action, but the row is remapped by the next reset only:
+  ``REBOOT_WHEN_IDLE``. 167 to 169, 171 and 172 have no action in the catalog yet; the HyperPod
   column reboots for them, as HyperPod does for codes that it does not name.
 """
 

@@ -1,1 +1,1 @@
-"""Domain model of Holdfast: frozen dataclasses and enums without behaviour."""
+"""Domain model of Holdfast: frozen dataclasses and enums without behavior."""

@@ -161,7 +161,7 @@ class Survey:
     """Absolute path, for messages."""
 
     format: str
-    """Name of the format; empty if none was recognised."""
+    """Name of the format; empty if none was recognized."""
 
     checkpoints: tuple[Checkpoint, ...] = ()
     """Checkpoints in the framework's order of preference."""
@@ -178,7 +178,7 @@ class Survey:
     """The newest report of a save, if nothing exists under its name and it was not moved."""
 
     others: tuple[str, ...] = ()
-    """If no format was recognised: entries that are neither hidden nor logs or settings."""
+    """If no format was recognized: entries that are neither hidden nor logs or settings."""
 
     def named(self, name: str) -> Checkpoint | None:
         """Return the checkpoint of that name."""

@@ -12,7 +12,7 @@ class CheckpointStore(Protocol):
     def survey(self) -> Survey:
         """Return the checkpoints there, none of them verified, and what the framework will load.
 
-        ``Survey.format`` is empty where no format is recognised; a directory that does not exist
+        ``Survey.format`` is empty where no format is recognized; a directory that does not exist
         or is empty has no checkpoints and no format. ``Survey.exists`` is true of an empty one.
 
         Raises:

@@ -112,7 +112,7 @@ def test_what_changed_a_moment_ago_is_left_alone_unless_the_job_has_stopped(
     assert "attempt 1 of this job uses" in capsys.readouterr().err
 
 
-def test_what_is_not_recognised_is_left_alone_and_reported(tmp_path: Path, capsys) -> None:
+def test_what_is_not_recognized_is_left_alone_and_reported(tmp_path: Path, capsys) -> None:
     (tmp_path / "ocdbt.process_0").write_text("data")
     (tmp_path / "train.log").write_text("step 1")
 

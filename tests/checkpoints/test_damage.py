@@ -164,7 +164,7 @@ def test_the_first_file_of_torch_save_is_incomplete_only_where_it_is_cut_off(
             assert verified(path.parent, path.name, depth).state is not CheckpointState.INCOMPLETE
         path.write_bytes(whole)
     for at in (0, 8, *([12, size // 2] if form == "zip" else []), size - 22, size - 1):
-        path.with_name("checkpoint_000200.pt").write_bytes(whole)  # the format is recognised by it
+        path.with_name("checkpoint_000200.pt").write_bytes(whole)  # the format is recognized by it
         os.truncate(path, at)
         assert verified(path.parent, path.name).state is CheckpointState.INCOMPLETE, at
         path.write_bytes(whole)

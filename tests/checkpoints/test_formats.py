@@ -1,4 +1,4 @@
-"""What is particular to one format: how it is recognised, what is loaded, how it is rolled back."""
+"""What is particular to one format: how it is recognized, what is loaded, how it is rolled back."""
 
 import json
 import os
@@ -64,7 +64,7 @@ def test_every_format_has_a_row_and_recordings() -> None:
     ("recording", "format_name"),
     [*((name, one.format) for name, one in RECORDINGS.items()), *MORE_RECORDINGS.items()],
 )
-def test_formats_are_recognised_by_content(
+def test_formats_are_recognized_by_content(
     tmp_path: Path, recording: str, format_name: str
 ) -> None:
     name, _, inside = recording.partition("/")

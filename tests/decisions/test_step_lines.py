@@ -146,7 +146,7 @@ def test_the_loss_of_a_validation_is_not_that_of_the_training() -> None:
         ),
     ],
 )
-def test_each_framework_is_recognised_by_its_lines(line, step, loss) -> None:
+def test_each_framework_is_recognized_by_its_lines(line, step, loss) -> None:
     (report,) = reports(line)
 
     assert report.step == step

@@ -84,7 +84,7 @@ def test_checksums_are_compared_before_an_attempt_where_the_configuration_says_s
     assert not newest.exists()
 
 
-def test_what_is_not_recognised_is_left_alone(run, tmp_path):
+def test_what_is_not_recognized_is_left_alone(run, tmp_path):
     folder = tmp_path / "ckpt"
     folder.mkdir()
     (folder / "step-1.npz").write_bytes(b"data")

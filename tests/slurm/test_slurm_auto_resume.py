@@ -233,7 +233,7 @@ def test_ranks_that_hang_on_a_node_that_fails_are_ended_and_run_again(
     cluster.update("node2", state="fail", reason=LOST)
 
     output = cluster.ended(job)
-    assert f"canceled: node2: FAIL ({LOST})" in output
+    assert f"cancelled: node2: FAIL ({LOST})" in output
     assert "deferred" not in output
     assert "attempt 1 on node3" in output
     assert "code 0" in output

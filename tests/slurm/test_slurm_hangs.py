@@ -62,7 +62,7 @@ def test_a_hang_is_reported_and_restarted_only_if_that_is_asked_for(cluster: Sup
     assert 0 < float(reported[1]) < 2.5
 
     output = cluster.ended(restarts)
-    assert output.count("canceled: JobHung: the step seems to hang: no new step for ") == 1
+    assert output.count("cancelled: JobHung: the step seems to hang: no new step for ") == 1
     assert "JobHangSuspected" not in output
     assert output.count("done") == 1
     assert "code 0" in output

@@ -88,14 +88,14 @@ def test_each_action_is_carried_out(cluster: Supervised) -> None:
     asked = "JobLossFault: the loss is nan at step 5; the job is still running"
     assert output["ask"].count(asked) == 1
     assert "code 0" in output["ask"]
-    assert "canceled: LossNotFinite: the loss is nan at step 5" in output["stop"]
+    assert "cancelled: LossNotFinite: the loss is nan at step 5" in output["stop"]
     assert "not resumed: loss_action is stop: check the learning rate" in output["stop"]
     assert output["stop"].count("resumes at") == 1
     assert "code 0" not in output["stop"]
 
     text = output["skip"]
     assert "code 0" in text, text
-    assert text.count("canceled: LossNotFinite") == 1  # although two ranks printed it at once
+    assert text.count("cancelled: LossNotFinite") == 1  # although two ranks printed it at once
     again = "with {'SKIP_STEPS': '4,5', 'RESTART_REASON': 'LossNotFinite'}"
     assert text.count(again) == 2, text
     assert f"rank 0 resumes at 4 {again}" in text
@@ -149,7 +149,7 @@ def test_losses_are_read_from_a_progress_file_on_a_shared_file_system(cluster: S
 
     assert "code 0" in text, text
     assert "step: " not in text
-    assert text.count("canceled: LossNotFinite: the loss is nan at step 5") == 1
+    assert text.count("cancelled: LossNotFinite: the loss is nan at step 5") == 1
 
 
 def test_ranks_below_holdfast_launch_are_restarted_with_their_step(cluster: Supervised) -> None:
@@ -160,7 +160,7 @@ def test_ranks_below_holdfast_launch_are_restarted_with_their_step(cluster: Supe
     text = cluster.ended(job)
 
     assert "code 0" in text, text
-    assert text.count("canceled: LossNotFinite: the loss is nan at step 5") == 1
+    assert text.count("cancelled: LossNotFinite: the loss is nan at step 5") == 1
     assert "rank 0 resumes at 4 with {'SKIP_STEPS': '4,5'" in text
     assert "holdfast: step 12 loss 2.5" in text
 
@@ -172,7 +172,7 @@ def test_a_truncated_output_is_read_on(cluster: Supervised) -> None:
     text = cluster.ended(job)
 
     assert "resumes at" not in text
-    assert "canceled: LossNotFinite: the loss is nan at step 10" in text
+    assert "cancelled: LossNotFinite: the loss is nan at step 10" in text
 
 
 def test_invalid_settings_are_named(cluster: Supervised) -> None:

@@ -75,7 +75,7 @@ def test_an_unknown_action_is_distinguished_from_a_note(text: str, is_similar: b
         "Epilog error",
     ],
 )
-def test_slurms_own_reasons_are_recognised(text: str) -> None:
+def test_slurms_own_reasons_are_recognized(text: str) -> None:
     assert parse_reason(text).author is Author.SLURM
 
 
@@ -87,7 +87,7 @@ def test_an_empty_reason_has_no_author(text: str) -> None:
 @pytest.mark.parametrize("phase", sorted(set(Phase) - {Phase.SCHEDULABLE}))
 @pytest.mark.parametrize("remedy", Remedy)
 @pytest.mark.parametrize("added", ["", " : Not responding", " : reboot issued : reboot complete"])
-def test_our_reason_is_recognised_whatever_slurm_appends(
+def test_our_reason_is_recognized_whatever_slurm_appends(
     phase: Phase, remedy: Remedy, added: str
 ) -> None:
     record = a_record(phase, remediation=a_remediation(remedy=remedy))

@@ -69,7 +69,7 @@ FORMAT: Final = CheckpointFormat(
     find=find,
     check=check,
     is_strict=True,
-    recognised_by="directories `checkpoint_N` with `random_states_R.pkl`",
+    recognized_by="directories `checkpoint_N` with `random_states_R.pkl`",
     complete_when="all state files are whole, those of the ranks are counted from 0, and no file is"
     " missing that the checkpoint before has",
     loads="the highest first number in a name",

@@ -68,7 +68,7 @@ class CheckpointFormat:
     script_chooses: bool = False
     """Whether the user's script, not a framework, chooses the checkpoint to load."""
 
-    recognised_by: str
+    recognized_by: str
     """File names by which the format is detected, for the documentation."""
 
     complete_when: str

@@ -313,7 +313,7 @@ FORMAT: Final = CheckpointFormat(
     find=find_dcp,
     check=check_dcp,
     script_chooses=True,
-    recognised_by="`.metadata` or `__R_N.distcp`, in DIRECTORY or in directories within",
+    recognized_by="`.metadata` or `__R_N.distcp`, in DIRECTORY or in directories within",
     complete_when="`.metadata` exists, names files that exist with the recorded length, and was"
     " written after them",
     loads="what the script chooses; taken to be the highest number in a name, then the newest",

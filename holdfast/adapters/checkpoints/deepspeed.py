@@ -161,7 +161,7 @@ FORMAT: Final = CheckpointFormat(
     find=find,
     check=check,
     repoint=repoint,
-    recognised_by="directories with `*_model_states.pt` or `*_optim_states.pt`",
+    recognized_by="directories with `*_model_states.pt` or `*_optim_states.pt`",
     complete_when="the files of each kind exist for the number of ranks that a model file records,"
     " each is complete, and no file of the previous checkpoint is missing",
     loads="what `latest` names",

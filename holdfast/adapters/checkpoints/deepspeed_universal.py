@@ -71,7 +71,7 @@ FORMAT: Final = CheckpointFormat(
     find=find,
     check=check,
     repoint=repoint,
-    recognised_by="directories `*_universal` with `zero`, without other checkpoints of DeepSpeed",
+    recognized_by="directories `*_universal` with `zero`, without other checkpoints of DeepSpeed",
     complete_when="each parameter has `fp32.pt`, all files are whole, and none is missing that the"
     " checkpoint before has",
     loads=f"what `{UNIVERSAL_LATEST}` names",

@@ -71,7 +71,7 @@ FORMAT: Final = CheckpointFormat(
     find=find,
     check=check,
     repoint=repoint,
-    recognised_by=f"`{_TRACKER}` beside checkpoints of `megatron`, `deepspeed`, `dcp` or"
+    recognized_by=f"`{_TRACKER}` beside checkpoints of `megatron`, `deepspeed`, `dcp` or"
     " `torch-save`",
     complete_when="as in the format of the checkpoint",
     loads=f"what the framework's tracker names, else `{_TRACKER}`; a newer one in the shared memory"

@@ -77,7 +77,7 @@ FORMAT: Final = CheckpointFormat(
     title="Hugging Face Trainer",
     find=find,
     check=check,
-    recognised_by="directories `checkpoint-N` with `trainer_state.json`, `optimizer.pt` or such",
+    recognized_by="directories `checkpoint-N` with `trainer_state.json`, `optimizer.pt` or such",
     complete_when="`trainer_state.json` is there and has the step of the name, all state files are"
     " whole, an index names files and tensors that are there, and no file is missing that the"
     " checkpoint before has",

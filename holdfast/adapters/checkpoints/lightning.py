@@ -109,7 +109,7 @@ FORMAT: Final = CheckpointFormat(
     find=find,
     check=check,
     repoint=repoint_links,
-    recognised_by="`*.ckpt` files with the key `pytorch-lightning_version`, or `*.ckpt` directories"
+    recognized_by="`*.ckpt` files with the key `pytorch-lightning_version`, or `*.ckpt` directories"
     " with `meta.pt` or DCP files",
     complete_when="file: as `torch.save`; directory: what DCP needs, and `meta.pt`",
     loads="`hpc_ckpt_N.ckpt` with the highest N; else the newest `last*.ckpt`, or what it links to;"

@@ -270,7 +270,7 @@ FORMAT: Final = CheckpointFormat(
     find=find,
     check=check,
     repoint=repoint,
-    recognised_by=f"`{TRACKER}`, `{BRIDGE_TRACKER}` or directories `iter_NNNNNNN`",
+    recognized_by=f"`{TRACKER}`, `{BRIDGE_TRACKER}` or directories `iter_NNNNNNN`",
     complete_when="torch_dist: `metadata.json`, `common.pt` (from 0.19 on an item of the index) and"
     " what DCP needs; torch_dcp and fsdp_dtensor: what DCP needs; legacy: the files of every rank,"
     " each of them whole",

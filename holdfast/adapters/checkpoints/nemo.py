@@ -76,7 +76,7 @@ FORMAT: Final = CheckpointFormat(
     title="NeMo 2",
     find=find,
     check=check,
-    recognised_by="directories with `weights` and `context`",
+    recognized_by="directories with `weights` and `context`",
     complete_when="no `NAME-unfinished` exists, and `weights` is complete as of `megatron`",
     loads="the newest `*last`; else the highest `step=`",
     not_detected="as `megatron`; files of `context`",

@@ -54,7 +54,7 @@ FORMAT: Final = CheckpointFormat(
     title="NeuronX Distributed",
     find=find,
     check=check,
-    recognised_by="directories with `checkpoint` and `done`, `model` or `optim`",
+    recognized_by="directories with `checkpoint` and `done`, `model` or `optim`",
     complete_when="`done` is there, each state file is whole, and as many files of each kind are"
     " there as in the checkpoint before",
     loads="the one with the newest `done`",

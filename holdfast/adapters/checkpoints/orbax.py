@@ -165,7 +165,7 @@ FORMAT: Final = CheckpointFormat(
     title="Orbax",
     find=find,
     check=check,
-    recognised_by=f"directories `STEP` with `{_CONFIG}` or items, or `*.orbax-checkpoint-tmp*`",
+    recognized_by=f"directories `STEP` with `{_CONFIG}` or items, or `*.orbax-checkpoint-tmp*`",
     complete_when=f"`{_CONFIG}` has the time of the commit, or `{_COMMITTED}` is there; of each"
     " item `_METADATA` and the manifest are valid, and no part of a data file is cut off; no"
     " such file is missing that the checkpoint before has",

@@ -102,7 +102,7 @@ def pattern_format(text: str) -> CheckpointFormat:
         find=pattern.find,
         check=pattern.check,
         script_chooses=True,
-        recognised_by="not by content: name it with `--format`",
+        recognized_by="not by content: name it with `--format`",
         complete_when="the marker exists, if one is stated; state files of known forms are whole;"
         " without a marker, no file is missing that the checkpoint before has",
         loads="what the script chooses; taken to be the highest step",

@@ -128,7 +128,7 @@ FORMAT: Final = CheckpointFormat(
     find=find,
     check=check,
     repoint=repoint,
-    recognised_by=f"`{_SNAPSHOT}`",
+    recognized_by=f"`{_SNAPSHOT}`",
     complete_when=f"`{_SNAPSHOT}` lists it, each state file in it is whole, and none is missing"
     " that the checkpoint before has",
     loads=f"the latest result in `{_SNAPSHOT}`",

@@ -89,7 +89,7 @@ FORMAT: Final = CheckpointFormat(
     check=check,
     repoint=repoint_links,
     script_chooses=True,
-    recognised_by="`*.safetensors` in DIRECTORY or in directories within",
+    recognized_by="`*.safetensors` in DIRECTORY or in directories within",
     complete_when="header and length of each file match, an index names files and tensors that"
     " are there, all N files of `NAME-0000i-of-0000N.safetensors` are there, and no file is missing"
     " that the checkpoint before has",

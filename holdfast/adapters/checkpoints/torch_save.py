@@ -67,7 +67,7 @@ FORMAT: Final = CheckpointFormat(
     check=check,
     repoint=repoint_links,
     script_chooses=True,
-    recognised_by="`*.pt`, `*.pth`, `*.ckpt` or `*.tar` in DIRECTORY that `torch.save` wrote",
+    recognized_by="`*.pt`, `*.pth`, `*.ckpt` or `*.tar` in DIRECTORY that `torch.save` wrote",
     complete_when="the archive has its directory, and each storage that `data.pkl` names is there"
     " with the length that it states",
     loads="what a link such as `latest.pt` names; else a file of such a name; else the highest"

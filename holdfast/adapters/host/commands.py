@@ -28,7 +28,7 @@ class NotStarted(BackendError):
 
 
 def never() -> bool:
-    """Return False: the command is never canceled."""
+    """Return False: the command is never cancelled."""
     return False
 
 
@@ -59,7 +59,7 @@ def run_command(
 
     Raises:
         NotStarted: the command cannot be started.
-        BackendError: the command exceeded ``timeout`` or ``LARGEST_OUTPUT``, or was canceled; all
+        BackendError: the command exceeded ``timeout`` or ``LARGEST_OUTPUT``, or was cancelled; all
            processes in its session were killed.
 
     """

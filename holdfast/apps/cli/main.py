@@ -126,7 +126,7 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Keep training jobs running through hardware failure.
 
-    Start with  holdfast demo  or  holdfast run -- python train.py
+    Start with `holdfast demo` or `holdfast run -- python train.py`.
     """
 
 

@@ -63,13 +63,18 @@ def select_options(states: Collection[str], labels: Collection[str]) -> Callable
     """
     options = (
         click.option(
-            "--state", type=_States(states), help=f"Show only these: {', '.join(states)}."
+            "--state",
+            type=_States(states),
+            help=f"Show only rows in these states: {', '.join(states)}.",
         ),
         click.option("--since", type=Duration(), help="Show only rows that changed in this time."),
         click.option("--reason", default="", help="Show only reasons that contain this text."),
         click.option("--job", "of_job", default="", help="Show only rows of this job."),
         click.option(
-            "-l", "--selector", type=_Labels(labels), help=f"Labels: {', '.join(labels)}."
+            "-l",
+            "--selector",
+            type=_Labels(labels),
+            help=f"Show only rows with these labels: {', '.join(labels)}.",
         ),
         click.option(
             "--sort-by", type=click.Choice([*_ORDERS, *labels]), help="Order of the rows."

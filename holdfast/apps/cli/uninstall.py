@@ -105,9 +105,9 @@ def uninstall(
     """Remove Holdfast's labels, taints and records from a cluster after helm uninstall.
 
     Removes the labels, annotations, taints, conditions and cordons that Holdfast set on nodes, its
-    Leases, deep health checks, state, incidents and their definition, and its records on jobs; a
-    suspended job that waits for its next attempt is resumed. Settings of other programs and people
-    are kept and listed.
+    Leases, deep health checks, state, incidents and their CustomResourceDefinition, and its records
+    on jobs; a suspended job that waits for its next attempt is resumed. Settings of other programs
+    and people are kept and listed.
 
     Nodes that Holdfast keeps out of service become schedulable, unless --keep-cordoned is given.
 

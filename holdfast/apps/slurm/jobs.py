@@ -71,7 +71,7 @@ class SlurmJobList:
         )
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
-        """See ``Jobs.cancel``: jobs are canceled with Slurm's own commands."""
+        """See ``Jobs.cancel``: jobs are cancelled with Slurm's own commands."""
         name = self._named(job)
         if self._store.read().jobs[name].record.phase.is_final:
             raise NotFound(f"{PREFIX}{name} is no longer running")

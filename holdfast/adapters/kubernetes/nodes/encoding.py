@@ -75,15 +75,15 @@ def parse_annotations(
     record = _record(state, rejected)
     report = _report(state, rejected)
     annotated = _annotated_request(state, conventions, now, rejected)
-    labelled = _labelled_request(state, record, conventions, now, rejected) or _labelled_check(
+    labeled = _labelled_request(state, record, conventions, now, rejected) or _labelled_check(
         state, record, conventions, now, rejected
     )
     hold = None if state.hold is None else state.hold.strip() or "no reason given"
     return ParsedAnnotations(
         record=record,
         report=report,
-        request=annotated or labelled,
-        is_label_request=annotated is None and labelled is not None,
+        request=annotated or labeled,
+        is_label_request=annotated is None and labeled is not None,
         pause_reason="" if hold is None else hold[:_HOLD_CHARS],
         is_damaged=state.record is not None and record is None,
         rejected=tuple(rejected),

@@ -152,7 +152,7 @@ RULES: Final = (
     ClusterRule(
         "munge", RuleSeverity.ERROR,
         "Slurm commands fail without munge, and when clocks differ by 5 minutes",
-        "systemctl restart munge; use the same munge.key and synchronised clocks on all nodes",
+        "systemctl restart munge; use the same munge.key and synchronized clocks on all nodes",
         _when("a credential encoded here cannot be decoded here", lambda c: not c.has_munge),
     ),
     ClusterRule(

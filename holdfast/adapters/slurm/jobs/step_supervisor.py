@@ -42,7 +42,7 @@ _OUTAGE: Final = timedelta(minutes=2)
 """How long to wait for slurmctld after a step has ended; a restart of it takes seconds."""
 
 _CANCELLED: Final = timedelta(seconds=10)
-"""How long to wait for srun to end after its step was canceled: up to 7.5 s were seen on 22.05."""
+"""How long to wait for srun to end after its step was cancelled: up to 7.5 s were seen on 22.05."""
 
 _KILLED: Final = timedelta(minutes=2)
 """The same for a step whose nodes answer: Slurm sends SIGKILL after its KillWait, 30 s by default.
@@ -150,7 +150,7 @@ class SupervisedStep:
 
     def _watch(self, srun: RunningSrun) -> int:
         """Check the nodes until srun ends. Returns its exit status."""
-        pause, canceled_at = _FIRST_POLL, 0.0
+        pause, cancelled_at = _FIRST_POLL, 0.0
         next_poll = time.monotonic() + pause.total_seconds()
         while (status := srun.status) is None:
             self._take_signal(timedelta(seconds=next_poll - time.monotonic()))
@@ -162,8 +162,8 @@ class SupervisedStep:
                 self._check(srun)
             self._check_training()
             if self._monitor.faults or self._is_stopped_by_watch:
-                canceled_at = canceled_at or time.monotonic()
-                self._end_srun(srun, timedelta(seconds=time.monotonic() - canceled_at))
+                cancelled_at = cancelled_at or time.monotonic()
+                self._end_srun(srun, timedelta(seconds=time.monotonic() - cancelled_at))
         return status
 
     def _check(self, srun: RunningSrun) -> None:
@@ -171,7 +171,7 @@ class SupervisedStep:
             self._write_info("process_task_init", task=True)
         elif (step := self._monitor.step) is not None and self._monitor.find_faults():
             write_message(
-                self._foreground, f"step {step.id} canceled: {format_faults(self._monitor.faults)}"
+                self._foreground, f"step {step.id} cancelled: {format_faults(self._monitor.faults)}"
             )
             self._slurm.cancel_step(step.id)
 
@@ -182,7 +182,7 @@ class SupervisedStep:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
                 self._slurm.cancel_step(step.id)
                 self._is_stopped_by_watch = True
-                write_message(self._foreground, f"step {step.id} canceled: {self._training.text}")
+                write_message(self._foreground, f"step {step.id} cancelled: {self._training.text}")
         self._report_training()
 
     def _report_training(self) -> None:
@@ -211,7 +211,7 @@ class SupervisedStep:
                 self._published_hang = hang
 
     def _end_srun(self, srun: RunningSrun, since: timedelta) -> None:
-        """End a srun that waits for a dead node, ``since`` its step was canceled."""
+        """End a srun that waits for a dead node, ``since`` its step was cancelled."""
         limit = _CANCELLED if self._monitor.faults else _KILLED
         if since > 2 * limit:
             srun.send(signal.SIGKILL)

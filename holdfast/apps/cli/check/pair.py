@@ -54,7 +54,7 @@ config_option = click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path),
-    help="TOML file with thresholds, as for  holdfast check node.",
+    help="TOML file with thresholds, as for `holdfast check node`.",
 )
 token_option = click.option(
     "--token-file",
@@ -94,7 +94,7 @@ def serve(*, config_file: Path | None, token_file: Path | None, listen: str) -> 
     "peer",
     envvar=PEER_VARIABLE,
     show_envvar=True,
-    help="Address of  holdfast check serve  on the other node: HOST[:PORT].",
+    help="Address of `holdfast check serve` on the other node: HOST[:PORT].",
 )
 @click.option(
     "--only",

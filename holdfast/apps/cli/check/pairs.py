@@ -73,7 +73,7 @@ _NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
 @click.option(
     "--on",
     type=click.Choice(["slurm", "mpi", _SERVE]),
-    help="What starts --test: srun, mpirun, or  holdfast check serve  on every node.",
+    help="What starts --test: srun, mpirun, or `holdfast check serve` on every node.",
 )
 @click.option(
     "--launch-option",

@@ -231,10 +231,10 @@ def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, 
     A warning names a save that the script reported as done although it is incomplete.
 
     LOADED marks the checkpoint that the framework would load now; if the user's script selects it,
-    none is marked. CHOICE marks the checkpoint that ``verify`` would select. REPORTED is the age of
+    none is marked. CHOICE marks the checkpoint that `verify` would select. REPORTED is the age of
     the report of its save by the script, if any. Nothing is changed.
 
-    Exits with 1 if there are checkpoints and ``verify`` would find none to resume from.
+    Exits with 1 if there are checkpoints and `verify` would find none to resume from.
     """
 
     def read() -> Survey:

@@ -64,7 +64,7 @@ _TERMINATION_MESSAGE: Final = Path("/dev/termination-log")
     metavar="LOCATION",
     default="",
     envvar=COPIES_VARIABLE,
-    help="Location of ``mirror``: restore its newest good copy if no good checkpoint is left.",
+    help="Location of `mirror`: restore its newest good copy if no good checkpoint is left.",
 )
 @click.option(
     "--timeout",
@@ -87,7 +87,7 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
 ) -> int:
     """Verify the checkpoints in DIRECTORY, then run COMMAND in a pod; without it, exit.
 
-    Rank 0 does what ``verify`` does; the other ranks of the attempt wait for it. Then COMMAND
+    Rank 0 does what `verify` does; the other ranks of the attempt wait for it. Then COMMAND
     replaces this process, with HOLDFAST_CHECKPOINT_DIR set to DIRECTORY. It also starts if no
     checkpoint is complete, or if the directory cannot be read: the log has the reason. Ranks do not
     wait if neither --attempt nor --job is known.

@@ -27,7 +27,7 @@ def format_option(command: F) -> F:
         "format_name",
         metavar="NAME",
         help=f"Checkpoint format: {', '.join(names)}, one that an installed package registers, or"
-        f" {USAGE} for other programs; recognised by content if omitted.",
+        f" {USAGE} for other programs; recognized by content if omitted.",
     )(command)
 
 

@@ -124,7 +124,7 @@ def show_checkpoint(
 ) -> int:
     """Show the checkpoint NAME in DIRECTORY: its state, and the attempts that resumed from it.
 
-    NAME is a name or a step of ``holdfast checkpoint list``, or the name of a checkpoint that was
+    NAME is a name or a step of `holdfast checkpoint list`, or the name of a checkpoint that was
     set aside. Nothing is changed.
 
     Exits with 1 if the checkpoint is incomplete, damaged or set aside.
@@ -212,7 +212,7 @@ def release(
     """Move the checkpoint NAME that was set aside back to DIRECTORY.
 
     Failures of earlier attempts no longer count against it. A tracker or link is unchanged: to
-    resume from the checkpoint, use ``holdfast checkpoint choose``. Run it while no rank of the job
+    resume from the checkpoint, use `holdfast checkpoint choose`. Run it while no rank of the job
     is running.
 
     Exits with 1 if DIRECTORY has a checkpoint of that name.

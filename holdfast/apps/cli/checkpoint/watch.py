@@ -87,11 +87,11 @@ def watch(
 ) -> int:
     """Verify each checkpoint in DIRECTORY after its save, in the background.
 
-    A save that the script reports with ``holdfast.training.checkpoint_saved`` is verified at once,
+    A save that the script reports with `holdfast.training.checkpoint_saved` is verified at once,
     and a warning is printed if it is still incomplete a minute later.
     All checksums of the newest three are compared, and their tensors are searched for NaN. The
     SHA-256 of every file is kept in a manifest beside DIRECTORY, in which nothing is changed.
-    Before an attempt, ``verify`` and ``guard`` then compare sizes and a sample with the manifest,
+    Before an attempt, `verify` and `guard` then compare sizes and a sample with the manifest,
     and skip a checkpoint that is damaged or contains NaN. The process runs at the lowest
     priority, and waits while another one watches DIRECTORY.
 

@@ -58,7 +58,8 @@ class _Share(click.ParamType[Quota]):
     "source",
     type=click.Path(path_type=Path),
     required=True,
-    help="JSON file with a CreateCluster request, for aws sagemaker --cli-input-json.",
+    help="JSON file with a CreateCluster request, as for aws sagemaker create-cluster"
+    " --cli-input-json.",
 )
 @change_options
 def create(
@@ -96,7 +97,8 @@ def create(
     "source",
     type=click.Path(path_type=Path),
     required=True,
-    help="JSON file with an UpdateCluster request, for aws sagemaker --cli-input-json.",
+    help="JSON file with an UpdateCluster request, as for aws sagemaker update-cluster"
+    " --cli-input-json.",
 )
 @yes_option
 @change_options

@@ -121,7 +121,7 @@ def start_job(
 ) -> int:
     """Submit a job from a file, from options, or from a file with options that override it.
 
-    On this machine the job starts in the background as with  holdfast run , and --image is ignored.
+    On this machine the job starts in the background as with `holdfast run`, and --image is ignored.
 
     Exits with 2 and submits nothing if a value is invalid.
     """
@@ -281,7 +281,7 @@ def exec_(
     kubeconfig: Path | None,
     context: str | None,
 ) -> int:
-    """Run COMMAND in one or all pods of a job, without input and for at most five minutes.
+    """Run COMMAND in one or all pods of a job, without standard input, for at most 5 minutes.
 
     Exits with 1 if it failed in any pod.
     """

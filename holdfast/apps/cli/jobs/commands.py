@@ -146,7 +146,7 @@ def describe_job(*, job: str, watch: bool, output: str, **values: Any) -> None:
 @dry_run_option
 @output_option(*RESULTS)
 def cancel_job(*, job: str, yes: bool, dry_run: bool, output: str, **values: Any) -> int:
-    """Cancel a job of this machine.
+    """Cancel a job on this machine.
 
     Its ranks get SIGTERM, and SIGKILL after the grace period. For a job of a cluster, the command
     to cancel it is printed instead.

@@ -272,7 +272,7 @@ reboot: Final = _command(
 replace: Final = _command(
     "replace",
     Verb.REPLACE,
-    """Replace nodes by new machines.
+    """Replace nodes with new machines.
 
     Jobs on NODE... are stopped and resume from their last checkpoint.
 

@@ -108,7 +108,7 @@ def kernel_log(
       restart-app  restart the job, keep the node
       reset-gpu    reset the GPU, or reboot the node
       reboot       reboot the node
-      replace      replace the node by another machine
+      replace      replace the node with another machine
 
     \b
     Examples:
