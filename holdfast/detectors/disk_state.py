@@ -19,8 +19,8 @@ LEAST_PERCENT: Final = 5.0
 STATE_REASONS: Final = (
     fault(FAMILY, Reason.READONLY_FILESYSTEM, Remedy.REBOOT, "`/proc/self/mountinfo`: a file "
         "system that was writable is read-only; gpud"),
-    note(FAMILY, Reason.DISK_FULL, "`statvfs`: hardly any space is free"),
-    note(FAMILY, Reason.INODES_EXHAUSTED, "`statvfs`: hardly any inodes are free"),
+    note(FAMILY, Reason.DISK_FULL, "`statvfs`: less than 5 % of the space is free"),
+    note(FAMILY, Reason.INODES_EXHAUSTED, "`statvfs`: less than 5 % of the inodes are free"),
 )
 # fmt: on
 
@@ -53,7 +53,7 @@ def _findings(sample: Sample) -> Iterator[Finding]:
                 severity=Severity.FATAL, remedy=Remedy.REBOOT,
             )  # fmt: skip
         if kind == "free" and _is_little(text):
-            why = f"{text} % of the space of {where} are free"
+            why = f"{text} % of the space of {where} is free"
             yield host_finding(sample, FAMILY, Reason.DISK_FULL, why, device=where)
         if kind == "inodes" and _is_little(text):
             why = f"{text} % of the inodes of {where} are free"

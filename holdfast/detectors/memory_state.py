@@ -29,13 +29,13 @@ LEAST_KIB: Final = 100 * 1024
 """Minimum of available memory, 100 MiB, as in gpud."""
 
 STALLED_PERCENT: Final = 20.0
-"""Share of a minute in which all work waited for memory; a healthy host has next to 0."""
+"""Share of a minute in which all tasks were stalled on memory; a healthy host has next to 0."""
 
 # fmt: off
 STATE_REASONS: Final = (
     note(FAMILY, Reason.MEMORY_EXHAUSTED, "`/proc/meminfo`: less than 100 MiB are available; gpud"),
-    note(FAMILY, Reason.MEMORY_PRESSURE, "`/proc/pressure/memory`: all work waits a fifth of a "
-        "minute"),
+    note(FAMILY, Reason.MEMORY_PRESSURE, "`/proc/pressure/memory`: all tasks are stalled for "
+        "a fifth of a minute"),
     note(EVENTS, Reason.OOM_KILLING, "`/proc/vmstat`: `oom_kill` rose"),
     fault(EVENTS, Reason.MEMORY_CORRUPTED, Remedy.REPLACE, "`/proc/meminfo`: `HardwareCorrupted` "
         "rose; AWS's runbook"),
@@ -64,11 +64,11 @@ def _judge(sample: Sample) -> Judgement:
 
 def _findings(sample: Sample, available: int) -> Iterator[Finding]:
     if available < LEAST_KIB:
-        why = f"{available} KiB of memory are available"
+        why = f"MemAvailable is {available} KiB"
         yield host_finding(sample, FAMILY, Reason.MEMORY_EXHAUSTED, why)
     stalled = _percent(sample.values.get("full/avg60", ""))
     if stalled is not None and stalled >= STALLED_PERCENT:
-        why = f"all work waited for memory {stalled:g} % of the last minute"
+        why = f"all tasks were stalled on memory for {stalled:g} % of the last minute"
         yield host_finding(sample, FAMILY, Reason.MEMORY_PRESSURE, why)
     if by := rise(sample, "oom_kill"):
         why = f"the kernel killed {by} processes because memory was exhausted"

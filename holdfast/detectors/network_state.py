@@ -115,7 +115,7 @@ def _links(sample: Sample) -> Iterator[Finding]:
         number = counter(text) or 0
         if file == "down_s" and number >= DOWN_S:
             state = sample.values.get(f"{port}/state", "")
-            why = f"{port} was up in this boot and is {state} for {number} s"
+            why = f"{port} was up in this boot and has been {state} for {number} s"
             yield _finding(
                 sample, STATE, Reason.LINK_DOWN, why, port, Severity.FATAL, Remedy.REBOOT
             )

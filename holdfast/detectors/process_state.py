@@ -59,7 +59,7 @@ def _judge(sample: Sample) -> Judgement:
 
 def _findings(sample: Sample, threads: int, limit: int, zombies: int) -> Iterator[Finding]:
     if 100 * threads > MOST_PERCENT * limit:
-        why = f"{threads} threads run, the kernel allows {limit}"
+        why = f"{threads} threads exist, the kernel allows {limit}"
         yield host_finding(sample, FAMILY, Reason.PIDS_EXHAUSTED, why)
     if zombies > MOST_ZOMBIES:
         why = f"{zombies} zombie processes"

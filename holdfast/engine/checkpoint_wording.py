@@ -204,7 +204,7 @@ def _undecided(found: GuardResult) -> str:
         return (
             f"{one.name} is loaded by its name, and moving it would let the job start from the"
             f" beginning; nothing was changed. {other.name} is complete: let the job load it, or"
-            f" replace {one.name} by a copy of it"
+            f" replace {one.name} with a copy of it"
         )
     return (
         f"{one.name}, which would be loaded, cannot be verified; nothing was changed. Inspect it,"

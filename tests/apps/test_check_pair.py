@@ -410,7 +410,7 @@ def test_an_end_that_is_not_there_is_reported_and_is_no_result(monkeypatch, capf
     assert run(["check", "pair", "--with", host, "--wait", "0s"]) == 1
     captured = capfd.readouterr()
     assert captured.out == ""
-    assert "cannot be resolved" in captured.err or "check serve  there" in captured.err
+    assert "cannot be resolved" in captured.err or "`holdfast check serve` there" in captured.err
 
 
 def test_what_became_of_a_test_is_left_for_whoever_began_it(node, tmp_path) -> None:

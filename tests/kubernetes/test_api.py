@@ -674,7 +674,7 @@ def test_an_authority_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["", "127.0.0.1:6443", "ftp://x", "https://"])
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
-    with pytest.raises(ConfigError, match="not the address of an API server"):
+    with pytest.raises(ConfigError, match="expected https:"):
         client(Server(url=url))
 
 
@@ -934,7 +934,7 @@ def test_a_burst_is_free_and_then_the_rate_holds() -> None:
 
 @pytest.mark.parametrize(("per_second", "burst"), [(0, 1), (-1, 1), (1, 0)])
 def test_a_limit_that_lets_nothing_through_is_refused(per_second: float, burst: int) -> None:
-    with pytest.raises(ValueError, match="a rate limit is positive"):
+    with pytest.raises(ValueError, match="rate limit must be above 0"):
         RateLimit(per_second=per_second, burst=burst)
 
 

@@ -336,12 +336,12 @@ def test_a_credential_is_kept_until_shortly_before_its_end(tmp_path: Path) -> No
         (f"print('{json.dumps({'kind': 'ExecCredential', 'apiVersion': V1})}')", "wrote no"),
         (
             f"""print('{{"kind": "ExecCredential", "apiVersion": "{V1}", "status": {{}}}}')""",
-            "something is missing",
+            "got neither a token nor a certificate with its key",
         ),
         (
             f"""print('{{"kind": "ExecCredential", "apiVersion": "{V1}","""
             """ "status": {"token": "t", "clientKeyData": "k"}}')""",
-            "something is missing",
+            "got neither a token nor a certificate with its key",
         ),
         (
             """print('{"kind": "ExecCredential", "apiVersion": "v0", "status": {"token": "t"}}')""",

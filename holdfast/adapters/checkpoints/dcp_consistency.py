@@ -195,7 +195,7 @@ def _add_item(contents: Contents, name: str, value: Built) -> None:
         contents.widths[name] = _WIDTHS[dtype.name]
     for chunk in chunks if isinstance(chunks, list) else ():
         if not isinstance(chunk, Built) or chunk.name != "ChunkStorageMetadata":
-            raise _Unknown(f"has a chunk of {name} that is none")
+            raise _Unknown(f"has an invalid chunk of {name}")
         offsets, sizes = map(_numbers, _fields(chunk))
         if not len(offsets) == len(sizes) == len(own) or any(
             begin < 0 or count < 0 or begin + count > limit

@@ -86,7 +86,7 @@ def pattern_format(text: str) -> CheckpointFormat:
     if name.count(_STEP) != 1:
         raise _error(text, f"it must contain {_STEP} once")
     if name.count("*") > _STARS:
-        raise _error(text, f"it has more than {_STARS} *")
+        raise _error(text, f"it has more than {_STARS} wildcards (*)")
     if "/" in name + marker or marker in (".", ".."):
         raise _error(text, "names of files must not contain a directory")
     if _MARKER in text and not marker:

@@ -138,7 +138,7 @@ def _connect(address: ListenAddress) -> socket.socket:
         raise _Busy(f"{address.host} cannot be resolved: {error.strerror}") from error
     except ConnectionRefusedError as error:
         raise _Busy(
-            f"nothing listens at {address}: start  holdfast check serve  there, or check its "
+            f"nothing listens at {address}: start `holdfast check serve` there, or check its "
             "--listen"
         ) from error
     except OSError as error:

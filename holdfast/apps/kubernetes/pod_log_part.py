@@ -76,4 +76,4 @@ def _lines(api: Api, pod: PodState, position: Position, *, is_tail: bool) -> Ite
         while piece := stream.read():
             yield from position.fresh(list(splitter.lines(piece)))
     if splitter.has_foreign and not splitter.has_lines:
-        raise BackendError(f"{pod.path}/log: the node cannot read it now; retry later")
+        raise BackendError(f"{pod.path}/log: the kubelet cannot read it now; retry later")

@@ -127,7 +127,7 @@ class ExecPlugin:
         parts = [status.get(key) or "" for key in ("clientCertificateData", "clientKeyData")]
         token = str(status.get("token") or "")
         if (parts[0] == "") != (parts[1] == "") or not (token or parts[0]):
-            raise ValueError("something is missing")
+            raise ValueError("got neither a token nor a certificate with its key")
         end = status.get("expirationTimestamp")
         return _Credential(
             token=token,

@@ -150,4 +150,4 @@ def _exit_code(status: bytes) -> int:
         return int(causes["ExitCode"])
     except (ValueError, KeyError, TypeError):
         reported = status.decode(errors="replace")
-        raise BackendError(f"the command did not end by itself: {reported[:300]}") from None
+        raise BackendError(f"the exit code of the command is unknown: {reported[:300]}") from None

@@ -22,7 +22,7 @@ class RateLimit:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if per_second <= 0 or burst < 1:
-            raise ValueError(f"a rate limit is positive, got {per_second:g} a second, {burst}")
+            raise ValueError(f"rate limit must be above 0, got {per_second:g} a second, {burst}")
         self._interval = 1 / per_second
         self._slack = (burst - 1) * self._interval
         self._clock = clock

@@ -147,7 +147,7 @@ class Connections:
         self._server = server
         self._url = urlsplit(server.url)
         if self._url.scheme not in ("http", "https") or not self._url.hostname:
-            raise ConfigError(f"{server.url!r} is not the address of an API server: https://...")
+            raise ConfigError(f"API server: expected https://HOST[:PORT], got {server.url!r}")
         self._lock = threading.Lock()
         self._idle: list[http.client.HTTPConnection] = []
 

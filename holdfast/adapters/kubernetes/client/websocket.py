@@ -108,7 +108,7 @@ class Messages:
                 return None
             size = int.from_bytes(unread[2:begin])
         if size + len(self._content) > LONGEST_MESSAGE:
-            raise http.client.HTTPException(f"a message of {size} bytes")
+            raise http.client.HTTPException(f"message exceeds the limit of {LONGEST_MESSAGE} bytes")
         end = begin + size
         if len(unread) < end:
             return None

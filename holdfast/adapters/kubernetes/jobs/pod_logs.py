@@ -120,7 +120,7 @@ class PodLog:
             finally:
                 self._opened(None, None)
         if splitter.has_foreign and not splitter.has_lines:
-            raise BackendError(f"{self._path}: the node cannot read it now")
+            raise BackendError(f"{self._path}: the kubelet cannot read it now")
         return has_new_lines
 
     def _opened(self, stream: ResponseStream | None, followed: ResponseStream | None) -> None:

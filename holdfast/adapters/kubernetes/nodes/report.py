@@ -301,7 +301,9 @@ def open_reporter(
 
     """
     if not _NAME.fullmatch(node):
-        raise ConfigError(f"{node!r} cannot be the name of a Kubernetes node")
+        raise ConfigError(
+            f"node: {node!r} is not a valid name of a Kubernetes node; see: kubectl get nodes"
+        )
     api = Api(
         _server(settings),
         user_agent=f"holdfast-agent/{__version__}",

@@ -95,7 +95,8 @@ class CheckCommands(Slurm):
         partition = _shared_partition(text)
         if not partition:
             raise BackendError(
-                f"no partition has {' and '.join(nodes)}, so no job can run the check"
+                f"no partition has {' and '.join(nodes)}, so no job can run the check;"
+                " add them to a partition"
             )
         self._call(
             "sbatch", "--parsable", *options, f"--partition={partition}", *argv,

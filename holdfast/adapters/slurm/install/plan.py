@@ -138,7 +138,7 @@ def next_steps(choices: Choices) -> Iterator[str]:
         setting, follow = _SETTINGS[name]
         yield f"add to slurm.conf, and {follow}: {setting}={choices.etc / name}"
         if choices.role is MachineRole.COMPUTE:
-            yield "add to slurm.conf: PrologFlags=Alloc, or jobs whose check fails have failed"
+            yield "add to slurm.conf: PrologFlags=Alloc; without it, a failed check fails the job"
     if choices.role is MachineRole.COMPUTE:
         yield "scontrol reconfigure    # slurmd reads plugstack.conf again"
     yield "holdfast slurm doctor"

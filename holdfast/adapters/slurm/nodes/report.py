@@ -186,7 +186,7 @@ def open_reporter(
 
     """
     if "/" in node or node.startswith("."):
-        raise ConfigError(f"{node!r} cannot be the name of a Slurm node")
+        raise ConfigError(f"node: {node!r} is not a valid name of a Slurm node; see: sinfo -N")
     if not settings.report_dir.is_dir():
         raise ConfigError(
             f"slurm.report_dir: {settings.report_dir} is not a directory; create it on the file"

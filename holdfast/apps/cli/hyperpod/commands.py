@@ -96,7 +96,7 @@ def connect_cluster(*, cluster_name: str, namespace: str | None, kubeconfig: Pat
     """
     if cluster_name == NAME:
         connect_local(default_home())
-        click.echo("Connected to this machine: jobs are runs, see also  holdfast jobs list")
+        click.echo("Connected to this machine: jobs are runs; list them with: holdfast jobs list")
         return
     files = kubeconfigs(kubeconfig, os.environ)
     context = switch(cluster_name, namespace, files, default_home())

@@ -67,5 +67,5 @@ def _last(job: KnownJob) -> int:
         if job.files.evidence(attempt).is_file():
             return attempt
     raise NotFound(
-        f"{job.ref}: no evidence; an attempt has some once it hung, which --hang-timeout detects"
+        f"{job.ref}: no evidence, because no attempt hung; to detect hangs, run with --hang-timeout"
     )
