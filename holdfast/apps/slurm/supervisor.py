@@ -20,12 +20,12 @@ from holdfast.adapters.slurm.jobs.step_monitor import MAX_RETRIES
 from holdfast.adapters.slurm.jobs.step_supervisor import COMMAND, SupervisedStep
 from holdfast.apps.slurm.srun import ForegroundSrun
 from holdfast.decisions.step_restart import RestartTimeouts
-from holdfast.kit.units import parse_duration
+from holdfast.kit.units import format_duration, parse_duration
 from holdfast.model.jobs import AttemptRecord
 
 _DESCRIPTION: Final = (
-    "Run a step of a job, and restart it after a fault of a node. Replaces srun, with its input, "
-    "output and exit code; srun --auto-resume=1 starts it."
+    "Run a job step, and restart it after a node fault. Replaces srun, with its input, output and "
+    "exit code; srun --auto-resume=1 starts it."
 )
 
 SUPERVISED: Final = "HOLDFAST_SUPERVISED"
@@ -112,20 +112,19 @@ def command_line_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="holdfast slurm supervise", description=_DESCRIPTION)
     timeouts = RestartTimeouts()
     times: Mapping[str, tuple[timedelta, str]] = {
-        "--grace": (timeouts.grace, "time to wait for a fault of a node to be reported"),
+        "--grace": (timeouts.grace, "time to wait for the report of a node fault"),
         "--fence": (timeouts.fence, "time before a relaunch while a node does not respond"),
         "--swap-timeout": (timeouts.swap, "time to wait for the same nodes to come back"),
-        "--requeue-timeout": (
-            timeouts.requeue,
-            "time to wait for the controller to requeue the job",
-        ),
+        "--requeue-timeout": (timeouts.requeue, "time to wait for a requeue by the controller"),
         "--poll": (timedelta(seconds=2), "interval of checks of the nodes, except in mode requeue"),
     }
     for name, (default, text) in times.items():
-        parser.add_argument(name, type=_duration, default=default, metavar="TIME", help=text)
+        about = f"{text} (default: {format_duration(default)})"
+        parser.add_argument(name, type=_duration, default=default, metavar="TIME", help=about)
     parser.add_argument(
         "--max-retries", type=int, default=MAX_RETRIES, metavar="N",
-        help="maximum restarts of a job without max-retry (the controller's slurm.max_retries)",
+        help="maximum restarts of a job without max-retry in its Comment; the controller's"
+        " slurm.max_retries (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--set-auto-resume",
