@@ -9,6 +9,7 @@ from holdfast.detectors.state_reasons import note
 from holdfast.model.names import Reason
 
 FAMILY: Final = "clock-state"
+EVERY: Final = timedelta(minutes=5)
 
 # fmt: off
 STATE_REASONS: Final = (
@@ -21,12 +22,7 @@ STATE_REASONS: Final = (
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "clock-state",
-        _judge,
-        STATE_REASONS,
-        reads="clock",
-        settles={FAMILY},
-        every=timedelta(minutes=5),
+        "clock-state", _judge, STATE_REASONS, reads="clock", settles={FAMILY}, every=EVERY
     )
 
 

@@ -11,6 +11,7 @@ from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "disk-state"
+EVERY: Final = timedelta(minutes=1)
 
 LEAST_PERCENT: Final = 5.0
 """Minimum free share of space or inodes; the kubelet starts to evict at 10 % and 5 %."""
@@ -28,12 +29,7 @@ STATE_REASONS: Final = (
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "disk-state",
-        _judge,
-        STATE_REASONS,
-        reads="disks",
-        settles={FAMILY},
-        every=timedelta(minutes=1),
+        "disk-state", _judge, STATE_REASONS, reads="disks", settles={FAMILY}, every=EVERY
     )
 
 

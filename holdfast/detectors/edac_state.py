@@ -17,6 +17,7 @@ from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
 EVENTS: Final = host_hardware.FAMILY
+EVERY: Final = timedelta(minutes=1)
 
 _COUNTER: Final = re.compile(r"mc(?P<number>[0-9]{1,3})/(?P<kind>ue|ce)_(?:noinfo_)?count")
 
@@ -32,7 +33,7 @@ STATE_REASONS: Final = (
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "edac-state", _judge, STATE_REASONS, reads="edac", settles=(), every=timedelta(minutes=1)
+        "edac-state", _judge, STATE_REASONS, reads="edac", settles=(), every=EVERY
     )
 
 

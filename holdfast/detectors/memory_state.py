@@ -23,6 +23,7 @@ from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "memory-state"
+EVERY: Final = timedelta(seconds=30)
 EVENTS: Final = "memory-event"
 
 LEAST_KIB: Final = 100 * 1024
@@ -46,12 +47,7 @@ STATE_REASONS: Final = (
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "memory-state",
-        _judge,
-        STATE_REASONS,
-        reads="memory",
-        settles={FAMILY},
-        every=timedelta(seconds=30),
+        "memory-state", _judge, STATE_REASONS, reads="memory", settles={FAMILY}, every=EVERY
     )
 
 

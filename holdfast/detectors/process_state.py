@@ -18,6 +18,7 @@ from holdfast.model.health import Finding
 from holdfast.model.names import Reason
 
 FAMILY: Final = "processes-state"
+EVERY: Final = timedelta(minutes=5)
 
 MOST_PERCENT: Final = 70
 """Maximum share of the threads that the kernel allows, as in the EKS node monitoring agent."""
@@ -39,12 +40,7 @@ STATE_REASONS: Final = (
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "process-state",
-        _judge,
-        STATE_REASONS,
-        reads="processes",
-        settles={FAMILY},
-        every=timedelta(minutes=5),
+        "process-state", _judge, STATE_REASONS, reads="processes", settles={FAMILY}, every=EVERY
     )
 
 

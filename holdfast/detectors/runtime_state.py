@@ -11,6 +11,7 @@ from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Reason
 
 FAMILY: Final = "runtime-state"
+EVERY: Final = timedelta(seconds=30)
 
 _REASONS: Final = {
     "containerd": Reason.RUNTIME_DOWN,
@@ -32,12 +33,7 @@ STATE_REASONS: Final = (
 def build(_profile: Profile) -> Detector:
     """Return the detector; all profiles agree on it."""
     return state_detector(
-        "runtime-state",
-        _judge,
-        STATE_REASONS,
-        reads="runtime",
-        settles={FAMILY},
-        every=timedelta(seconds=30),
+        "runtime-state", _judge, STATE_REASONS, reads="runtime", settles={FAMILY}, every=EVERY
     )
 
 

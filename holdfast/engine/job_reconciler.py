@@ -12,8 +12,8 @@ from holdfast.decisions.suspect_nodes import SuspectNode, suspect_nodes
 from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.checkpoint_incidents import CheckpointIncidents
 from holdfast.engine.job_notices import JobNotices
-from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
-from holdfast.engine.repeats import RepeatLimiter
+from holdfast.engine.node_reconciler import RESYNC
+from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.model.actions import (
     ConfirmStart,
     ExchangeNode,
@@ -26,12 +26,11 @@ from holdfast.model.actions import (
     StopAttempt,
     Wait,
 )
-from holdfast.model.errors import BackendError, StateDamaged, StorageFull
+from holdfast.model.errors import BackendError
 from holdfast.model.events import (
     AttemptKilled,
     AttemptStarted,
     AttemptStopped,
-    CallFailed,
     JobFinished,
     JobRetried,
     JobWaits,
@@ -107,7 +106,7 @@ class JobReconciler:
                 return now + RESYNC
             nodes = _with_jobs(self._ports.cluster.snapshot().nodes, jobs)
         except BackendError as error:
-            return self._failed("reading the jobs", error, now)
+            return self._repeats.call_failed("reading the jobs", error, now)
         now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
         if self._suspect(jobs, nodes, now):
             return now  # before a job starts on such a node
@@ -134,7 +133,7 @@ class JobReconciler:
         try:
             self._moves.record(now)
         except BackendError as error:
-            self._failed("recording moved checkpoints", error, now)
+            self._repeats.call_failed("recording moved checkpoints", error, now)
 
     def _forget_all_but(self, names: set[str]) -> None:
         """Drop the reports on deleted jobs: they are new for the next job of the same name."""
@@ -160,7 +159,7 @@ class JobReconciler:
         return self._checks.request(
             suspect_nodes((*self._ended, *seen), nodes, self._policy, now),
             _suspected,
-            lambda what, error: self._failed(what, error, now),
+            lambda what, error: self._repeats.call_failed(what, error, now),
         )
 
     def _act(
@@ -192,7 +191,7 @@ class JobReconciler:
             self._failed_jobs.add(name)
             if ended - began >= AFTER_ERROR:
                 self._rest_until = ended + (ended - began)
-            return self._failed(f"{type(action).__name__} of {name}", error, now)
+            return self._repeats.call_failed(f"{type(action).__name__} of {name}", error, now)
         self._failed_jobs.discard(name)
         return now
 
@@ -310,12 +309,6 @@ class JobReconciler:
             ),
             None,
         )
-
-    def _failed(self, what: str, error: BackendError, now: datetime) -> datetime:
-        if isinstance(error, StorageFull | StateDamaged):
-            raise error
-        self._repeats.emit(CallFailed(what=what, error=str(error)), now)
-        return now + AFTER_ERROR
 
 
 def _touch(job: JobView, attempt: int, failure: Failure) -> AffectedJob:

@@ -16,7 +16,7 @@ from holdfast.decisions.taken_requests import is_request_taken
 from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.drill_reports import DrillReports
 from holdfast.engine.node_events import check_ended, event_of
-from holdfast.engine.repeats import RepeatLimiter
+from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.model.actions import (
     NodeAction,
     Plan,
@@ -32,13 +32,10 @@ from holdfast.model.errors import (
     NodeGone,
     ProviderError,
     RetryLater,
-    StateDamaged,
-    StorageFull,
 )
 from holdfast.model.events import (
     BreakerClosed,
     BreakerTripped,
-    CallFailed,
     FaultUncorroborated,
     NodeCheckWaits,
     NodeVanished,
@@ -57,9 +54,6 @@ from holdfast.ports.provider import NodeProvider
 
 RESYNC: Final = timedelta(minutes=1)
 """Maximum time between two rounds, so that a lost wake-up costs a minute, not a node."""
-
-AFTER_ERROR: Final = timedelta(seconds=1)
-"""Delay after a backend failed, and the minimum before an order is repeated."""
 
 EXPIRY_PERIOD: Final = timedelta(hours=1)
 """Interval of deleting expired incidents."""
@@ -114,7 +108,7 @@ class NodeReconciler:
         try:
             view = self._ports.cluster.snapshot(self._peer_pools)
         except BackendError as error:
-            return self._failed("reading the cluster", error, now)
+            return self._repeats.call_failed("reading the cluster", error, now)
         now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
         plan = decide(view, self._policy, now)
         self._peer_pools = plan.peer_pools
@@ -134,7 +128,7 @@ class NodeReconciler:
             lambda one, ok: FaultUncorroborated(
                 node=one.node, evidence=one.evidence, is_checked=ok
             ),
-            lambda what, error: self._failed(what, error, now),
+            lambda what, error: self._repeats.call_failed(what, error, now),
         )
         return now if has_requested else now + RESYNC
 
@@ -166,7 +160,7 @@ class NodeReconciler:
         try:
             self._ports.cluster.trip_breaker(plan.trip)
         except BackendError as error:
-            return self._failed("opening the breaker", error, now)
+            return self._repeats.call_failed("opening the breaker", error, now)
         self._ports.events.emit(BreakerTripped(reason=plan.trip.reason))
         return now
 
@@ -176,7 +170,7 @@ class NodeReconciler:
         try:
             self._ports.cluster.close_breaker(plan.close)
         except BackendError as error:
-            return self._failed("closing the breaker", error, now)
+            return self._repeats.call_failed("closing the breaker", error, now)
         self._ports.events.emit(BreakerClosed(reason=plan.close.reason))
         return now
 
@@ -195,7 +189,9 @@ class NodeReconciler:
                     return now + AFTER_ERROR
                 self._close(incident_id, view, now)
         except BackendError as error:
-            return self._failed("closing incidents of nodes that disappeared", error, now)
+            return self._repeats.call_failed(
+                "closing incidents of nodes that disappeared", error, now
+            )
         return now + RESYNC
 
     def _list_incidents(self, now: datetime) -> None:
@@ -234,7 +230,7 @@ class NodeReconciler:
             self._keep_phase(node)
         except BackendError as error:
             what = "keep" if action is None else type(action).__name__.lower()
-            return self._failed(f"{what} {node.name}", error, now)
+            return self._repeats.call_failed(f"{what} {node.name}", error, now)
         return now + RESYNC
 
     def _with_lost_calls_repeated(self, node: NodeView, now: datetime) -> NodeView:
@@ -262,7 +258,9 @@ class NodeReconciler:
             try:
                 self._ports.incidents.put(incident)
             except BackendError as error:
-                return self._failed(f"open the incident of {incident.node}", error, now)
+                return self._repeats.call_failed(
+                    f"open the incident of {incident.node}", error, now
+                )
             self._known_incidents.add(incident.id)
         return now + RESYNC
 
@@ -392,9 +390,3 @@ class NodeReconciler:
         for one in plan.deferred:
             event = NodeCheckWaits if one.is_check else RepairDeferred
             self._repeats.emit(event(node=one.node, why=one.why), now)
-
-    def _failed(self, what: str, error: BackendError, now: datetime) -> datetime:
-        if isinstance(error, StorageFull | StateDamaged):
-            raise error
-        self._repeats.emit(CallFailed(what=what, error=str(error)), now)
-        return now + AFTER_ERROR

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.model.errors import BackendError, StateDamaged, StorageFull
 from holdfast.model.events import CallFailed, Event, NodeCheckWaits, RepairDeferred
 from holdfast.ports.events import EventSink
 
@@ -18,6 +19,9 @@ _AFTER: Final[Mapping[type[Event], timedelta]] = {
 }
 """Delay until the same event is emitted again. Calls are retried each second; a repair or a check
 may wait for days, and stays visible by hourly events."""
+
+AFTER_ERROR: Final = timedelta(seconds=1)
+"""Delay after a backend failed, and the minimum before an order is repeated."""
 
 _RETENTION: Final = 2 * max(_AFTER.values())
 """Time without emission after which an event counts as new."""
@@ -56,6 +60,18 @@ class RepeatLimiter:
             known: one for known, one in self._seen.items() if now - one.emitted_at < _RETENTION
         }
         self._seen[key] = _Seen(emitted_at=now)
+
+    def call_failed(self, what: str, error: BackendError, now: datetime) -> datetime:
+        """Emit that ``what`` failed, or count it; return when to retry.
+
+        Raises:
+            StateDamaged, StorageFull: the error, if it holds for all calls.
+
+        """
+        if isinstance(error, StorageFull | StateDamaged):
+            raise error
+        self.emit(CallFailed(what=what, error=str(error)), now)
+        return now + AFTER_ERROR
 
     def keep_nodes(self, nodes: Collection[str]) -> None:
         """Forget events about other nodes: they are new the next time."""

@@ -85,6 +85,14 @@ def read_end(path: Path | str, limit: int) -> bytes:
         return _read(handle, limit)
 
 
+def end_text(path: Path | str, limit: int) -> str:
+    """Return the text at the end of a regular file; empty if it cannot be read."""
+    try:
+        return read_end(path, limit).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
 def parse_json(text: str | bytes) -> Any:
     """Return the value of a JSON document that nests at most ``MAX_DEPTH`` levels.
 

@@ -6,7 +6,8 @@ import pytest
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
-from holdfast.engine.node_reconciler import AFTER_ERROR, RESYNC
+from holdfast.engine.node_reconciler import RESYNC
+from holdfast.engine.repeats import AFTER_ERROR
 from holdfast.model.errors import BackendError, StorageFull
 from holdfast.model.events import AttemptStopped, CallFailed, JobFinished, JobRetried
 from holdfast.model.health import Remedy

@@ -5,12 +5,13 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from holdfast.adapters.local.cluster_store import ClusterStore, LocalMember
 from holdfast.adapters.local.first_boot import provision_of, scripts_path
 from holdfast.adapters.local.layout import RunDir, cluster_dir, deleted_dir
 from holdfast.adapters.local.lock import guarded, is_held
+from holdfast.adapters.local.store import LocalStore
 from holdfast.model.clusters import (
     DesiredCluster,
     GroupMachine,
@@ -26,6 +27,31 @@ _STILL_DELETED: Final = timedelta(milliseconds=250)
 
 Start = Callable[[RunDir], None]
 """Starts the supervisor process of a cluster; no effect if it is running."""
+
+
+Store = TypeVar("Store", ClusterStore, LocalStore)
+
+
+@contextlib.contextmanager
+def opened(run: RunDir, store_type: Callable[[Path], Store]) -> Iterator[Store | None]:
+    """Open the state of a cluster, or give None if there is none.
+
+    The supervisor moves the directory of a deleted cluster; SQLite reports an I/O error for a file
+    that was moved while it is open.
+
+    Raises:
+        BackendError: the state cannot be read.
+
+    """
+    try:
+        with guarded(run):
+            if not run.state.is_file():
+                yield None
+                return
+            with contextlib.closing(store_type(run.state)) as store:
+                yield store
+    except OSError as error:
+        raise BackendError(f"{run.path}: {error}") from error
 
 
 class LocalMachineGroups:
@@ -73,7 +99,7 @@ class LocalMachineGroups:
         """See ``MachineGroups.machines``."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
-        with self._opened(run) as store:
+        with opened(run, ClusterStore) as store:
             if store is None:
                 return ()
             members = [one for one in store.members() if one.group == name]
@@ -85,7 +111,7 @@ class LocalMachineGroups:
         """See ``MachineGroups.scale``."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
-        with self._opened(run) as store:
+        with opened(run, ClusterStore) as store:
             if store is None:
                 raise BackendError(f"no cluster {cluster}: {run.path} no longer exists")
             store.scale(name, count)
@@ -95,7 +121,7 @@ class LocalMachineGroups:
         """See ``MachineGroups.remove``: machines that a removed one replaces go with it."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
-        with self._opened(run) as store:
+        with opened(run, ClusterStore) as store:
             if store is None:
                 return
             members = store.members()
@@ -109,28 +135,11 @@ class LocalMachineGroups:
         """See ``MachineGroups.delete``."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
-        with self._opened(run) as store:
+        with opened(run, ClusterStore) as store:
             if store is not None:
                 store.remove_group(name)
         if run.state.exists():
             self._wake(run)
-
-    @contextlib.contextmanager
-    def _opened(self, run: RunDir) -> Iterator[ClusterStore | None]:
-        """Open the cluster's state, or give None if there is none.
-
-        The supervisor moves the directory of a deleted cluster; SQLite reports an I/O error for a
-        file that was moved while it is open.
-        """
-        try:
-            with guarded(run):
-                if not run.state.is_file():
-                    yield None
-                    return
-                with contextlib.closing(ClusterStore(run.state)) as store:
-                    yield store
-        except OSError as error:
-            raise BackendError(f"{run.path}: {error}") from error
 
     def _wake(self, run: RunDir) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -25,7 +25,7 @@ from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarm
 from holdfast.decisions.loss_faults import LossLimits, skipped_steps
 from holdfast.decisions.step_progress import StepProgress, after_look, suspected_hang
 from holdfast.decisions.step_times import StallLimits
-from holdfast.kit.bounded_files import read_end
+from holdfast.kit.bounded_files import end_text
 from holdfast.kit.free_ports import free_port
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
@@ -313,8 +313,8 @@ class LocalJobs:
             self._crashes.pop(log, None)
             return ""
         if log not in self._crashes:
-            reported = error_file_text(_tail(_error_file(log)))
-            self._crashes[log] = reported or crash_text(_tail(log))
+            reported = error_file_text(end_text(_error_file(log), _TAIL_BYTES))
+            self._crashes[log] = reported or crash_text(end_text(log, _TAIL_BYTES))
         return self._crashes[log]
 
     def _observed(self, job: str, record: JobRecord, progress: Progress) -> AttemptProgress:
@@ -382,14 +382,6 @@ def _node_ranks(rank: int, name: str, machine: LocalMachine | None, launch: Laun
 def _error_file(log: Path) -> Path:
     """Return the file in which PyTorch's ``@record`` stores the exception of a rank."""
     return log.with_suffix(".error.json")
-
-
-def _tail(file: Path) -> str:
-    """Return the end of a file; empty if it cannot be read."""
-    try:
-        return read_end(file, _TAIL_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
 
 
 def _task(job: str, attempt: int, rank: int) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.local.groups import LocalMachineGroups
+from holdfast.adapters.local.groups import LocalMachineGroups, opened
 from holdfast.adapters.local.layout import RunDir, cluster_dir
-from holdfast.adapters.local.lock import guarded, is_held
+from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.api.adopted import health_of, request_of
 from holdfast.apps.run.cluster_supervisor import WIND_DOWN
@@ -108,15 +108,8 @@ class LocalClusters:
     @contextlib.contextmanager
     def _opened(self, cluster: str) -> Iterator[KnownRun | None]:
         run = cluster_dir(self._home, cluster)
-        try:
-            with guarded(run):
-                if not run.state.is_file():
-                    yield None
-                    return
-                with contextlib.closing(LocalStore(run.state)) as store:
-                    yield KnownRun(run, store, is_held(run))
-        except OSError as error:
-            raise BackendError(f"{run.path}: {error}") from error
+        with opened(run, LocalStore) as store:
+            yield None if store is None else KnownRun(run, store, is_held(run))
 
 
 def local_groups(home: Path, supervisors: ClusterSupervisors) -> LocalMachineGroups:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import yaml
 
+from holdfast.adapters.kubernetes.client.kubeconfig import load_kubeconfig
 from holdfast.apps.hyperpod.local import NAME
 from holdfast.kit.files import write_atomically
 from holdfast.model.errors import ConfigError
@@ -43,7 +44,7 @@ def connect(name: str, namespace: str | None, files: list[Path], home: Path) -> 
         ConfigError: no context matches, or several do.
 
     """
-    contents = {file: _load(file) for file in files if file.is_file()}
+    contents = {file: load_kubeconfig(file) for file in files if file.is_file()}
     found = dict.fromkeys(_contexts(name, contents))
     if len(found) != 1:
         there = ", ".join(one["name"] for content in contents.values() for one in _in(content))
@@ -103,16 +104,6 @@ def _in(content: dict[str, Any]) -> list[dict[str, Any]]:
         for one in (listed if isinstance(listed, list) else [])
         if isinstance(one, dict) and "name" in one and isinstance(one.get("context"), dict)
     ]
-
-
-def _load(file: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise ConfigError(f"{file}: is not a kubeconfig")
-    return content
 
 
 def _store(file: Path, content: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ from holdfast.decisions.launch_events import (
     Suspected,
 )
 from holdfast.decisions.launch_orders import Order, OrderKind
-from holdfast.kit.bounded_files import read_end
+from holdfast.kit.bounded_files import end_text
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import reap
 from holdfast.model.jobs import PROGRESS_VARIABLE
@@ -319,8 +319,9 @@ class NodeRanks:
 
     def _crash(self, local_rank: int) -> str:
         """Return the exception of a rank from its error file or its log; empty if there is none."""
-        found = error_file_text(_tail(self._error_file(local_rank)))
-        return found or crash_text(_tail(self._error_file(local_rank).with_name("stderr.log")))
+        found = error_file_text(end_text(self._error_file(local_rank), _TAIL_BYTES))
+        log = self._error_file(local_rank).with_name("stderr.log")
+        return found or crash_text(end_text(log, _TAIL_BYTES))
 
     def _sweep(self) -> None:
         """End processes that the ranks left running, in any session."""
@@ -363,10 +364,3 @@ class NodeRanks:
         own_pids += [one.pid for one in others if one is not None]
         own_pids += self._sampling.pids if self._sampling is not None else []
         reap([*own_pids, *(self._warm.pids() if self._warm is not None else ())])
-
-
-def _tail(path: Path) -> str:
-    try:
-        return read_end(path, _TAIL_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""

@@ -1,15 +1,14 @@
 """View of the nodes of a run, from the run's state and the files of its machines."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from holdfast.adapters.local.faults import powered_processes
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.store import LocalStore
-from holdfast.apps.views.nodes import JobRank, NodeStatus
-from holdfast.decisions.node_labels import deep_check_status, health_status
+from holdfast.apps.views.nodes import JobRank, NodeStatus, node_status
 from holdfast.kit.bounded_files import read_bounded
 from holdfast.kit.serial import parse_value
 from holdfast.model.incidents import Incident
@@ -65,40 +64,19 @@ def _status(
     directory = run.directory.node(view.name)
     is_on = "node" in powered_processes(directory)
     report = _report(directory, view.boot_id) if is_on else None
-    faults = report.faults if report is not None else ()
-    record = view.record
-    conditions = {fault.condition: fault.reason for fault in faults}
-    if record.remediation is not None:
-        conditions[record.remediation.condition] = record.remediation.reason
-    return NodeStatus(
-        run=run.directory.name,
-        is_active=run.is_active,
-        name=view.name,
-        provider_id=view.provider_id,
-        boot_id=view.boot_id,
-        phase=record.phase,
-        phase_since=record.phase_since,
-        health_status=health_status(record),
-        deep_check_status=deep_check_status(view),
-        job=rank.job if rank is not None else "",
-        rank=rank.rank if rank is not None else None,
+    seen = replace(
+        view,
         powered_on=is_on,
         heartbeat_at=_heartbeat_at(directory, view.boot_id),
-        replaces=view.replaces,
-        pause_reason=view.pause_reason,
-        closed=view.closed,
-        remediation=record.remediation,
-        request=view.request,
-        conditions=conditions,
-        faults=faults,
-        notices=report.notices if report is not None else (),
-        history=record.history,
-        checks=record.checks,
-        incidents=incidents,
-        group=view.group,
-        pairing=record.pairing,
-        replaced_at=record.replaced_at,
+        faults=report.faults if report is not None else (),
         drill_until=report.drill_until if report is not None else None,
+    )
+    notices = report.notices if report is not None else ()
+    return replace(
+        node_status(seen, run=run.directory.name, notices=notices, incidents=incidents),
+        is_active=run.is_active,
+        job=rank.job if rank is not None else "",
+        rank=rank.rank if rank is not None else None,
     )
 
 

@@ -6,7 +6,7 @@ Within a cluster, and so for the agent, ``in_cluster`` needs none of this.
 import base64
 import binascii
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,7 +101,7 @@ def read_kubeconfig(files: list[Path], context: str = "") -> Server:
         ConfigError: naming the file, the entry and the key.
 
     """
-    contents = [(file, _load(file)) for file in files]
+    contents = [(file, load_kubeconfig(file)) for file in files]
     current = (str(content.get("current-context") or "") for _, content in contents)
     name = context or next(filter(None, current), "")
     if not name:
@@ -124,7 +124,13 @@ def read_kubeconfig(files: list[Path], context: str = "") -> Server:
     return server
 
 
-def _load(file: Path) -> Mapping[str, Any]:
+def load_kubeconfig(file: Path) -> dict[str, Any]:
+    """Return the content of a kubeconfig.
+
+    Raises:
+        ConfigError: it cannot be read, or is not a kubeconfig.
+
+    """
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -136,7 +142,7 @@ def _load(file: Path) -> Mapping[str, Any]:
     return content
 
 
-def _entry(contents: list[tuple[Path, Mapping[str, Any]]], kind: str, name: str) -> _Entry:
+def _entry(contents: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, name: str) -> _Entry:
     known = {}
     for file, content in reversed(contents):
         for named in content.get(f"{kind}s") or ():

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from holdfast.kit.bounded_files import read_end
+from holdfast.kit.bounded_files import end_text
 
 _STDOUT, _STDERR = 1, 2
 _ERROR_FILE: Final = "TORCHELASTIC_ERROR_FILE"
@@ -65,7 +65,7 @@ class StepCrash:
         from holdfast.decisions.crash_text import crash_text, error_file_text  # noqa: PLC0415 - after a failure only
 
         if _written(self._error_file) != self._written:
-            found = error_file_text(_error_text(self._error_file))
+            found = error_file_text(end_text(self._error_file, _TAIL_BYTES))
             if found:
                 return found
         tails = [_tail(path, offset) for path, offset in self._offsets.items()]
@@ -93,13 +93,5 @@ def _tail(path: Path, offset: int) -> str:
         with path.open("rb") as file:  # a link below /proc, which ``read_end`` does not follow
             file.seek(max(offset, file_size(path) - _TAIL_BYTES))
             return file.read(_TAIL_BYTES).decode("utf-8", "replace")
-    except OSError:
-        return ""
-
-
-def _error_text(path: str) -> str:
-    """Return the content of an error file; empty if it cannot be read."""
-    try:
-        return read_end(path, _TAIL_BYTES).decode("utf-8", "replace")
     except OSError:
         return ""
