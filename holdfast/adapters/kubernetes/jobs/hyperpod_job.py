@@ -16,7 +16,7 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
     ending_of,
     with_failure,
 )
-from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
+from holdfast.adapters.kubernetes.jobs.job_kind import RunPolicyKind
 from holdfast.adapters.kubernetes.jobs.objects import (
     QUEUE,
     JobState,
@@ -70,7 +70,7 @@ class HyperPodJob(JobState):
         return f"{self.name}-{replica.get('name')}-{index}"
 
 
-class HyperPodJobs(JobKind):
+class HyperPodJobs(RunPolicyKind):
     """See ``JobKind``. Node ranks are counted through all replica specs, spares included.
 
     Auto-resume is always on. The operator reads the attempt from the record of the job, so the
@@ -106,10 +106,6 @@ class HyperPodJobs(JobKind):
         if not job or not (rank.isascii() and rank.isdecimal()):
             return None
         return PodRank(job=job, rank=int(rank), container="")
-
-    def suspension(self, *, is_suspended: bool) -> Json:
-        """See ``JobKind.suspension``."""
-        return {"spec": {"runPolicy": {"suspend": is_suspended}}}
 
     def attempt_patch(
         self,

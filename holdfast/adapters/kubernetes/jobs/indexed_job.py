@@ -63,10 +63,6 @@ class IndexedJobs(JobKind):
             return None
         return PodRank(job=job, rank=int(index), container="")
 
-    def suspension(self, *, is_suspended: bool) -> Json:
-        """See ``JobKind.suspension``."""
-        return {"spec": {"suspend": is_suspended}}
-
     def attempt_patch(
         self,
         job: Json,

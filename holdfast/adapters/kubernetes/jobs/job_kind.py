@@ -31,7 +31,7 @@ class JobKind(Named, Protocol):
 
     def suspension(self, *, is_suspended: bool) -> Json:
         """Return the merge patch by which the operator deletes all pods, or creates them."""
-        ...
+        return {"spec": {"suspend": is_suspended}}
 
     def attempt_patch(
         self, job: Json, annotations: dict[str, str], environment: dict[str, str]
@@ -62,3 +62,11 @@ class JobKind(Named, Protocol):
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """Return the merge patch of the status that sets a suspended job failed permanently."""
         ...
+
+
+class RunPolicyKind(JobKind):
+    """Kind of job with a ``runPolicy``, as Kubeflow introduced it."""
+
+    def suspension(self, *, is_suspended: bool) -> Json:
+        """See ``JobKind.suspension``."""
+        return {"spec": {"runPolicy": {"suspend": is_suspended}}}

@@ -29,35 +29,14 @@ _RESTARTED: Final = "HoldfastRestarted"
 """Condition of a set whose restart counter Holdfast incremented; only Holdfast reads it."""
 
 
-class JobSets(JobKind):
-    """See ``JobKind``.
+class JobSetPods(JobKind):
+    """See ``JobKind``: the part of a kind of which a JobSet owns the pods.
 
     If Jobs have several pods each, ranks run across the Jobs: all pods with index 0 come first.
     Containers are immutable, so the attempt reaches them only as an annotation.
     """
 
-    kind: Final = "JobSet"
-    api_version: Final = "jobset.x-k8s.io/v1alpha2"
-    plural: Final = "jobsets"
     pod_selector: Final = SET
-
-    def trimmed(self, job: Json, labels: Labels) -> JobState:
-        """See ``JobKind.trimmed``."""
-        return JobState(
-            **described(self, job, labels),
-            started_at=changed_at(job, SUSPENDED),  # a new set has no time of its start
-            is_suspended=(job.get("spec") or {}).get("suspend") is True,
-            is_stop_seen=condition_of(job, SUSPENDED) is not None,
-            ending=ending_of(job, "Completed"),
-            groups=tuple(
-                group_of(
-                    replicated.get("replicas", 1) * _job_of(replicated).get("parallelism", 1),
-                    _job_of(replicated).get("template") or {},
-                )
-                for replicated in _replicated(job)
-            ),
-            obstacle=_obstacle(job),
-        )
 
     def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
@@ -68,10 +47,6 @@ class JobSets(JobKind):
             return None
         index, jobs, job = map(int, numbers)
         return PodRank(job=name, rank=index * jobs + job, container="", owner=uid)
-
-    def suspension(self, *, is_suspended: bool) -> Json:
-        """See ``JobKind.suspension``."""
-        return {"spec": {"suspend": is_suspended}}
 
     def attempt_patch(
         self,
@@ -104,6 +79,32 @@ class JobSets(JobKind):
         others = [one for one in conditions_of(job) if one.get("type") != _RESTARTED]
         restarts = ((job.get("status") or {}).get("restarts") or 0) + 1
         return {"status": {"restarts": restarts, "conditions": [*others, mark]}}
+
+
+class JobSets(JobSetPods):
+    """See ``JobKind``."""
+
+    kind: Final = "JobSet"
+    api_version: Final = "jobset.x-k8s.io/v1alpha2"
+    plural: Final = "jobsets"
+
+    def trimmed(self, job: Json, labels: Labels) -> JobState:
+        """See ``JobKind.trimmed``."""
+        return JobState(
+            **described(self, job, labels),
+            started_at=changed_at(job, SUSPENDED),  # a new set has no time of its start
+            is_suspended=(job.get("spec") or {}).get("suspend") is True,
+            is_stop_seen=condition_of(job, SUSPENDED) is not None,
+            ending=ending_of(job, "Completed"),
+            groups=tuple(
+                group_of(
+                    replicated.get("replicas", 1) * _job_of(replicated).get("parallelism", 1),
+                    _job_of(replicated).get("template") or {},
+                )
+                for replicated in _replicated(job)
+            ),
+            obstacle=_obstacle(job),
+        )
 
     def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
         """See ``JobKind.failed``."""

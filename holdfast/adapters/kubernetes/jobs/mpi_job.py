@@ -1,35 +1,24 @@
 """Kubeflow's ``MPIJob``, as MPI operator 0.3 to 0.6 operates it."""
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime
+from collections.abc import Mapping
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.client.values import parse_time
-from holdfast.adapters.kubernetes.jobs.conditions import SUSPENDED, condition_of, ending_of
-from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
-from holdfast.adapters.kubernetes.jobs.objects import (
-    BY_NAME,
-    JobState,
-    PodRank,
-    described,
-    group_of,
-)
+from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, PodRank
 from holdfast.adapters.kubernetes.jobs.pytorch_job import (
     INDEX,
     JOB,
+    LAUNCHER,
     OPERATOR,
-    failure,
-    replica_patch,
+    KubeflowKind,
 )
-from holdfast.model.names import Labels, PodPhase
+from holdfast.model.jobs import Ending
 
 _CONTROLLER: Final = "mpi-operator"
 _ROLE: Final = "training.kubeflow.org/job-role"
-_LAUNCHER: Final = "Launcher"
 
 
-class MPIJobs(JobKind):
+class MPIJobs(KubeflowKind):
     """See ``JobKind``. The launcher has rank 0, worker i has rank i + 1.
 
     The operator creates the launcher's Job only once, so only the workers receive the attempt.
@@ -39,28 +28,19 @@ class MPIJobs(JobKind):
     api_version: Final = "kubeflow.org/v2beta1"
     plural: Final = "mpijobs"
     pod_selector: Final = f"{OPERATOR}={_CONTROLLER}"
+    replica_specs = "mpiReplicaSpecs"
+    restart_policy = "Never"
 
-    def trimmed(self, job: Json, labels: Labels) -> JobState:
-        """See ``JobKind.trimmed``."""
-        status = job.get("status") or {}
-        policy = (job.get("spec") or {}).get("runPolicy") or {}
-        # The operator also sets Failed when a worker is evicted; the job continues all the same.
-        has_ended = bool(status.get("completionTime"))
-        return JobState(
-            **described(self, job, labels),
-            started_at=parse_time(status.get("startTime")),
-            is_suspended=policy.get("suspend") is True,
-            is_stop_seen=condition_of(job, SUSPENDED) is not None,
-            ending=ending_of(job, PodPhase.SUCCEEDED.value) if has_ended else None,
-            groups=tuple(
-                group_of(
-                    1 if name == _LAUNCHER else replica.get("replicas", 1),
-                    replica.get("template") or {},
-                    replica.get("restartPolicy") or "Never",
-                )
-                for name, replica in _replicas(job)
-            ),
-        )
+    def size(self, replica_type: str, replica: Json) -> int:
+        """See ``KubeflowKind.size``."""
+        return 1 if replica_type == LAUNCHER else super().size(replica_type, replica)
+
+    def ending(self, job: Json) -> Ending | None:
+        """See ``KubeflowKind.ending``.
+
+        The operator also sets Failed when a worker is evicted; the job continues all the same.
+        """
+        return super().ending(job) if (job.get("status") or {}).get("completionTime") else None
 
     def member(self, pod: Json) -> PodRank | None:
         """See ``JobKind.member``."""
@@ -68,26 +48,6 @@ class MPIJobs(JobKind):
         job, index = labels.get(JOB), str(labels.get(INDEX))
         if not job:
             return None
-        if labels.get(_ROLE) == _LAUNCHER.lower():
+        if labels.get(_ROLE) == LAUNCHER.lower():
             return PodRank(job=job, rank=0, container="", owner=BY_NAME)
         return PodRank(job=job, rank=int(index) + 1, container="") if index.isdecimal() else None
-
-    def suspension(self, *, is_suspended: bool) -> Json:
-        """See ``JobKind.suspension``."""
-        return {"spec": {"runPolicy": {"suspend": is_suspended}}}
-
-    def attempt_patch(
-        self, job: Json, annotations: dict[str, str], environment: dict[str, str]
-    ) -> Json:
-        """See ``JobKind.attempt_patch``."""
-        workers = (one for one in _replicas(job) if one[0] != _LAUNCHER)
-        return {"spec": {"mpiReplicaSpecs": replica_patch(workers, annotations, environment)}}
-
-    def failed(self, job: Json, reason: str, message: str, now: datetime) -> Json:
-        """See ``JobKind.failed``."""
-        return failure(job, reason, message, now)
-
-
-def _replicas(job: Json) -> Iterator[tuple[str, Json]]:
-    replicas = (job.get("spec") or {}).get("mpiReplicaSpecs") or {}
-    yield from sorted(replicas.items())

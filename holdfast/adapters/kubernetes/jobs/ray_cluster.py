@@ -71,10 +71,6 @@ class RayClusters(JobKind):
         rank = 0 if role == _HEAD else UNNUMBERED
         return PodRank(job=cluster, rank=rank, container=container)
 
-    def suspension(self, *, is_suspended: bool) -> Json:
-        """See ``JobKind.suspension``."""
-        return {"spec": {"suspend": is_suspended}}
-
     def attempt_patch(
         self, job: Json, annotations: dict[str, str], environment: dict[str, str]
     ) -> Json:

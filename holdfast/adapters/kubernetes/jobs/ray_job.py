@@ -70,10 +70,6 @@ class RayJobs(JobKind):
             return None
         return replace(member, job=found["job"], owner=BY_NAME, part=member.job)
 
-    def suspension(self, *, is_suspended: bool) -> Json:
-        """See ``JobKind.suspension``."""
-        return {"spec": {"suspend": is_suspended}}
-
     def attempt_patch(
         self, job: Json, annotations: dict[str, str], environment: dict[str, str]
     ) -> Json:
