@@ -5,13 +5,15 @@ import secrets
 import shutil
 import sqlite3
 import time
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from holdfast.kit.files import sync_directory
+from holdfast.model.errors import BackendError, StateDamaged, StorageFull
 
 BACKUP_SUFFIX: Final = ".backup"
 PRIVATE: Final = 0o600
@@ -31,6 +33,30 @@ def is_damage(error: BaseException | None) -> bool:
     """Whether SQLite reports that the file is not a valid database."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in _DAMAGE
+
+
+@contextmanager
+def errors_named(path: Path, remedy: str = "") -> Iterator[None]:
+    """Raise errors of SQLite and of stored values as a ``BackendError`` that names the file.
+
+    Raises:
+        StorageFull: there is no space left.
+        StateDamaged: the file is not a valid database; with ``remedy`` in the message.
+
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+            raise StorageFull(f"no space left on device for {path}") from error
+        if is_damage(error):
+            advice = f"; {remedy}" if remedy else ""
+            raise StateDamaged(f"{path} is damaged ({error}){advice}") from error
+        raise BackendError(f"{path}: {error}") from error
+    except OSError as error:
+        raise BackendError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise BackendError(f"{path} is damaged: {error}") from error
 
 
 def create_private(path: Path) -> None:

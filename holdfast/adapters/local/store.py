@@ -2,8 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -15,11 +15,11 @@ from holdfast.kit.sqlite_files import (
     HourlyBackup,
     UnrecoverableDatabase,
     create_private,
-    is_damage,
+    errors_named,
     other_layout,
     recover,
 )
-from holdfast.model.errors import BackendError, StateDamaged, StorageFull
+from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.nodes import Breaker, NodeRecord
@@ -81,7 +81,7 @@ class LocalStore:
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        with _errors_named(path):
+        with errors_named(path):
             if create and not path.exists():
                 _create(path)
             if not path.is_file():
@@ -292,11 +292,11 @@ class LocalStore:
         return [{"at": at, "event": name, **json.loads(body)} for at, name, body in rows]
 
     def _read(self, statement: str, *values: object) -> list[Any]:
-        with _errors_named(self._path):
+        with errors_named(self._path):
             return self._db.execute(statement, values).fetchall()
 
     def _write(self, statement: str, *values: object) -> None:
-        with _errors_named(self._path):
+        with errors_named(self._path):
             self._db.execute(statement, values)
         if not self._db.in_transaction:
             self._back_up()
@@ -313,7 +313,7 @@ def recover_state(path: Path) -> str:
 
     """
     try:
-        with _errors_named(path):
+        with errors_named(path):
             return recover(path)
     except UnrecoverableDatabase as error:
         raise BackendError(str(error)) from error
@@ -344,19 +344,3 @@ def _dump(value: object) -> str:
 @lru_cache(maxsize=256)  # each round reads all records, few of which have changed
 def _load(kind: type[T], text: str) -> T:
     return from_plain(kind, json.loads(text))
-
-
-@contextmanager
-def _errors_named(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise StorageFull(f"no space left on device for {path}") from error
-        if is_damage(error):
-            raise StateDamaged(f"{path} is damaged ({error})") from error
-        raise BackendError(f"{path}: {error}") from error
-    except OSError as error:
-        raise BackendError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise BackendError(f"{path} is damaged: {error}") from error

@@ -1,7 +1,6 @@
 """View of the nodes of a Kubernetes cluster, for commands."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +25,7 @@ from holdfast.adapters.kubernetes.nodes.views import (
 )
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.views.nodes import JobRank, NodeStatus, incidents_by_node, node_status
+from holdfast.apps.views.nodes import ClusterFleet, NodeStatus, incidents_by_node, node_status
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
@@ -55,7 +54,7 @@ def connect(kubeconfig: Path | None, context: str | None) -> "KubernetesFleet":
     return KubernetesFleet(context or server.url, api, namespace, agents)
 
 
-class KubernetesFleet:
+class KubernetesFleet(ClusterFleet):
     """A ``Fleet``: all nodes of a cluster that Holdfast manages."""
 
     def __init__(self, name: str, api: Api, namespace: str, agent_namespace: str) -> None:
@@ -76,11 +75,6 @@ class KubernetesFleet:
         """See ``Fleet.name``."""
         return self._name
 
-    @property
-    def is_active(self) -> bool:
-        """See ``Fleet.is_active``: Kubernetes, not Holdfast, reports whether a controller runs."""
-        return True
-
     def nodes(self) -> list[NodeStatus]:
         """See ``Fleet.nodes``."""
         now = SystemClock().now()
@@ -99,10 +93,6 @@ class KubernetesFleet:
             for name, (state, parsed) in sorted(managed.items())
         ]
         return listed + self._leaving(memory, found, incidents)
-
-    def ranks(self) -> Mapping[str, JobRank]:
-        """See ``Fleet.ranks``: ranks of different jobs have no common numbering."""
-        return {}
 
     def incidents(self) -> tuple[Incident, ...]:
         """See ``Fleet.incidents``."""
@@ -125,18 +115,10 @@ class KubernetesFleet:
         """See ``Fleet.close_breaker``."""
         self._memory.put_breaker(Breaker(reset_at=now))
 
-    def has_ended(self) -> bool:
-        """See ``Fleet.has_ended``: clusters do not end."""
-        return False
-
     @property
     def poll_interval_s(self) -> float:
         """See ``Fleet.poll_interval_s``: a repair takes minutes."""
         return 1.0
-
-    def describe_ranks(self) -> str:
-        """See ``Fleet.describe_ranks``."""
-        return "nodes of a cluster are selected by name"
 
     def _status(
         self,

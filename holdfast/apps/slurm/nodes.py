@@ -15,7 +15,7 @@ from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.adapters.slurm.nodes.views import known_nodes, last_response_at, node_view, record_of
 from holdfast.adapters.slurm.settings import STATE_DIR, SlurmSettings
 from holdfast.apps.clock import SystemClock
-from holdfast.apps.views.nodes import JobRank, NodeStatus, incidents_by_node, node_status
+from holdfast.apps.views.nodes import ClusterFleet, NodeStatus, incidents_by_node, node_status
 from holdfast.model.errors import ConfigError
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker
@@ -50,7 +50,7 @@ def open_store(state_dir: Path | None) -> SlurmStore:
     return SlurmStore(path)
 
 
-class SlurmFleet:
+class SlurmFleet(ClusterFleet):
     """A ``Fleet``: all nodes of a cluster that Holdfast manages."""
 
     def __init__(self, store: SlurmStore) -> None:
@@ -71,11 +71,6 @@ class SlurmFleet:
     def name(self) -> str:
         """See ``Fleet.name``."""
         return "slurm"
-
-    @property
-    def is_active(self) -> bool:
-        """See ``Fleet.is_active``: systemd, not Holdfast, reports whether a controller runs."""
-        return True
 
     def nodes(self) -> list[NodeStatus]:
         """See ``Fleet.nodes``."""
@@ -102,10 +97,6 @@ class SlurmFleet:
                 found[node].append(job)
         return found
 
-    def ranks(self) -> Mapping[str, JobRank]:
-        """See ``Fleet.ranks``: ranks of different jobs have no common numbering."""
-        return {}
-
     def incidents(self) -> tuple[Incident, ...]:
         """See ``Fleet.incidents``."""
         return self._store.list_incidents()
@@ -127,18 +118,10 @@ class SlurmFleet:
         """See ``Fleet.close_breaker``."""
         self._store.put_breaker(Breaker(reset_at=now))
 
-    def has_ended(self) -> bool:
-        """See ``Fleet.has_ended``: clusters do not end."""
-        return False
-
     @property
     def poll_interval_s(self) -> float:
         """See ``Fleet.poll_interval_s``: a repair takes minutes, and each poll calls slurmctld."""
         return 2.0
-
-    def describe_ranks(self) -> str:
-        """See ``Fleet.describe_ranks``."""
-        return "nodes of a cluster are selected by name"
 
 
 def _with_jobs(status: NodeStatus, jobs: Sequence[JobFacts]) -> NodeStatus:

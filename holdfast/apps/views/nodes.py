@@ -280,6 +280,27 @@ class Fleet(Protocol):
         ...
 
 
+class ClusterFleet(Fleet, Protocol):
+    """Nodes of a Kubernetes or Slurm cluster, which does not end, and whose jobs have own ranks."""
+
+    @property
+    def is_active(self) -> bool:
+        """See ``Fleet.is_active``: the platform reports whether a controller runs."""
+        return True
+
+    def ranks(self) -> Mapping[str, JobRank]:
+        """See ``Fleet.ranks``: ranks of different jobs have no common numbering."""
+        return {}
+
+    def has_ended(self) -> bool:
+        """See ``Fleet.has_ended``."""
+        return False
+
+    def describe_ranks(self) -> str:
+        """See ``Fleet.describe_ranks``."""
+        return "nodes of a cluster are selected by name"
+
+
 F = TypeVar("F", bound=Fleet)
 
 

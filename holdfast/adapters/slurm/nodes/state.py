@@ -3,8 +3,8 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -13,11 +13,11 @@ from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.sqlite_files import (
     HourlyBackup,
     create_private,
-    is_damage,
+    errors_named,
     other_layout,
     recover,
 )
-from holdfast.model.errors import BackendError, StateDamaged, StorageFull
+from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobRecord
 from holdfast.model.nodes import Breaker, NodeRecord
@@ -118,7 +118,7 @@ class SlurmStore:
         self._memory = Memory()
         self._seen = -1
         self._back_up: Callable[[], None] = lambda: None
-        with self._errors_named():
+        with errors_named(self._path, _RESTART):
             if path is not None:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
                 create_private(path)
@@ -170,7 +170,7 @@ class SlurmStore:
 
     def read(self) -> Memory:
         """Return all stored state. Cheap while no other process has written."""
-        with self._errors_named():
+        with errors_named(self._path, _RESTART):
             seen: int = self._db.execute("PRAGMA data_version").fetchone()[0]
             if seen != self._seen:
                 self._memory = self._load_all()
@@ -300,32 +300,17 @@ class SlurmStore:
         self._write(f"DELETE FROM {table} WHERE name = ?", name)  # noqa: S608 - a name of ours
 
     def _read(self, statement: str, *values: object) -> list[Any]:
-        with self._errors_named():
+        with errors_named(self._path, _RESTART):
             return self._db.execute(statement, values).fetchall()
 
     def _write(self, statement: str, *values: object) -> None:
-        with self._errors_named():
+        with errors_named(self._path, _RESTART):
             self._db.execute(statement, values)
         self._back_up()
 
     def _load(self, kind: type[T], text: str) -> T:
-        with self._errors_named():
+        with errors_named(self._path, _RESTART):
             return from_plain(kind, json.loads(text))
-
-    @contextmanager
-    def _errors_named(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise StorageFull(f"no space left on device for {self._path}") from error
-            if is_damage(error):
-                raise StateDamaged(f"{self._path} is damaged ({error}); {_RESTART}") from error
-            raise BackendError(f"{self._path}: {error}") from error
-        except OSError as error:
-            raise BackendError(f"{self._path}: {error.strerror}") from error
-        except ValueError as error:
-            raise BackendError(f"{self._path} is damaged: {error}") from error
 
 
 def recover_state(path: Path) -> str:
@@ -340,12 +325,8 @@ def recover_state(path: Path) -> str:
         BackendError: the file cannot be checked or restored.
 
     """
-    try:
+    with errors_named(path):
         return recover(path, may_begin_empty=True)
-    except sqlite3.Error as error:
-        raise BackendError(f"{path}: {error}") from error
-    except OSError as error:
-        raise BackendError(f"{path}: {error.strerror}") from error
 
 
 def _dump(value: object) -> str:
