@@ -19,7 +19,7 @@ from holdfast.model.actions import (
     SetAgentCondition,
     StartCheck,
 )
-from holdfast.model.health import Fault, Remedy
+from holdfast.model.health import Fault, Remedy, Urgency
 from holdfast.model.names import Condition, DeepCheck, Reason
 from holdfast.model.nodes import (
     CHECKS_LIMIT,
@@ -50,6 +50,15 @@ def is_out_of_service(record: NodeRecord) -> bool:
     if record.phase in OUT_OF_SERVICE:
         return True
     return record.remediation is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
+
+
+def waits_for_jobs(record: NodeRecord) -> bool:
+    """Whether the jobs on a node matter: it is draining, or waits for them to end."""
+    if record.phase is Phase.DRAINING:
+        return True
+    remediation = record.remediation
+    waits = remediation is not None and remediation.urgency is Urgency.DEFERRED
+    return record.phase is Phase.QUARANTINED and waits
 
 
 def is_borrowed(record: NodeRecord) -> bool:

@@ -34,10 +34,6 @@ _NUMBER: Final = re.compile(r"(?:nd|neuron)([0-9]{1,4})(?:/|\Z)")
 _PCI: Final = re.compile(r"[0-9a-fA-F]{4,8}:([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.[0-7]")
 
 
-def _is_any(_suspect: str, _corroboration: str) -> bool:
-    return True
-
-
 def _is_same_neuron(suspect: str, corroboration: str) -> bool:
     """``nd3`` of the log is ``neuron3`` of sysfs, and has the cores ``neuron3/neuron_core0`` ..."""
     one, other = _NUMBER.match(suspect), _NUMBER.match(corroboration)
@@ -58,7 +54,7 @@ class _Corroboration:
     """Faults of one family, and notices with one of the reasons ``notices``, that corroborate."""
 
     family: str
-    is_same: Callable[[str, str], bool] = _is_any
+    is_same: Callable[[str, str], bool] = lambda _suspect, _corroboration: True
     """Whether the device of a suspect and that of its corroboration are one; where either names
     none, they may be."""
 

@@ -68,11 +68,8 @@ def event_of(action: NodeAction, node: NodeView) -> Event | None:
         case Release():
             return NodeReleased(node=name, after=reason)
         case SetAgentCondition(silent_since=since):
-            return NodeAgentReports(node=name) if since is None else _silent(name, since)
-
-
-def _silent(node: str, since: datetime) -> Event:
-    return NodeAgentSilent(node=node, since=since)
+            silent = since and NodeAgentSilent(node=name, since=since)
+            return silent or NodeAgentReports(node=name)
 
 
 def _tested(node: str, before: Pairing | None, after: Pairing) -> Event | None:

@@ -14,12 +14,12 @@ from holdfast.adapters.kubernetes.nodes.views import (
     LastHeartbeats,
     agent_heartbeat_at,
     is_fenced,
-    is_followed,
     is_managed,
     kubelet_answered_at,
     node_view,
     record_of,
 )
+from holdfast.decisions.lifecycle import waits_for_jobs
 from holdfast.model.health import Urgency
 from holdfast.model.names import RECORD, REPLACES, REPORT
 from holdfast.model.nodes import Phase
@@ -221,7 +221,7 @@ def test_a_machine_is_off_when_its_owner_says_so(key) -> None:
     ],
 )
 def test_pods_matter_while_a_repair_waits_for_them(record, followed) -> None:
-    assert is_followed(record) is followed
+    assert waits_for_jobs(record) is followed
 
 
 @pytest.mark.parametrize(

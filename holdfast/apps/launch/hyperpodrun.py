@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
-from holdfast.apps.launch.main import run
+from holdfast.apps.launch import main as launcher
 from holdfast.apps.launch.options import OptionRow, Options
 
 _PROGRAM: Final = "hyperpodrun"
@@ -59,4 +59,4 @@ def main(argv: Sequence[str]) -> int:
         ConfigError: an option is invalid, or the script does not exist.
 
     """
-    return run(argv, _PROGRAM, _OPTIONS)
+    return launcher.main(argv, _PROGRAM, _OPTIONS)

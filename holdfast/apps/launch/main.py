@@ -12,20 +12,10 @@ from holdfast.apps.launch.options import PROGRAM, Options, command_line_parser, 
 from holdfast.kit.processes import become_subreaper
 from holdfast.model.errors import ConfigError
 
-__all__ = ("command_line_parser", "main", "run")
+__all__ = ("command_line_parser", "main")
 
 
-def main(argv: Sequence[str]) -> int:
-    """Run the ranks until they end. Returns the exit code.
-
-    Raises:
-        ConfigError: an option is invalid, or the script does not exist.
-
-    """
-    return run(argv)
-
-
-def run(argv: Sequence[str], program: str = PROGRAM, more: Options = ()) -> int:
+def main(argv: Sequence[str], program: str = PROGRAM, more: Options = ()) -> int:
     """Run the ranks until they end, by the command line of a program with ``more`` options.
 
     Raises:

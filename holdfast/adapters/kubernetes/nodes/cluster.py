@@ -29,13 +29,13 @@ from holdfast.adapters.kubernetes.nodes.views import (
     group_of,
     instance_type_of,
     is_fenced,
-    is_followed,
     kubelet_answered_at,
     leaving_view,
     node_view,
     record_of,
 )
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
+from holdfast.decisions.lifecycle import waits_for_jobs
 from holdfast.decisions.requested_checks import awaits_check
 from holdfast.decisions.succession import LeavingNode, is_same_machine, undecided
 from holdfast.model.actions import CloseBreaker, TripBreaker
@@ -328,7 +328,7 @@ class KubernetesCluster:
                 ),
                 kubelet_at=kubelet_answered_at(cached.state, record, now, kubelet),
             ),
-            jobs=self._drainer.jobs(name) if is_followed(record) else self._requested.pods(name),
+            jobs=self._drainer.jobs(name) if waits_for_jobs(record) else self._requested.pods(name),
             check=self._checks.result(name, check_id) if is_checked else None,
             pair=self._checks.pair_outcome(name, record),
             is_idle=is_idle,
@@ -342,11 +342,13 @@ class KubernetesCluster:
             name: is_fenced(cached_nodes[name].state, cached_nodes[name].parsed, record)
             for name, record in records.items()
         }
-        followed = {name: off for name, off in fenced.items() if off or is_followed(records[name])}
+        followed = {
+            name: off for name, off in fenced.items() if off or waits_for_jobs(records[name])
+        }
         emptied = {name for name in followed if records[name].phase is Phase.DRAINING}
         self._drainer.follow({**self._deleted_nodes(cached_nodes), **followed}, emptied)
         for name, record in records.items():
-            if is_followed(record) and (
+            if waits_for_jobs(record) and (
                 cached_nodes[name].parsed.pause_reason or record.phase is not Phase.DRAINING
             ):
                 self._drainer.stop_evicting(name)

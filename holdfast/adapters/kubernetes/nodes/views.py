@@ -8,7 +8,6 @@ from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, boot_
 from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
 from holdfast.decisions.succession import LeavingNode
-from holdfast.model.health import Urgency
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
@@ -147,15 +146,6 @@ def agent_heartbeat_at(
     if report is not None and since is not None:
         known.append(since)
     return max(known, default=None)
-
-
-def is_followed(record: NodeRecord) -> bool:
-    """Whether the pods of a node matter: it is drained, or waits for its jobs to end."""
-    if record.phase is Phase.DRAINING:
-        return True
-    remediation = record.remediation
-    waits = remediation is not None and remediation.urgency is Urgency.DEFERRED
-    return record.phase is Phase.QUARANTINED and waits
 
 
 def is_fenced(state: NodeState, parsed: ParsedAnnotations, record: NodeRecord) -> bool:

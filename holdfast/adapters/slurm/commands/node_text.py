@@ -155,7 +155,7 @@ def _node(line: str) -> NodeFacts:
     return NodeFacts(
         line[len(_NAME) :].split(None, 1)[0],
         _flags(state),
-        _word(reason),
+        _reason(reason),
         reason_set,
         f"{_value(line, ' BootTime=')}/{_value(line, ' SlurmdStartTime=')}",
         _value(line, " InstanceId="),
@@ -174,11 +174,9 @@ def _value(line: str, key: str) -> str:
     return "" if value in _ABSENT else value
 
 
+_reason = lru_cache(maxsize=1024)(parse_reason)
+
+
 @lru_cache(maxsize=1024)  # many nodes share few states and reasons
 def _flags(state: str) -> frozenset[str]:
     return frozenset(state.split("+"))
-
-
-@lru_cache(maxsize=1024)
-def _word(reason: str) -> ParsedReason:
-    return parse_reason(reason)

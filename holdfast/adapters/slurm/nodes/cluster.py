@@ -22,7 +22,6 @@ from holdfast.adapters.slurm.nodes.state import Memory, SlurmStore
 from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,
-    is_followed,
     is_renewed,
     is_to_open,
     known_nodes,
@@ -34,6 +33,7 @@ from holdfast.adapters.slurm.nodes.views import (
 )
 from holdfast.adapters.slurm.nodes.watch import FolderWatch, NodeWatch
 from holdfast.adapters.slurm.settings import SlurmSettings
+from holdfast.decisions.lifecycle import waits_for_jobs
 from holdfast.decisions.requested_checks import awaits_check
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.errors import BackendError
@@ -164,7 +164,7 @@ class SlurmCluster:
             [
                 name
                 for name, record in records.items()
-                if is_followed(record) or awaits_check(record, memory.requests.get(name))
+                if waits_for_jobs(record) or awaits_check(record, memory.requests.get(name))
             ]
         )
         self._views = {

@@ -162,15 +162,6 @@ def node_view(
     )
 
 
-def is_followed(record: NodeRecord) -> bool:
-    """Whether the jobs on a node matter: it is draining, or waits for them to end."""
-    if record.phase is Phase.DRAINING:
-        return True
-    remediation = record.remediation
-    waits = remediation is not None and remediation.urgency is Urgency.DEFERRED
-    return record.phase is Phase.QUARANTINED and waits
-
-
 def remembered(known: Known, record: NodeRecord) -> RememberedNode:
     """Return the state to store for a node with a new record."""
     before = known.remembered
