@@ -33,17 +33,10 @@ def build(_profile: Profile) -> Detector:
     It is opt-in: a diagnostic needs exclusive use of the GPUs, fails beside a job, and slows the
     job down.
     """
-    return replace(
-        state_detector(
-            "gpu-dcgm-diag",
-            _judge,
-            STATE_REASONS,
-            reads="dcgm-diag",
-            settles={DIAGNOSIS},
-            every=EVERY,
-        ),
-        is_opt_in=True,
+    detector = state_detector(
+        "gpu-dcgm-diag", _judge, STATE_REASONS, reads="dcgm-diag", settles={DIAGNOSIS}, every=EVERY
     )
+    return replace(detector, is_opt_in=True)
 
 
 def _judge(sample: Sample) -> Judgement:

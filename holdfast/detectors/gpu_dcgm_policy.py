@@ -57,13 +57,9 @@ STATE_REASONS: Final = (
 def build(profile: Profile, overrides: Mapping[int, Remedy] = MappingProxyType({})) -> Detector:
     """Return the detector; it rates XIDs like the detector of the kernel log."""
     xids = gpu_xid.build(profile, overrides)
+    judge = partial(_judge, xids)
     detector = state_detector(
-        "gpu-dcgm-policy",
-        partial(_judge, xids),
-        STATE_REASONS,
-        reads="dcgm-policy",
-        settles=(),
-        every=EVERY,
+        "gpu-dcgm-policy", judge, STATE_REASONS, reads="dcgm-policy", settles=(), every=EVERY
     )
     return replace(detector, reasons=detector.reasons | xids.reasons)
 

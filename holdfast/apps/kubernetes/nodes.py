@@ -1,6 +1,7 @@
 """View of the nodes of a Kubernetes cluster, for commands."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -8,11 +9,11 @@ from pathlib import Path
 from holdfast import __version__
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, parse_annotations
 from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, LeaseReader, NodeLease
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
-from holdfast.adapters.kubernetes.nodes.requests import hold, put_request
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.views import (
     LastHeartbeats,
@@ -27,6 +28,7 @@ from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import ClusterFleet, NodeStatus, incidents_by_node, node_status
 from holdfast.model.incidents import Incident
+from holdfast.model.names import HOLD, REQUEST
 from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
 
@@ -100,12 +102,16 @@ class KubernetesFleet(ClusterFleet):
 
     def submit(self, node: str, request: Request) -> str:
         """See ``Fleet.submit``."""
-        put_request(self._api, node, request)
+        self._annotate(node, {REQUEST: compact_json(request)})
         return ""
 
     def hold(self, node: str, why: str) -> None:
         """See ``Fleet.hold``."""
-        hold(self._api, node, why)
+        self._annotate(node, {HOLD: why or None})
+
+    def _annotate(self, node: str, annotations: Mapping[str, str | None]) -> None:
+        """Write annotations for the controller, which replace earlier ones."""
+        self._api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": annotations}})
 
     def breaker(self) -> Breaker:
         """See ``Fleet.breaker``."""

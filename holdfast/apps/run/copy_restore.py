@@ -13,7 +13,7 @@ from holdfast.decisions.checkpoint_restore import plan_restore
 from holdfast.decisions.checkpoint_trust import Trust
 from holdfast.engine.checkpoint_guard import GuardResult
 from holdfast.engine.checkpoint_mirror import CheckpointMirror
-from holdfast.engine.copy_wording import no_copy, restored_because
+from holdfast.engine.checkpoint_wording import no_copy, restored_because
 from holdfast.model.checkpoint_copies import CheckpointCopy
 from holdfast.model.errors import BackendError, HoldfastError
 

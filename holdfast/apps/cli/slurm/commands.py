@@ -13,15 +13,17 @@ from typing import Any, Final
 import click
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.commands.rank_stacks import TIMEOUT, RankStacks, nodes_of
 from holdfast.adapters.slurm.install.cluster_reading import DEFAULT_CONF
 from holdfast.adapters.slurm.install.leftovers import restoring_commands, settings_in_use
 from holdfast.adapters.slurm.install.plan import Choices, MachineRole, next_steps, plan
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.slurm.doctor import doctor
 from holdfast.apps.cli.slurm.plan import plan as preview
-from holdfast.apps.cli.slurm.stacks import stacks
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.install import Done, InstallAction, Installer, Manifest
+from holdfast.apps.views.evidence import stacks_text
+from holdfast.decisions.hang_verdict import verdict
 from holdfast.model.errors import BackendError, ConfigError
 
 _CALL: Final = timedelta(seconds=15)
@@ -167,7 +169,26 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
 
 slurm.add_command(doctor)
 slurm.add_command(preview)
-slurm.add_command(stacks)
+
+
+@examples("holdfast slurm stacks 1042")
+@slurm.command()
+@click.argument("job", metavar="JOB_ID")
+def stacks(*, job: str) -> None:
+    """Show what all ranks of a running job do, and which rank the others wait for.
+
+    Starts a step beside those of the job, which runs py-spy on each of its nodes. Ranks are the
+    processes with the variable RANK. Run it as the owner of the job, or as root. py-spy has to be
+    in PATH on the nodes. The job is not stopped.
+    """
+    ranks = RankStacks(None, TIMEOUT)
+    snapshots = ranks.take_snapshots(job, nodes_of(ranks, job))
+    if not snapshots:
+        raise BackendError(f"job {job}: no Python process has the variable RANK; see: squeue -s")
+    click.echo(f"job {job}: {verdict(snapshots).text}\n")
+    click.echo(stacks_text(snapshots), nl=False)
+
+
 slurm.add_command(
     click.Command("supervise", help="Run a job step and restart it after a node fault.")
 )
