@@ -6,8 +6,6 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,6 +24,7 @@ from holdfast.detectors.line_trust import LONGEST_DRILL
 from holdfast.kit.config import load_config
 from holdfast.kit.processes import die_with_parent
 from holdfast.kit.serial import to_plain
+from holdfast.kit.signals import received
 from holdfast.kit.systemd import notify_alive
 from holdfast.kit.units import parse_duration
 from holdfast.model.errors import BackendError, ConfigError
@@ -141,7 +140,7 @@ _TEXTS: Final = {"text": _as_text, "json": _as_json}
 
 
 def _watch(options: argparse.Namespace) -> None:
-    with _signals() as signals:
+    with received(_SIGNALS) as signals:
         config = load(options)
         session = AgentSession(config, added_detectors(config), _report)
         try:
@@ -196,22 +195,6 @@ def _pause_s(left: timedelta, session: AgentSession) -> float:
     if session.host.is_polled():
         pause = min(pause, POLL_S)
     return max(pause, 0)
-
-
-@contextmanager
-def _signals() -> Iterator[int]:
-    """Yields a file descriptor from which the numbers of received signals can be read."""
-    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    handlers = [signal.signal(number, lambda *_: None) for number in _SIGNALS]
-    woken_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    try:
-        yield reader
-    finally:
-        signal.set_wakeup_fd(woken_before)
-        for number, handler in zip(_SIGNALS, handlers, strict=True):
-            signal.signal(number, handler)
-        os.close(reader)
-        os.close(writer)
 
 
 def _report(message: str) -> None:

@@ -169,21 +169,16 @@ def _machine_backend(config: ApiConfig, where: Where, opened: ExitStack) -> Mach
             intervals=_LOCAL_INTERVALS,
         )
     fleets = FleetClusters(opened.enter_context(closing(SharedFleet(where))))
+    built = None
     if config.ec2 is not None:
         ec2 = _on_aws("holdfast.adapters.providers.ec2_machine_groups", "ec2")
-        groups = ec2.build(config.ec2, SystemClock())
-        return MachineBackend(
-            groups=groups,
-            nodes=fleets,
-            supervisor=fleets,
-            rejections=groups.rejections,
-            intervals=PollIntervals(),
-        )
+        built = ec2.build(config.ec2, SystemClock())
+    groups = built or fleets
     return MachineBackend(
-        groups=fleets,
+        groups=groups,
         nodes=fleets,
         supervisor=fleets,
-        rejections=fleets.rejections,
+        rejections=groups.rejections,
         intervals=PollIntervals(),
     )
 

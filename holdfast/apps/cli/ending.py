@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from holdfast.kit.signals import handling
+
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 """A terminal sends SIGHUP when it is closed or its connection breaks."""
 
@@ -21,12 +23,6 @@ def ending_by_signal() -> Iterator[None]:
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    before = {number: signal.getsignal(number) for number in _ENDING}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, end)
-    try:
+    heeded = [one for one in _ENDING if signal.getsignal(one) is not signal.SIG_IGN]
+    with handling(heeded, end):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -2,10 +2,9 @@
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib import import_module
-from types import FrameType
 from typing import Final
 
 from holdfast.adapters.notices.sink import Notices
@@ -31,6 +30,7 @@ from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
+from holdfast.kit.signals import handling
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 
@@ -96,7 +96,7 @@ def run_controller(config: ControllerConfig, warn: Write) -> None:
             clock=clock,
         )
         opened.callback(Watchdog(progress, warn).stop)
-        with _signals(loop.stop):
+        with handling(_SIGNALS, lambda *_: loop.stop()):
             loop.run()
 
 
@@ -157,7 +157,7 @@ def report_plan(config: ControllerConfig, warn: Write, write: Write, *, once: bo
         is_stopped = True
         wake.set()
 
-    with ExitStack() as opened, _signals(stop):
+    with ExitStack() as opened, handling(_SIGNALS, lambda *_: stop()):
         platform = _connect(config, wake.set, acts=False)
         opened.callback(platform.close)
         dry_run = DryRun(platform.cluster, config.nodes, clock)
@@ -220,16 +220,3 @@ def _write_plan(dry_run: DryRun, warn: Write, write: Write, *, once: bool) -> No
 def _connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -> Platform:
     connect: Connect = import_module(PLATFORMS[config.platform]).connect
     return connect(config, wake, acts=acts)
-
-
-@contextmanager
-def _signals(stop: Callable[[], None]) -> Iterator[None]:
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        stop()
-
-    before = {number: signal.signal(number, handle) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

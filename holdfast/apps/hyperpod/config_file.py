@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import yaml
 
 from holdfast.apps.hyperpod.job_request import Claim, HostVolume
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import Labels
+
+T = TypeVar("T")
 
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 _PRIORITY: Final = "kueue.x-k8s.io/priority-class"
@@ -101,11 +103,7 @@ class _Reader:
         self.problems: list[str] = []
 
     def text(self, key: str) -> str | None:
-        value = self._at(key)
-        if value is None or isinstance(value, str):
-            return value
-        self._wrong(key, value, "text")
-        return None
+        return self._typed(key, str, "text")
 
     def number(self, key: str) -> int | None:
         value = self._at(key)
@@ -124,11 +122,7 @@ class _Reader:
         return None
 
     def mapping(self, key: str) -> Mapping[str, Any] | None:
-        value = self._at(key)
-        if value is None or isinstance(value, dict):
-            return value
-        self._wrong(key, value, "a mapping")
-        return None
+        return self._typed(key, dict, "a mapping")
 
     def texts(self, key: str) -> Mapping[str, str] | None:
         value = self.mapping(key)
@@ -185,6 +179,13 @@ class _Reader:
         if is_right:
             return list(value)
         self._wrong(key, value, f"a list with {', '.join(names)} each")
+        return None
+
+    def _typed(self, key: str, kind: type[T], expected: str) -> T | None:
+        value = self._at(key)
+        if value is None or isinstance(value, kind):
+            return value
+        self._wrong(key, value, expected)
         return None
 
     def _at(self, key: str) -> Any:

@@ -3,14 +3,12 @@
 import contextlib
 import os
 import shutil
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from holdfast.adapters.local.cluster_store import (
@@ -38,6 +36,7 @@ from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import STOP_SIGNALS
 from holdfast.apps.views.run_jobs import emit_recorded
+from holdfast.kit.signals import handling
 from holdfast.model.errors import BackendError, ConfigError, HoldfastError
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.sagemaker import ClusterStatus
@@ -79,16 +78,12 @@ class Followed:
         A signal cancels the job; a second one, or one while no process manages the cluster, stops
         following at once.
         """
-        earlier = {number: signal.signal(number, self._note) for number in STOP_SIGNALS}
-        try:
+        with handling(STOP_SIGNALS, lambda number, _: self.stop_signals.append(number)):
             while not self._show(screen, logs):
                 if self.stop_signals and self._is_left():
                     return
                 self._check_supervisor()
                 time.sleep(_POLL.total_seconds())
-        finally:
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
 
     @property
     def stopped_by(self) -> int | None:
@@ -150,9 +145,6 @@ class Followed:
         for rank, line in logs.rest() if record.phase.is_final else ():
             screen.log(rank, line)
         return record.phase.is_final
-
-    def _note(self, number: int, _: FrameType | None) -> None:
-        self.stop_signals.append(number)
 
 
 @contextmanager

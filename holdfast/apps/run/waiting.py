@@ -1,18 +1,18 @@
 """Sleeps between the rounds of a run, and wakes on events."""
 
-import contextlib
 import os
 import select
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Final
 
 from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import LocalMachines
+from holdfast.kit.signals import received
 from holdfast.ports.clock import Clock
 
 MIN_PAUSE: Final = timedelta(milliseconds=1)
@@ -65,20 +65,9 @@ class Waiting:
         if woken in ready:
             os.read(woken, 4096)
 
-    @contextlib.contextmanager
-    def signals(self) -> Iterator[int]:
+    def signals(self) -> AbstractContextManager[int]:
         """Record signals that ask to end; yields a descriptor that is readable when one comes."""
-        woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        earlier = {number: signal.signal(number, self._note_signal) for number in STOP_SIGNALS}
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        try:
-            yield woken
-        finally:
-            signal.set_wakeup_fd(-1)
-            for number, handler in earlier.items():
-                signal.signal(number, handler)
-            os.close(woken)
-            os.close(wake)
+        return received(STOP_SIGNALS, lambda number, _: self.stop_signals.append(number))
 
     def _watch_all(self) -> None:
         """Watch the files that wake the run: agents' reports, and requests of other commands."""
@@ -87,9 +76,6 @@ class Waiting:
         if paths != self._watched:
             self._watch.close()
             self._watched, self._watch = paths, FileWatch(paths)
-
-    def _note_signal(self, number: int, _: FrameType | None) -> None:
-        self.stop_signals.append(number)
 
 
 def _readable(descriptors: Sequence[int], pause: timedelta) -> list[int]:

@@ -10,8 +10,7 @@ from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.views import PAST, PREFIX
 from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
-from holdfast.adapters.slurm.settings import SlurmSettings
-from holdfast.apps.slurm.nodes import open_store
+from holdfast.apps.slurm.nodes import open_store, settings_of
 from holdfast.apps.views.jobs import (
     JobDetails,
     JobEvent,
@@ -43,10 +42,7 @@ class SlurmJobList:
 
     def __init__(self, store: SlurmStore) -> None:
         self._store = store
-        places = store.places()
-        settings = SlurmSettings(
-            report_dir=Path(places.report_dir), conf=Path(places.conf) if places.conf else None
-        )
+        settings = settings_of(store)
         self._slurm = JobCommands(settings.conf, settings.timeout)
 
     def close(self) -> None:

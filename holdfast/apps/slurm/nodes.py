@@ -50,15 +50,19 @@ def open_store(state_dir: Path | None) -> SlurmStore:
     return SlurmStore(path)
 
 
+def settings_of(store: SlurmStore) -> SlurmSettings:
+    """Return the settings of the controller, as far as its state has them."""
+    places = store.places()
+    conf = Path(places.conf) if places.conf else None
+    return SlurmSettings(report_dir=Path(places.report_dir), conf=conf)
+
+
 class SlurmFleet(ClusterFleet):
     """A ``Fleet``: all nodes of a cluster that Holdfast manages."""
 
     def __init__(self, store: SlurmStore) -> None:
         self._store = store
-        places = store.places()
-        settings = SlurmSettings(
-            report_dir=Path(places.report_dir), conf=Path(places.conf) if places.conf else None
-        )
+        settings = settings_of(store)
         self._slurm = Slurm(settings.conf, settings.timeout)
         self._reports = Reports(settings.report_dir, trust_of(settings.conf))
         self._clock = SystemClock()

@@ -190,11 +190,7 @@ def node(  # noqa: PLR0913 - one parameter for each option
         keep("stream", stream_file, lambda: append_results(stream_file, [result], now))
     if result_file is not None:
         write_result(result_file, summary_of(result, summary(result)))
-    if is_document(output):
-        print_document({**to_plain(result), "outcome": result.outcome}, output)
-    else:
-        print_rows(result.parts, COLUMNS, output=output, empty="")
-        click.echo(summary(result))
+    print_result(result, output)
     is_good = result.outcome is Outcome.PASSED if strict else result.outcome is not Outcome.FAILED
     has_doubts = strict and any(part.outcome is Outcome.UNKNOWN for part in result.parts)
     return ExitCode.OK if is_good and not has_doubts else ExitCode.FAILED
@@ -203,6 +199,15 @@ def node(  # noqa: PLR0913 - one parameter for each option
 def write_result(file: Path, result: CheckSummary) -> None:
     """Report the result of a check to the process that started it."""
     keep("result", file, lambda: file.write_text(f"{summary_text(result)}\n", encoding="utf-8"))
+
+
+def print_result(result: NodeCheck, output: str) -> None:
+    """Print a check as a table with a summary, or as a document."""
+    if is_document(output):
+        print_document({**to_plain(result), "outcome": result.outcome}, output)
+    else:
+        print_rows(result.parts, COLUMNS, output=output, empty="")
+        click.echo(summary(result))
 
 
 def summary(result: NodeCheck) -> str:

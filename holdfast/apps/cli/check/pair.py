@@ -19,25 +19,23 @@ from holdfast.apps.checks.pair import Other, check_pair
 from holdfast.apps.checks.pair_runners import slurm_address, with_port
 from holdfast.apps.checks.pair_server import PairServer, Unwatched
 from holdfast.apps.cli.check.node import (
-    COLUMNS,
+    print_result,
     result_option,
     summary,
     write_result,
 )
 from holdfast.apps.cli.check.progress import TimeLeft
 from holdfast.apps.cli.ending import ending_by_signal
-from holdfast.apps.cli.output import LISTS, is_document, output_option, print_document, print_rows
+from holdfast.apps.cli.output import LISTS, output_option
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.kit.config import load_config
-from holdfast.kit.serial import to_plain
 from holdfast.model.deep_checks import (
     PEER_VARIABLE,
     TOKEN_VARIABLE,
     CheckSummary,
-    NodeCheck,
     Outcome,
 )
 from holdfast.model.errors import BackendError, ConfigError
@@ -160,7 +158,7 @@ def pair(
             raise
     if result_file is not None:
         write_result(result_file, summary_of(result, summary(result)))
-    _print(result, output)
+    print_result(result, output)
     return ExitCode.FAILED if result.outcome is Outcome.FAILED else ExitCode.OK
 
 
@@ -224,11 +222,3 @@ def _rank(platform: str) -> int:
             "run the command as two tasks, one on each node"
         )
     return int(rank)
-
-
-def _print(result: NodeCheck, output: str) -> None:
-    if is_document(output):
-        print_document({**to_plain(result), "outcome": result.outcome}, output)
-    else:
-        print_rows(result.parts, COLUMNS, output=output, empty="")
-        click.echo(summary(result))
