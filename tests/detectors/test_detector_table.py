@@ -14,7 +14,7 @@ from holdfast.adapters.host.sources import SOURCES
 from holdfast.detectors.contract import KERNEL_LOG, LOGS, Detector, LogLine, Profile, Readings
 from holdfast.detectors.table import ROWS, detectors, log_keywords, reasons
 from holdfast.model.health import Remedy
-from holdfast.model.names import Reason
+from holdfast.model.names import AGENT_CONDITIONS, Reason
 
 MODULES = [
     import_module(f"holdfast.detectors.{module.name}")
@@ -40,6 +40,14 @@ def test_every_sample_has_one_detector() -> None:
     assert [name for name, count in readers.items() if count > 1] == [], (
         "samples with several detectors: extend the detector there is, or read another sample"
     )
+
+
+def test_detectors_set_only_conditions_that_the_admission_policy_allows() -> None:
+    code = "\n".join(inspect.getsource(module) for module in MODULES)
+    named = set(re.findall(r"\bCondition\.([A-Z_]+)", code))
+
+    refused = named - {condition.name for condition in AGENT_CONDITIONS}
+    assert refused == set(), "only the controller sets these: see model/names/conditions.py"
 
 
 @pytest.mark.parametrize("profile", Profile)
