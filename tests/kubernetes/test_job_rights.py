@@ -1,7 +1,6 @@
 """What the chart lets the controller do with jobs, of all kinds."""
 
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 from controlled import is_served
@@ -10,10 +9,10 @@ from machines import Fleet
 from real_cluster import until
 from test_rights import Right, control, fleet, plane, without  # noqa: F401 - fixtures, too
 
-from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.settings import DEFAULT_JOB_KINDS
 from tests.engines.control_plane import ControlPlane
+from tests.engines.job_definitions import DEFINITIONS, definition
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ACCOUNT = "system:serviceaccount:holdfast:holdfast-controller"
@@ -22,28 +21,6 @@ GROUPS = [
     for kind in KINDS
     if kind.kind in DEFAULT_JOB_KINDS
 ]
-CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-
-
-def definition(kind: JobKind) -> dict[str, Any]:
-    """A kind whose objects may have anything in them."""
-    group, _, version = kind.api_version.rpartition("/")
-    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    served = {"name": version, "served": True, "storage": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {
-            "name": f"{kind.plural}.{group}",
-            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
-        },
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"kind": kind.kind, "plural": kind.plural},
-            "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
-        },
-    }
 
 
 @pytest.fixture
@@ -51,7 +28,7 @@ def defined(fleet: Fleet) -> Fleet:  # noqa: F811
     """All kinds are there, though nothing runs them."""
     ours = [kind for kind in KINDS if kind.kind != "Job"]
     for kind in ours:
-        fleet.api.create(CRDS, definition(kind))
+        fleet.api.create(DEFINITIONS, definition(kind))
     for kind in ours:
         until(lambda kind=kind: is_served(fleet.api, f"/apis/{kind.api_version}/{kind.plural}"))
     return fleet
