@@ -3,9 +3,12 @@
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, Final
 
 from holdfast.adapters.host.accelerators import instance_type
@@ -23,9 +26,13 @@ from holdfast.model.errors import BackendError
 PAIR: Final = "pair"
 """Request to this node to start the tests with another node."""
 
-_AT_ONCE: Final = 32
-"""Maximum connections. One is tested at a time, the others get a busy response; more are not
-accepted."""
+_STRANGERS: Final = 32
+"""Maximum connections that have not shown the token; a further one replaces the oldest. Clients
+with the token are tested one at a time, the others get a busy response."""
+
+_BACKLOG: Final = 4096
+"""Connections that the kernel completes before they are accepted; the kernel may allow fewer. With
+a full backlog a healthy node looks unreachable."""
 
 _IDLE: Final = timedelta(seconds=60)
 """Maximum time between two tests of one connection."""
@@ -51,12 +58,16 @@ class PairServer:
         self._config = config
         self._token = token
         self._testing = threading.Lock()
-        self._free_slots = threading.BoundedSemaphore(_AT_ONCE)
+        self._strangers: deque[socket.socket] = deque()
+        self._changing = threading.Lock()
         is_any = not address.host and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if is_any or ":" in address.host else socket.AF_INET
         try:
             self._listener = socket.create_server(
-                (address.host, address.port), family=family, dualstack_ipv6=is_any
+                (address.host, address.port),
+                family=family,
+                backlog=_BACKLOG,
+                dualstack_ipv6=is_any,
             )
         except OSError as error:
             raise BackendError(f"cannot listen at {address}: {error.strerror or error}") from error
@@ -74,18 +85,7 @@ class PairServer:
     def serve(self, log: Callable[[str], None], *, is_over: Callable[[], bool]) -> None:
         """Serve all clients, each in a thread, until ``is_over`` returns True."""
         while not is_over():
-            try:
-                connection, address = self._listener.accept()
-            except (TimeoutError, ConnectionError):  # the client may be gone before it is accepted
-                continue
-            if not self._free_slots.acquire(blocking=False):
-                connection.close()
-                continue
-            threading.Thread(
-                target=self._answer,
-                args=(connection, address[0].removeprefix(_MAPPED), log),
-                daemon=True,
-            ).start()
+            self._accept(partial(self._answer, log=log))
 
     def serve_one(self, *, wait: timedelta) -> None:
         """Serve all tests of the first client that has the token.
@@ -95,26 +95,65 @@ class PairServer:
 
         """
         deadline = time.monotonic() + wait.total_seconds()
-        while True:
-            connection = self._next(deadline, wait)
-            with connection:
-                try:
-                    channel = authenticate_as_server(connection, self._token)
-                except BackendError:  # not a client with the token
-                    continue
-                self._serve_peer(channel)
-                return
+        clients: SimpleQueue[tuple[socket.socket, PairConnection]] = SimpleQueue()
+        while clients.empty():
+            if time.monotonic() >= deadline:
+                raise BackendError(f"no other node connected within {wait.total_seconds():g} s")
+            self._accept(partial(self._admit, clients=clients))
+        connection, channel = clients.get()
+        with connection:
+            self._serve_peer(channel)
 
-    def _next(self, deadline: float, wait: timedelta) -> socket.socket:
-        while time.monotonic() < deadline:
-            with suppress(TimeoutError):
-                return self._listener.accept()[0]
-        raise BackendError(f"no other node connected within {wait.total_seconds():g} s")
+    def _accept(self, handle: Callable[[socket.socket, str], None]) -> None:
+        """Accept a connection, if there is one soon, and handle it in a thread.
 
-    def _answer(self, connection: socket.socket, host: str, log: Callable[[str], None]) -> None:
+        A client that does not show the token keeps no other one waiting.
+        """
+        try:
+            connection, address = self._listener.accept()
+        except (TimeoutError, ConnectionError):  # the client may be gone before it is accepted
+            return
+        with self._changing:
+            self._strangers.append(connection)
+            oldest = self._strangers.popleft() if len(self._strangers) > _STRANGERS else None
+        if oldest is not None:
+            with suppress(OSError):  # its thread may just have closed it, and closes it otherwise
+                oldest.shutdown(socket.SHUT_RDWR)
+        host = address[0].removeprefix(_MAPPED)
+        threading.Thread(target=handle, args=(connection, host), daemon=True).start()
+
+    def _authenticated(self, connection: socket.socket) -> PairConnection:
+        """Wait until a client has shown the token.
+
+        Raises:
+            BackendError: it does not have it, does not respond, or others came meanwhile.
+
+        """
+        try:
+            return authenticate_as_server(connection, self._token)
+        finally:
+            with self._changing, suppress(ValueError):  # it was one of the oldest
+                self._strangers.remove(connection)
+
+    def _admit(
+        self,
+        connection: socket.socket,
+        _host: str,
+        *,
+        clients: SimpleQueue[tuple[socket.socket, PairConnection]],
+    ) -> None:
+        """Pass a client on that has the token."""
+        try:
+            channel = self._authenticated(connection)
+        except BackendError:
+            connection.close()
+        else:
+            clients.put((connection, channel))
+
+    def _answer(self, connection: socket.socket, host: str, *, log: Callable[[str], None]) -> None:
         try:
             with connection:
-                channel = authenticate_as_server(connection, self._token)
+                channel = self._authenticated(connection)
                 if not self._testing.acquire(blocking=False):
                     channel.send({"busy": "it is being tested with another node"})
                     return
@@ -125,8 +164,6 @@ class PairServer:
             log(f"{host}: tested")
         except BackendError as error:
             log(f"{host}: {error}")
-        finally:
-            self._free_slots.release()
 
     def _serve_peer(self, channel: PairConnection) -> None:
         channel.send({"node": node_name()})

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+from holdfast.kit.bounded_files import parse_json
 from holdfast.model.errors import BackendError
 
 PORT: Final = 20259
@@ -58,7 +59,7 @@ class PairConnection:
         """Wait for one message."""
         line = self.read_line()
         try:
-            message = json.loads(line)
+            message = parse_json(line)
         except ValueError as error:
             raise self.give_up("the other end sent an invalid message") from error
         if not isinstance(message, dict):
