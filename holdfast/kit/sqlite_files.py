@@ -1,5 +1,6 @@
 """Checks, backs up and restores SQLite files; each has one owner, which alone calls ``recover``."""
 
+import math
 import os
 import secrets
 import shutil
@@ -23,6 +24,11 @@ _PARTS: Final = ("", "-wal", "-shm")
 _BUSY_S: Final = 10.0
 _EVERY_S: Final = 3600.0
 """Seconds between two backups of a database in use; a restore loses at most so much."""
+
+_PAUSE_S: Final = 0.1
+_PAUSES: Final = 10
+"""Pause after a backup that was made because of a change, in seconds and as a multiple of its
+duration: backups take at most a tenth of the time."""
 
 
 class UnrecoverableDatabase(Exception):
@@ -172,6 +178,40 @@ class HourlyBackup:
         self._made_at = time.monotonic()
         with suppress(sqlite3.Error, OSError):  # the write itself reports a disk that is full
             back_up(self._path, backup_of(self._path))
+
+
+class PromptBackup:
+    """Backs up a database in use soon after each change, so that a restore loses no job."""
+
+    def __init__(self, path: Path) -> None:
+        """Prepare; the owner has called ``recover`` just now."""
+        self._path = path
+        self._content: object = None
+        self._next_at = 0.0
+
+    def __call__(self, content: object) -> float:
+        """Make a backup if the content has changed.
+
+        Args:
+            content: another value whenever the content is another.
+
+        Returns:
+            Seconds after which to call again, because the last backup was only just made, or
+            failed; infinity if the backup is current.
+
+        """
+        if content == self._content:
+            return math.inf
+        began = time.monotonic()
+        if began >= self._next_at:
+            with suppress(sqlite3.Error, OSError):  # the write itself reports a disk that is full
+                back_up(self._path, backup_of(self._path))
+                self._content = content
+            ended = time.monotonic()
+            self._next_at = ended + max(_PAUSE_S, _PAUSES * (ended - began))
+            if content == self._content:
+                return math.inf
+        return self._next_at - time.monotonic()
 
 
 def _connected(path: Path) -> sqlite3.Connection:

@@ -20,9 +20,10 @@ import click
 
 TESTS: Final = Path(__file__).parents[1]
 sys.path[:0] = [
-    str(TESTS / name) for name in ("slurm", "local", "kubernetes")
+    str(TESTS / name) for name in ("slurm", "local", "kubernetes", "apps")
 ]  # as pytest does for their own tests
 
+from tests.chaos.on_cluster import ClusterUnderChaos  # noqa: E402
 from tests.chaos.on_kubernetes import NEEDED, KubernetesUnderChaos  # noqa: E402
 from tests.chaos.on_local import LocalUnderChaos  # noqa: E402
 from tests.chaos.on_slurm import SlurmUnderChaos  # noqa: E402
@@ -43,6 +44,12 @@ def _local(folder: Path) -> Iterator[Subject]:
 
 
 @contextmanager
+def _cluster(folder: Path) -> Iterator[Subject]:
+    with ClusterUnderChaos(folder) as subject:
+        yield subject
+
+
+@contextmanager
 def _slurm(folder: Path) -> Iterator[Subject]:
     with SlurmUnderChaos(installed_slurm(), folder) as subject:
         yield subject
@@ -56,6 +63,7 @@ def _kubernetes(folder: Path) -> Iterator[Subject]:
 
 PLATFORMS: Final[dict[str, Callable[[Path], AbstractContextManager[Subject]]]] = {
     "local": _local,
+    "cluster": _cluster,
     "slurm": _slurm,
     "kubernetes": _kubernetes,
 }

@@ -9,7 +9,12 @@ from typing import Final
 from tests.chaos.schedules import Kind
 
 RECORDED: Final = Path(__file__).with_name("results.json")
-TITLES: Final = {"local": "one machine", "slurm": "Slurm", "kubernetes": "Kubernetes"}
+TITLES: Final = {
+    "local": "one machine",
+    "cluster": "cluster on one machine",
+    "slurm": "Slurm",
+    "kubernetes": "Kubernetes",
+}
 ROWS: Final = ("schedules", "broken", "real faults repaired", *map(str, Kind))
 """What is counted, in the order of the table."""
 

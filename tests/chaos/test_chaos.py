@@ -53,6 +53,11 @@ def test_disturbances_of_a_run_repair_nothing_that_is_healthy_and_lose_no_job(
     disturb(local_platform)
 
 
+@pytest.mark.usefixtures("local_platform")
+def test_disturbances_of_a_cluster_repair_nothing_that_is_healthy_and_lose_no_job() -> None:
+    disturb("cluster")
+
+
 def test_disturbances_on_kubernetes_repair_nothing_that_is_healthy_and_lose_no_job(
     built: Built,
 ) -> None:

@@ -1,4 +1,5 @@
 import contextlib
+import math
 import os
 import sqlite3
 import time
@@ -7,6 +8,7 @@ import pytest
 
 from holdfast.kit.sqlite_files import (
     HourlyBackup,
+    PromptBackup,
     UnrecoverableDatabase,
     back_up,
     backup_of,
@@ -149,6 +151,40 @@ def test_a_database_in_use_is_backed_up_when_an_hour_is_over(path, monkeypatch) 
     backup()
 
     assert entries(backup_of(path))[-1] == "new"
+
+
+def test_a_change_is_backed_up_at_once_and_the_next_one_after_a_pause(path, monkeypatch) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    backup = PromptBackup(path)
+    assert backup(1) == math.inf
+    made = backup_of(path).stat().st_mtime_ns
+    assert backup(1) == math.inf
+    assert backup_of(path).stat().st_mtime_ns == made
+
+    write(path, "new")
+    pause = backup(2)
+    assert 0 < pause < math.inf
+    assert "new" not in entries(backup_of(path))
+    now += pause
+    assert backup(2) == math.inf
+    assert entries(backup_of(path))[-1] == "new"
+
+
+def test_a_backup_that_failed_is_made_again(path, monkeypatch) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    backup = PromptBackup(path)
+    content = path.read_bytes()
+    overwrite_pages(path)
+    pause = backup(1)
+    assert 0 < pause < math.inf
+    assert not backup_of(path).exists()
+
+    path.write_bytes(content)
+    now += pause
+    assert backup(1) == math.inf
+    assert entries(backup_of(path)) == entries(path)
 
 
 def test_nothing_is_made_where_there_is_no_database(tmp_path) -> None:

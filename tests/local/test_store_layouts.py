@@ -1,11 +1,17 @@
 import contextlib
 import sqlite3
+import time
 from datetime import UTC, datetime
 
 import pytest
 
 from holdfast.adapters.local.cluster_store import ClusterStore
+from holdfast.adapters.local.groups import LocalMachineGroups
+from holdfast.adapters.local.layout import cluster_dir
+from holdfast.adapters.local.lock import locked
 from holdfast.adapters.local.store import LocalStore, Submission, recover_state
+from holdfast.kit.sqlite_files import backup_of
+from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError, StateDamaged
 from holdfast.model.jobs import JobRecord, JobSpec
 
@@ -59,3 +65,48 @@ def test_a_job_is_not_lost_when_the_state_of_its_cluster_is_damaged(path) -> Non
 
     with contextlib.closing(LocalStore(path)) as store:
         assert list(store.active_jobs()) == ["llm"]
+
+
+@pytest.mark.attack
+def test_a_cluster_whose_state_is_damaged_gets_the_process_that_restores_it(tmp_path) -> None:
+    group, run, started = MachineGroup(cluster="lab", name="gpu"), cluster_dir(tmp_path, "lab"), []
+    groups = LocalMachineGroups(tmp_path, started.append)
+    groups.ensure(group)
+    assert recover_state(run.state) == ""
+    run.state.write_bytes(b"x" * 4096)
+    started.clear()
+
+    with locked(run), pytest.raises(StateDamaged):  # that process still runs, and will find it
+        groups.machines(group.key)
+    assert started == []
+    with pytest.raises(StateDamaged):
+        groups.machines(group.key)
+    assert started == [run]
+
+    assert "was restored" in recover_state(run.state)
+    assert groups.machines(group.key) == ()
+    run.state.write_bytes(b"x" * 4096)
+    backup_of(run.state).unlink()
+    started.clear()
+    with pytest.raises(StateDamaged):  # it could only end again
+        groups.machines(group.key)
+    assert started == []
+
+
+@pytest.mark.attack
+def test_what_others_have_submitted_reaches_the_backup(path) -> None:
+    assert recover_state(path) == ""
+    with contextlib.closing(LocalStore(path)) as owner:
+        owner.back_up_changes()
+        with contextlib.closing(LocalStore(path)) as other:
+            spec, record = JobSpec(name="llm", nodes=2), JobRecord(phase="waiting", phase_since=NOW)
+            other.add_job(spec, record, SUBMISSION)
+
+        deadline = time.monotonic() + 60
+        while True:
+            owner.back_up_changes()
+            with contextlib.closing(LocalStore(backup_of(path))) as backup:
+                if list(backup.active_jobs()) == ["llm"]:
+                    break
+            assert time.monotonic() < deadline
+            time.sleep(0.01)

@@ -1,7 +1,8 @@
 """Database connection: durable transactions, and errors with their remedy."""
 
+import math
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 
 from holdfast.adapters.database.schema import set_up
 from holdfast.kit.sqlite_files import (
-    HourlyBackup,
+    PromptBackup,
     UnrecoverableDatabase,
     create_private,
     recover,
@@ -65,8 +66,10 @@ class Database:
             ) from None
         self._name = parsed.render_as_string(hide_password=True)
         self._still: dict[str, Any] = {}
-        self._back_up: Callable[[], None] = lambda: None
+        self._writes = 0
+        self._changes: PromptBackup | None = None
         if parsed.get_backend_name() == "sqlite":
+            self._changes = PromptBackup(Path(str(parsed.database)))
             _prepare_sqlite(self._engine)
         else:
             self._still = {"isolation_level": "REPEATABLE READ"}
@@ -77,10 +80,14 @@ class Database:
                 set_up(connection, clock.now().isoformat())
             failed.pop_all()
 
-    def keep_backup(self) -> None:
-        """Back an SQLite file up each hour from now on; for its owner, after ``recover_file``."""
-        if self._engine.url.get_backend_name() == "sqlite":
-            self._back_up = HourlyBackup(Path(str(self._engine.url.database)))
+    def back_up_changes(self) -> float:
+        """Back an SQLite file up if this object has changed it; for its owner, regularly.
+
+        Returns:
+            Seconds after which to call again if nothing is written meanwhile.
+
+        """
+        return math.inf if self._changes is None else self._changes(self._writes)
 
     def close(self) -> None:
         """Close all connections."""
@@ -101,7 +108,7 @@ class Database:
             connection.execution_options(writes=True).begin(),
         ):
             yield connection
-        self._back_up()
+        self._writes += 1
 
     @contextmanager
     def _errors_named(self) -> Iterator[None]:

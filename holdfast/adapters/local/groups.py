@@ -12,6 +12,7 @@ from holdfast.adapters.local.first_boot import provision_of, scripts_path
 from holdfast.adapters.local.layout import RunDir, cluster_dir, deleted_dir
 from holdfast.adapters.local.lock import guarded, is_held
 from holdfast.adapters.local.store import LocalStore
+from holdfast.kit.sqlite_files import backup_of
 from holdfast.model.clusters import (
     DesiredCluster,
     GroupMachine,
@@ -20,7 +21,7 @@ from holdfast.model.clusters import (
     MachineGroup,
     MachineState,
 )
-from holdfast.model.errors import BackendError, RetryLater
+from holdfast.model.errors import BackendError, RetryLater, StateDamaged
 from holdfast.model.nodes import Phase
 
 _STILL_DELETED: Final = timedelta(milliseconds=250)
@@ -99,7 +100,7 @@ class LocalMachineGroups:
         """See ``MachineGroups.machines``."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
-        with opened(run, ClusterStore) as store:
+        with self._opened(run) as store:
             if store is None:
                 return ()
             members = [one for one in store.members() if one.group == name]
@@ -111,7 +112,7 @@ class LocalMachineGroups:
         """See ``MachineGroups.scale``."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
-        with opened(run, ClusterStore) as store:
+        with self._opened(run) as store:
             if store is None:
                 raise BackendError(f"no cluster {cluster}: {run.path} no longer exists")
             store.scale(name, count)
@@ -121,7 +122,7 @@ class LocalMachineGroups:
         """See ``MachineGroups.remove``: machines that a removed one replaces go with it."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
-        with opened(run, ClusterStore) as store:
+        with self._opened(run) as store:
             if store is None:
                 return
             members = store.members()
@@ -135,11 +136,22 @@ class LocalMachineGroups:
         """See ``MachineGroups.delete``."""
         cluster, _, name = group.partition("/")
         run = cluster_dir(self._home, cluster)
-        with opened(run, ClusterStore) as store:
+        with self._opened(run) as store:
             if store is not None:
                 store.remove_group(name)
         if run.state.exists():
             self._wake(run)
+
+    @contextlib.contextmanager
+    def _opened(self, run: RunDir) -> Iterator[ClusterStore | None]:
+        """Open the state of a cluster; start its supervisor, which restores a damaged one."""
+        try:
+            with opened(run, ClusterStore) as store:
+                yield store
+        except StateDamaged:
+            if backup_of(run.state).is_file() and not is_held(run):
+                self._start(run)
+            raise
 
     def _wake(self, run: RunDir) -> None:
         with contextlib.suppress(FileNotFoundError):

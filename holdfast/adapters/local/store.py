@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.sqlite_files import (
     HourlyBackup,
+    PromptBackup,
     UnrecoverableDatabase,
     create_private,
     errors_named,
@@ -96,10 +97,17 @@ class LocalStore:
                 failed.pop_all()
         self._path = path
         self._back_up: Callable[[], None] = lambda: None
+        self._changes = PromptBackup(path)
 
     def keep_backup(self) -> None:
         """Back the file up each hour from now on; for its owner, after ``recover_state``."""
         self._back_up = HourlyBackup(self._path)
+
+    def back_up_changes(self) -> None:
+        """Back the file up if it has changed; for its owner, regularly, after ``recover_state``."""
+        with _errors_named(self._path):
+            [(by_others,)] = self._db.execute("PRAGMA data_version")
+        self._changes((by_others, self._db.total_changes))
 
     def close(self) -> None:
         """Close the file."""

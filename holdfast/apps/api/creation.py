@@ -39,6 +39,9 @@ _LOCAL_INTERVALS: Final = PollIntervals(
 )
 """Polling interval of local machines, which boot within a second and cost no API call."""
 
+_LONGEST_PAUSE_S: Final = 60.0
+"""Seconds between two rounds at most: a change that wakes none is backed up by then."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineBackend:
@@ -60,10 +63,17 @@ class NoAlarms:
 
 
 class ReconciliationThread:
-    """Reconciles created clusters in a separate thread until it is closed."""
+    """Reconciles created clusters in a separate thread until it is closed.
 
-    def __init__(self, reconciler: ClusterReconciler) -> None:
+    Args:
+        reconciler: of the clusters.
+        back_up: backs up what has changed; returns the seconds after which to call it again.
+
+    """
+
+    def __init__(self, reconciler: ClusterReconciler, back_up: Callable[[], float]) -> None:
         self._reconciler = reconciler
+        self._back_up = back_up
         self._is_over = False
         self._woken = threading.Event()
         self._thread = threading.Thread(target=self._run, name="clusters", daemon=True)
@@ -88,8 +98,8 @@ class ReconciliationThread:
             while not self._is_over:
                 self._woken.clear()
                 wake_at = self._reconciler.step()
-                pause = wake_at - SystemClock().now()
-                self._woken.wait(max(0.01, pause.total_seconds()))
+                pause = (wake_at - SystemClock().now()).total_seconds()
+                self._woken.wait(max(0.01, min(pause, self._back_up(), _LONGEST_PAUSE_S)))
         finally:
             if not self._is_over:  # a bug: a server without its loop must not look healthy
                 os.kill(os.getpid(), signal.SIGTERM)
@@ -119,7 +129,6 @@ def creation_of(
     if restored:
         report(restored)
     database = opened.enter_context(closing(Database(url, SystemClock())))
-    database.keep_backup()
     records = DatabaseRecords(database)
     backend = _machine_backend(config, where, opened)
     ports = ClusterPorts(
@@ -130,7 +139,9 @@ def creation_of(
         clock=SystemClock(),
         report=report,
     )
-    thread = ReconciliationThread(ClusterReconciler(ports, ClusterPolicy(), backend.intervals))
+    thread = ReconciliationThread(
+        ClusterReconciler(ports, ClusterPolicy(), backend.intervals), database.back_up_changes
+    )
     thread.start()
     opened.enter_context(closing(thread))
     creation = ClusterCreation(

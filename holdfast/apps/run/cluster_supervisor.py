@@ -22,7 +22,7 @@ from holdfast.adapters.local.first_boot import SCRIPT_TIMEOUT_S, prepare
 from holdfast.adapters.local.groups import archive_deleted
 from holdfast.adapters.local.jobs import Launch, LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
-from holdfast.adapters.local.lock import locked
+from holdfast.adapters.local.lock import guarded, locked
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import recover_state
 from holdfast.apps.clock import SystemClock
@@ -62,9 +62,9 @@ class ClusterSupervisor:
         self._run = run
         self._config = config
         self._clock = SystemClock()
-        restored = recover_state(run.state)
+        with guarded(run):  # others find the state damaged or restored, but not missing
+            restored = recover_state(run.state)
         self._store = ClusterStore(run.state)
-        self._store.keep_backup()
         if restored:
             self.emit(StateRestored(what=restored))
             print(restored, file=sys.stderr)  # noqa: T201 - the log of this process
@@ -104,6 +104,7 @@ class ClusterSupervisor:
                         launches = [self._launch(job) for job in self._store.active_jobs()]
                         folders = [one.checkpoint_dir for one in launches]
                         self._watches.advance(folders, self._clock.now())
+                    self._store.back_up_changes()
                     boot_at = self._machines.boot_due()
                     wakes = [nodes.step(), jobs.step(), self._clock.now() + POLL]
                     self._waiting.until(min([*wakes, *([boot_at] if boot_at else [])]), woken)

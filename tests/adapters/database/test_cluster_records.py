@@ -1,8 +1,10 @@
 """What people ask for is kept, the same in SQLite and in PostgreSQL."""
 
 import contextlib
+import math
 import sqlite3
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -329,6 +331,25 @@ def test_a_damaged_file_is_restored_when_its_owner_starts_again(tmp_path) -> Non
     assert DatabaseRecords(database).load("lab") is not None
     database.close()
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.attack
+def test_a_cluster_is_in_the_backup_before_anybody_starts_again(tmp_path) -> None:
+    path = tmp_path / "clusters.db"
+    url = f"sqlite:///{path}"
+    database = Database(url, FakeClock(NOW))
+    database.back_up_changes()
+    DatabaseRecords(database).create(a_cluster(), [], {}, ASKED)
+    while (pause := database.back_up_changes()) != math.inf:
+        time.sleep(pause)
+    database.close()
+    path.write_bytes(b"no database at all" * 1000)
+
+    assert "was restored" in recover_file(url)
+
+    database = Database(url, FakeClock(NOW))
+    assert DatabaseRecords(database).load("lab") is not None
+    database.close()
 
 
 def test_a_body_that_is_damaged_is_reported(tmp_path) -> None:
