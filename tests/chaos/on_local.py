@@ -2,9 +2,9 @@
 
 SIGKILL of ``holdfast run`` itself is not among them: it ends its job, as that of any launcher does.
 Nor is a read-only remount: its files are always open for writing. Nor is a damaged ``state.db``: it
-is open as long as the job runs, and is checked when it is opened. ``on_cluster`` has all three, as a
-cluster on this machine outlives its processes. Its network is the loopback
-device of a namespace of its own; its ranks talk over connections that stay open.
+is open as long as the job runs, and is checked when it is opened. ``on_cluster`` has all three: a
+cluster outlives its processes. Its network is the loopback device of a namespace of its own; its
+ranks talk over connections that stay open.
 
 An agent that stops for longer than ``heartbeat_timeout`` makes a lost node, which is replaced, so
 only ``holdfast run`` itself stops for so long.
