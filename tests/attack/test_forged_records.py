@@ -1,5 +1,6 @@
-"""A user of a namespace cannot write the record with which the controller decides about nodes."""
+"""Nobody but the controller writes the records with which it decides about nodes."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,7 +15,7 @@ from holdfast.adapters.kubernetes.client.errors import AlreadyExists, ApiError, 
 from holdfast.adapters.kubernetes.client.server import Server
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.model.names import JOB_RECORD, JOB_STATUS, RECORD_OF, Labels
+from holdfast.model.names import JOB_RECORD, JOB_STATUS, RECORD, RECORD_OF, REQUEST, Labels
 from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
 from tests.engines.job_definitions import DEFINITIONS, definition
 
@@ -22,6 +23,15 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 TEAM = "team"
 SWITCH = Labels().enable_job_auto_resume
 FORGED = '{"phase": "stopping", "failure": {"kind": "hardware", "node": "victim"}}'
+KUBELETS = "system:nodes"
+HEALTH = Labels().node_health_status
+NODE = {
+    "metadata": {
+        "name": "own",
+        "labels": {HEALTH: "Schedulable"},
+        "annotations": {RECORD: "{}", "example.com/any": "1"},
+    }
+}
 REFUSAL = "only the controller of Holdfast writes"
 
 of_every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda one: one.kind)
@@ -40,6 +50,12 @@ class Cluster:
         for kind in KINDS:
             if not kind.api_version.startswith("batch/"):
                 self.plane.request("POST", DEFINITIONS, definition(kind))
+        self.plane.request("POST", "/api/v1/nodes", NODE)
+        reading = ("--verb=get", "--resource=nodes/status")  # which kubectl does before a patch
+        self.kubectl("create", "clusterrole", "status", *reading)
+        for role in ("system:node", "status"):
+            binding = (f"--clusterrole={role}", f"--group={KUBELETS}")
+            self.kubectl("create", "clusterrolebinding", f"kubelets-{role}", *binding)
         self.kubectl("create", "namespace", TEAM)
         self.kubectl("create", "serviceaccount", "mallory", "--namespace", TEAM)
         # More than any role for users grants: also the status of jobs.
@@ -56,6 +72,13 @@ class Cluster:
         command = [self._kubectl, "--kubeconfig", self.plane.kubeconfig(), *arguments]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
+    def as_kubelet(self, node: str, *arguments: str) -> str:
+        """Run kubectl as root on the node can; returns the refusal, empty if there was none."""
+        identity = (f"--as=system:node:{node}", f"--as-group={KUBELETS}")
+        command = [self._kubectl, "--kubeconfig", self.plane.kubeconfig(), *identity, *arguments]
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+        return done.stderr if done.returncode else ""
+
     def client(self, namespace: str, account: str) -> Api:
         token = self.plane.service_account_token(namespace, account)
         server = Server(url=self.plane.url, ca_file=self.plane.certificate, token=lambda: token)
@@ -71,6 +94,8 @@ def cluster(built: Built) -> Iterator[Cluster]:
         with closing(cluster.client(TEAM, "mallory")) as mallory:
             for kind in KINDS:
                 eventually(lambda kind=kind: is_protected(mallory, kind))
+        probe = ("annotate", "node", "own", "--dry-run=server", f"{REQUEST}=reboot")
+        eventually(lambda: "a kubelet may" in cluster.as_kubelet("own", *probe))
         yield cluster
 
 
@@ -220,3 +245,71 @@ def test_users_cannot_change_the_policy_or_the_records_of_nodes(mallory: Api) ->
     for path in (f"{policies}/holdfast-controller-job-records", "/api/v1/nodes/victim"):
         with pytest.raises(Forbidden):
             mallory.patch(path, annotations({"holdfast.dev/record": FORGED}))
+
+
+@pytest.mark.parametrize("part", [(), ("--subresource=status",)], ids=["node", "status"])
+@pytest.mark.parametrize(
+    ("verb", "change"),
+    [
+        ("annotate", f"{RECORD}={FORGED}"),
+        ("annotate", f"{RECORD}-"),
+        ("annotate", f"{REQUEST}=replace"),
+        ("label", f"{HEALTH}=UnschedulablePendingReplacement"),
+        ("label", f"{HEALTH}-"),
+        ("label", f"{Labels().deep_health_check_status}=InProgress"),
+    ],
+)
+def test_a_kubelet_cannot_write_the_record_of_its_node_or_a_request(
+    cluster: Cluster, verb: str, change: str, part: tuple[str, ...]
+) -> None:
+    """Its replacements count in the limit for all nodes, and a request as that of a person."""
+    before = cluster.plane.request("GET", "/api/v1/nodes/own")["metadata"]
+
+    if part:
+        key, _, value = change.rstrip("-").partition("=")
+        field = "annotations" if verb == "annotate" else "labels"
+        body = json.dumps({"metadata": {field: {key: value or None}}})
+        told = cluster.as_kubelet(
+            "own", "patch", "node", "own", "--type=merge", *part, "--patch", body
+        )
+    else:
+        told = cluster.as_kubelet("own", verb, "node", "own", "--overwrite", change)
+
+    assert "a kubelet may" in told
+    after = cluster.plane.request("GET", "/api/v1/nodes/own")["metadata"]
+    assert (after["annotations"], after["labels"]) == (before["annotations"], before["labels"])
+
+
+def test_a_kubelet_may_write_everything_else_of_its_node(cluster: Cluster) -> None:
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    body = json.dumps(ready)
+
+    assert (
+        cluster.as_kubelet("own", "annotate", "node", "own", "--overwrite", "example.com/any=2")
+        == ""
+    )
+    assert cluster.as_kubelet("own", "label", "node", "own", "example.com/zone=a") == ""
+    assert (
+        cluster.as_kubelet("own", "patch", "node", "own", "--subresource=status", "-p", body) == ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "annotations", "is_refused"),
+    [
+        ("plain", {}, False),
+        ("forged", {RECORD: FORGED}, True),
+        ("asking", {REQUEST: "replace"}, True),
+    ],
+)
+def test_a_kubelet_registers_its_node_without_a_record(
+    cluster: Cluster, tmp_path: Path, name: str, annotations: dict[str, str], *, is_refused: bool
+) -> None:
+    about = {"name": name, "labels": {HEALTH: "Schedulable"}, "annotations": annotations}
+    file = tmp_path / "node.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": about}))
+
+    told = cluster.as_kubelet(name, "create", "--filename", str(file))
+
+    assert ("a kubelet may not change the annotations" in told) == is_refused
+    assert bool(told) == is_refused
