@@ -2,10 +2,11 @@
 
 import difflib
 import math
+import os
 import sys
 import tomllib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -31,8 +32,15 @@ _EXPECTED: Final = {
 }
 
 
-def load_config(path: Path, schema: type[T]) -> T:
+def load_config(
+    path: Path, schema: type[T], *, check: Callable[[os.stat_result], str] = lambda _: ""
+) -> T:
     """Read a TOML file into ``schema``, as ``parse_table`` does.
+
+    Args:
+        path: the file.
+        schema: what it contains.
+        check: returns why the file that was opened must not be read; empty if it may.
 
     Raises:
         ConfigError: the file cannot be read, is not TOML, or does not match; each problem begins
@@ -40,7 +48,7 @@ def load_config(path: Path, schema: type[T]) -> T:
 
     """
     try:
-        return parse_table(_read_toml(path), schema)
+        return parse_table(_read_toml(path, check), schema)
     except ConfigError as error:
         raise ConfigError(f"{path}: {problem}" for problem in error.problems) from None
 
@@ -67,9 +75,11 @@ def parse_table(table: Mapping[str, object], schema: type[T]) -> T:
     return value  # type: ignore[no-any-return]
 
 
-def _read_toml(path: Path) -> Mapping[str, object]:
+def _read_toml(path: Path, check: Callable[[os.stat_result], str]) -> Mapping[str, object]:
     try:
         with path.open("rb") as file:  # may be a link, as in a ConfigMap, or a pipe
+            if problem := check(os.fstat(file.fileno())):
+                raise ConfigError(problem)
             data = file.read(FILE_LIMIT + 1)
         if len(data) > FILE_LIMIT:
             raise ConfigError(f"larger than {FILE_LIMIT} bytes: is it a configuration file?")

@@ -66,6 +66,15 @@ def _check_regular(handle: int, path: Path) -> None:
         raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
+def is_private(status: os.stat_result) -> bool:
+    """Whether it is a regular file that only its owner may access, who is this user or root.
+
+    Another owner would read what is written there, or had written what is read.
+    """
+    is_closed = stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077
+    return is_closed and status.st_uid in (0, os.geteuid())
+
+
 def sync_directory(folder: Path) -> None:
     """Make changed names in a directory durable, where the file system supports it."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

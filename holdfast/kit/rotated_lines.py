@@ -1,13 +1,12 @@
 """A private file of lines with a bounded size: full files are renamed, the oldest is removed."""
 
 import os
-import stat
 from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from holdfast.kit.files import storage_error
+from holdfast.kit.files import is_private, storage_error
 from holdfast.model.errors import BackendError
 
 FILE_BYTES: Final = 10_000_000
@@ -104,13 +103,12 @@ class RotatedLines:
             handle = os.open(self._path, _FLAGS, 0o600)
         except OSError as error:
             raise storage_error(error, self._path) from error
-        status = os.fstat(handle)
-        if stat.S_ISREG(status.st_mode) and not status.st_mode & 0o077:
+        if is_private(os.fstat(handle)):
             return handle
         os.close(handle)
         raise BackendError(
-            f"{self._path} is not a regular file that only its owner may access; run: chmod 600 "
-            f"{self._path}"
+            f"{self._path} is not a regular file that only this user may access; move it away, or "
+            f"run: chown {os.geteuid()} {self._path}; chmod 600 {self._path}"
         )
 
     def _rotate(self) -> None:

@@ -166,18 +166,16 @@ def load_api_config(path: Path) -> ApiConfig:
         ConfigError: the file cannot be read or is invalid, or others may read or change it.
 
     """
-    try:
-        status = path.stat()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
-        raise ConfigError(
-            f"{path}: contains keys and has mode {stat.S_IMODE(status.st_mode):04o}, expected 0600;"
-            f" run: chmod 600 {path}"
-        )
-    if status.st_uid not in (0, os.geteuid()):
-        raise ConfigError(
-            f"{path}: contains keys and belongs to user {status.st_uid}, expected this user "
-            f"({os.geteuid()}) or root; change its owner"
-        )
-    return load_config(path, ApiConfig)
+
+    def check(status: os.stat_result) -> str:
+        if stat.S_ISREG(status.st_mode) and status.st_mode & 0o077:
+            mode = stat.S_IMODE(status.st_mode)
+            return f"contains keys and has mode {mode:04o}, expected 0600; run: chmod 600 {path}"
+        if status.st_uid not in (0, os.geteuid()):
+            return (
+                f"contains keys and belongs to user {status.st_uid}, expected this user "
+                f"({os.geteuid()}) or root; change its owner"
+            )
+        return ""
+
+    return load_config(path, ApiConfig, check=check)

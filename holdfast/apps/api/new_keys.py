@@ -3,7 +3,6 @@
 import json
 import os
 import secrets
-import stat
 import string
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 import click
 
 from holdfast.api.identity import AccessKey, Role, token_digest
+from holdfast.kit.files import is_private
 from holdfast.model.errors import ConfigError
 
 _LETTERS: Final = string.ascii_uppercase + "234567"
@@ -80,10 +80,10 @@ def _append(path: Path, text: str) -> None:
         raise ConfigError(f"--out: cannot write {path}: {error.strerror}") from error
     with open(handle, "ab") as file:
         status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
+        if not is_private(status):
             raise ConfigError(
-                f"--out: {path} is not a regular file that only its owner may access; run: chmod "
-                f"600 {path}"
+                f"--out: {path} is not a regular file that only this user may access; choose "
+                f"another file, or run: chown {os.geteuid()} {path}; chmod 600 {path}"
             )
         try:
             file.write(text.encode() if status.st_size else text.lstrip("\n").encode())
