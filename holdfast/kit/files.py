@@ -4,11 +4,13 @@ import errno
 import os
 import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from holdfast.model.errors import BackendError, StorageFull
 
+_PRIVATE: Final = 0o600
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -55,6 +57,36 @@ def open_to_append(path: Path, mode: int = 0o644) -> int:
     handle = os.open(path, _FLAGS | os.O_APPEND, mode)
     try:
         _check_regular(handle, path)
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
+
+
+def open_lock(path: Path) -> int:
+    """Return the descriptor of a file for ``flock``, created if it is missing.
+
+    Who may open a file may lock it, even if only for reading, so no other user may open this one.
+
+    Raises:
+        OSError: the file cannot be opened, is not a regular file, or belongs to another user.
+
+    """
+    flags = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        handle = os.open(path, flags | os.O_RDWR, _PRIVATE)  # NFS locks no file opened for reading
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        handle = os.open(path, flags | os.O_RDONLY, _PRIVATE)
+    try:
+        _check_regular(handle, path)
+        status = os.fstat(handle)
+        if status.st_uid not in (0, os.geteuid()):
+            raise OSError(errno.EPERM, f"belongs to user {status.st_uid}; remove it", str(path))
+        if status.st_mode & 0o077:
+            with suppress(OSError):  # it is root's, or on a read-only file system
+                os.fchmod(handle, _PRIVATE)  # earlier releases let others open it
     except OSError:
         os.close(handle)
         raise

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from holdfast.adapters.checkpoints.beside import places, write_beside
 from holdfast.kit.bounded_files import read_bounded
-from holdfast.kit.files import open_to_append, storage_error
+from holdfast.kit.files import open_lock, storage_error
 from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.checkpoint_manifests import CheckpointManifest, SaveSummary
 from holdfast.model.errors import BackendError
@@ -50,8 +50,7 @@ def only_writer(folder: Path, timeout: timedelta = WRITER_TIMEOUT) -> Iterator[N
     path = next(places(folder, _LOCK))
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with open(open_to_append(path, 0o600), "ab") as file:
-            os.fchmod(file.fileno(), 0o600)  # earlier releases let others open it
+        with open(open_lock(path), "rb") as file:
             _lock(file.fileno(), path, time.monotonic() + timeout.total_seconds())
             yield
     except OSError as error:

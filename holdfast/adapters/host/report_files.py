@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.kit.bounded_files import read_bounded
-from holdfast.kit.files import storage_error, write_atomically, write_in_place
+from holdfast.kit.files import open_lock, storage_error, write_atomically, write_in_place
 from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.errors import ConfigError
 from holdfast.model.report import REPORT_LIMIT, NodeReport
+
+LOCK: Final = "agent.lock"
 
 _TIMEOUT_S: Final = 2.0
 """Time to wait for a terminating agent to release its directory."""
@@ -23,11 +25,18 @@ _TIMEOUT_S: Final = 2.0
 def sole_agent(directory: Path) -> Iterator[None]:
     """Lock an existing report directory; the kernel releases the lock when this process exits.
 
+    The lock is on a file of its own: everybody may open the directory, and lock it.
+
     Raises:
-        ConfigError: another agent holds the lock; each would overwrite the other's state.
+        ConfigError: another agent holds the lock, and each would overwrite the other's state; or
+            the lock file cannot be used.
 
     """
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    path = directory / LOCK
+    try:
+        fd = open_lock(path)
+    except OSError as error:
+        raise ConfigError(f"report_dir: cannot lock {path}: {error.strerror}") from error
     try:
         deadline = time.monotonic() + _TIMEOUT_S
         while not _is_free(fd):

@@ -4,9 +4,11 @@ import fcntl
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, Final
 
 from holdfast.adapters.local.layout import RunDir
+from holdfast.kit.files import open_lock, storage_error
 from holdfast.model.errors import ConfigError
 
 _TRIES: Final = 5
@@ -22,7 +24,7 @@ def locked(run: RunDir) -> Iterator[None]:
 
     """
     run.lock.parent.mkdir(parents=True, exist_ok=True)
-    with run.lock.open("ab") as file:
+    with _opened(run.lock) as file:
         if not _locks(file):
             raise ConfigError(
                 f"--name: run {run.name!r} is already active; choose another name, or cancel that "
@@ -36,9 +38,16 @@ def guarded(run: RunDir) -> Iterator[None]:
     """Wait for and hold the lock under which clusters are created and their directories moved."""
     guard = run.lock.with_name(f"{run.name}.guard")
     guard.parent.mkdir(parents=True, exist_ok=True)
-    with guard.open("ab") as file:
+    with _opened(guard) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return open(open_lock(path), "rb")
+    except OSError as error:
+        raise storage_error(error, path) from error
 
 
 def _locks(file: IO[bytes]) -> bool:

@@ -15,6 +15,7 @@ from holdfast.adapters.host.small_files import names_in
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import Watcher, check_node, lay_out
 from holdfast.detectors.folding import Health, fold
+from holdfast.kit.files import open_lock
 from holdfast.model.deep_checks import Level, Outcome, PartResult
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Finding, Remedy, Severity
@@ -114,7 +115,7 @@ def one_at_a_time(lock: Path, limit: timedelta) -> Iterator[timedelta]:
     deadline = time.monotonic() + limit.total_seconds()
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("a", encoding="utf-8")
+        file = open(open_lock(lock), "rb")  # noqa: SIM115 - until the end of the block
     except OSError as error:
         raise BackendError(f"cannot open {lock}: {error.strerror}") from error
     with file:

@@ -4,6 +4,7 @@ import fcntl
 from pathlib import Path
 from typing import Final
 
+from holdfast.kit.files import open_lock
 from holdfast.model.errors import BackendError
 
 FILE: Final = "controller.lock"
@@ -23,7 +24,7 @@ class FileLock:
         try:
             if may_take:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._file = (folder / FILE).open("ab") if may_take else None
+            self._file = open(open_lock(folder / FILE), "rb") if may_take else None  # noqa: SIM115 - until ``close``
         except OSError as error:
             raise BackendError(f"cannot write {folder / FILE}: {error.strerror}") from error
 
