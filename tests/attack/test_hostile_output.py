@@ -1,6 +1,7 @@
 """No output of a rank or of a check makes what reads it fail, or take long."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from hostile import FUZZ, Parser, mutated, timed
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.adapters.host.flight_dumps import read_traces
 from holdfast.adapters.host.progress_file import ReportReader, read_progress
 from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.decisions.checkpoint_incidents import quarantine_incidents
@@ -107,3 +109,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> None:
 def test_readers_of_output_never_raise(name: str, data: st.DataObject) -> None:
     parse, seeds = PARSERS[name]
     timed(parse, data.draw(mutated(seeds)))
+
+
+@pytest.mark.parametrize("key", ["ranks", "desc"])
+def test_lists_in_one_another_in_a_dump_take_no_time(tmp_path: Path, key: str) -> None:
+    lists: list[object] = [1]
+    for _ in range(50):
+        lists = [lists] * 50
+    group = {"name": "0", "desc": "default_pg", "ranks": "[0]", key: lists}
+    for rank, found in enumerate(({"0": group}, {})):
+        dump = {"entries": [], "pg_config": found}
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
+
+    assert [one.rank for one in read_traces(tmp_path)] == [1]

@@ -161,8 +161,8 @@ def _asks(pipe: Path) -> bool:
 def _trace(rank: int, plain: Mapping[str, Any]) -> RankTrace:
     entries = [one for one in plain.get("entries", ()) if not one.get("is_p2p")]
     members = {
-        _group(str(one["name"]), str(one["desc"])): frozenset(
-            map(int, re.findall(r"\d{1,9}", str(one["ranks"])))
+        _group(_text(one["name"]), _text(one["desc"])): frozenset(
+            map(int, re.findall(r"\d{1,9}", _text(one["ranks"])))
         )
         for one in plain.get("pg_config", {}).values()
         if one["name"]
@@ -177,11 +177,11 @@ def _trace(rank: int, plain: Mapping[str, Any]) -> RankTrace:
 def _collective(entry: Mapping[str, Any]) -> Collective:
     name, description = entry["process_group"]
     return Collective(
-        group=_group(str(name), str(description)),
+        group=_group(_text(name), _text(description)),
         sequence=int(entry["collective_seq_id"]),
-        operation=str(entry["profiling_name"])[:100],
+        operation=_text(entry["profiling_name"])[:100],
         sizes=tuple(tuple(map(int, size)) for size in entry["input_sizes"]),
-        dtypes=tuple(map(str, entry.get("input_dtypes", ()))),
+        dtypes=tuple(map(_text, entry.get("input_dtypes", ()))),
         is_over=_is_over(entry),
         frames=_frames(entry.get("frames", ())),
     )
@@ -189,7 +189,7 @@ def _collective(entry: Mapping[str, Any]) -> Collective:
 
 def _is_over(entry: Mapping[str, Any]) -> bool:
     """Gloo retires what is over; NCCL retires also what timed out."""
-    is_gloo = str(entry["profiling_name"]).startswith("gloo:")
+    is_gloo = _text(entry["profiling_name"]).startswith("gloo:")
     return entry["state"] == "completed" or (is_gloo and bool(entry.get("retired")))
 
 
@@ -200,7 +200,21 @@ def _group(name: str, description: str) -> str:
 def _frames(frames: Sequence[Mapping[str, Any]]) -> tuple[Frame, ...]:
     return tuple(
         Frame(
-            function=str(one["name"])[:200], file=str(one["filename"])[:500], line=int(one["line"])
+            function=_text(one["name"])[:200],
+            file=_text(one["filename"])[:500],
+            line=int(one["line"]),
         )
         for one in frames[:_FRAMES_LIMIT]
     )
+
+
+def _text(value: object) -> str:
+    """Return a text or number as text; that of lists in one another may be endless.
+
+    Raises:
+        TypeError: it is another value.
+
+    """
+    if not isinstance(value, str | int):
+        raise TypeError(f"expected a text, got {type(value).__name__}")
+    return str(value)
