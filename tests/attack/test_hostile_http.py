@@ -100,6 +100,14 @@ def still_serves(console: Site) -> None:
     assert "Traceback" not in console.served.said()
 
 
+def exchanged(console: Site, sent: bytes) -> bytes:
+    """All that the server answers on one connection."""
+    with socket.create_connection(("127.0.0.1", console.served.port), TIMEOUT_S) as client:
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        return client.makefile("rb").read()
+
+
 def test_a_head_and_a_body_of_any_bytes_are_answered_or_refused(console: Site) -> None:
     @FUZZ
     @given(mutated([head.decode("latin-1") for head in HEADS]))
@@ -127,6 +135,28 @@ def test_a_malformed_body_behind_a_valid_head_is_refused_without_a_traceback(
             received = client.makefile("rb").readline(200)
         assert received.split()[1] < b"500", received
     still_serves(console)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_request_with_two_lengths_ends_its_connection(console: Site, order: int) -> None:
+    """What follows would be the request of another client, behind a proxy that uses the other."""
+    lengths = [b"Content-Length: 4\r\n", b"Transfer-Encoding: chunked\r\n"][::order]
+    head = b"POST / HTTP/1.1\r\nHost: a\r\n" + b"".join(lengths) + b"\r\n"
+
+    answer = exchanged(console, head + b"0\r\n\r\n" + HEADS[0])
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"connection: close" in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_websocket_is_no_way_around_the_limits(console: Site) -> None:
+    head = HEADS[0].removesuffix(b"\r\n") + (
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+    )
+
+    assert exchanged(console, head).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 def test_a_signed_body_of_any_text_is_answered_or_refused(console: Site) -> None:

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from holdfast.apps.api.networks import ProxyNetwork
@@ -259,6 +260,27 @@ class ApiListener(socket.socket):
         )
 
 
+class OneLength:
+    """ASGI application that refuses a request with two lengths, and closes its connection.
+
+    A proxy in front may use the other length: it would take the end of the body for the next
+    request, of another client (RFC 9112, section 6.1).
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle a request."""
+        names = {name for name, _ in scope.get("headers", ())}
+        if {b"content-length", b"transfer-encoding"} <= names:
+            text = "Content-Length and Transfer-Encoding exclude each other\n"
+            headers = {"connection": "close"}
+            await PlainTextResponse(text, status_code=400, headers=headers)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
+
+
 def listening(
     address: ListenAddress,
     connections: OpenConnections,
@@ -289,7 +311,8 @@ def api_server(
 ) -> uvicorn.Server:
     """Server of an application; run it with the socket of ``listening``."""
     settings = uvicorn.Config(
-        application,
+        OneLength(application),
+        ws="none",  # nothing uses WebSockets; their connections would have none of the limits
         http=ApiConnection.limited_by(connections),
         loop="asyncio",  # other loops do not call the listener's accept
         backlog=BACKLOG,
