@@ -1,4 +1,5 @@
 import contextlib
+import io
 import sqlite3
 import time
 from datetime import UTC, datetime
@@ -10,6 +11,10 @@ from holdfast.adapters.local.groups import LocalMachineGroups
 from holdfast.adapters.local.layout import cluster_dir
 from holdfast.adapters.local.lock import locked
 from holdfast.adapters.local.store import LocalStore, Submission, recover_state
+from holdfast.apps.run.logs import Follow, RankLogs
+from holdfast.apps.run.nonblocking_output import NonblockingOutput
+from holdfast.apps.run.on_cluster import Followed
+from holdfast.apps.run.screen import PlainScreen
 from holdfast.kit.sqlite_files import backup_of
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError, StateDamaged
@@ -110,3 +115,31 @@ def test_what_others_have_submitted_reaches_the_backup(path) -> None:
                     break
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("is_in_backup", [True, False])
+def test_who_follows_a_job_follows_it_in_the_restored_state(tmp_path, *, is_in_backup) -> None:
+    run, told = cluster_dir(tmp_path, "lab"), []
+    LocalMachineGroups(tmp_path, told.append).ensure(MachineGroup(cluster="lab", name="gpu"))
+    job, record = JobSpec(name="llm", nodes=2), JobRecord(phase="succeeded", phase_since=NOW)
+    told.clear()
+    with contextlib.closing(ClusterStore(run.state)) as store:
+        if is_in_backup:
+            store.add_job(job, record, SUBMISSION)
+        recover_state(run.state)
+        store.add_job(job, record, SUBMISSION)
+        run.state.write_bytes(b"x" * 4096)
+        assert "was restored" in recover_state(run.state)
+        followed = Followed(run, run, "llm", store, told.append)
+        screen = PlainScreen(NonblockingOutput(io.StringIO()), NOW)
+        logs = RankLogs(lambda: run, 2, Follow.NONE)
+
+        if is_in_backup:
+            followed.follow(screen, logs)
+        else:
+            with pytest.raises(BackendError, match="job llm is not in the restored state"):
+                followed.follow(screen, logs)
+        followed.store.close()
+
+    assert told == ["the state of the cluster lab was restored from its backup"]

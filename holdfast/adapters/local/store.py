@@ -95,6 +95,7 @@ class LocalStore:
                 if version != _VERSION:
                     raise BackendError(other_layout(path, version, _VERSION))
                 failed.pop_all()
+            self._inode = path.stat().st_ino
         self._path = path
         self._back_up: Callable[[], None] = lambda: None
         self._changes = PromptBackup(path)
@@ -108,6 +109,13 @@ class LocalStore:
         with _errors_named(self._path):
             [(by_others,)] = self._db.execute("PRAGMA data_version")
         self._changes((by_others, self._db.total_changes))
+
+    def is_replaced(self) -> bool:
+        """Whether another file has taken the place of this one: its owner has restored it."""
+        try:
+            return self._path.stat().st_ino != self._inode
+        except OSError:  # its directory was moved: the cluster is deleted
+            return False
 
     def close(self) -> None:
         """Close the file."""

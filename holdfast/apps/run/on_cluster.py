@@ -37,7 +37,7 @@ from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import STOP_SIGNALS
 from holdfast.apps.views.run_jobs import emit_recorded
 from holdfast.kit.signals import handling
-from holdfast.model.errors import BackendError, ConfigError, HoldfastError
+from holdfast.model.errors import BackendError, ConfigError, HoldfastError, StateDamaged
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.sagemaker import ClusterStatus
 
@@ -72,6 +72,8 @@ class Followed:
     unmanaged: int = 0
     """Number of consecutive polls without a process that manages the cluster."""
 
+    is_damage_reported: bool = False
+
     def follow(self, screen: Screen, logs: RankLogs) -> None:
         """Show the job until it has ended.
 
@@ -79,7 +81,7 @@ class Followed:
         following at once.
         """
         with handling(STOP_SIGNALS, lambda number, _: self.stop_signals.append(number)):
-            while not self._show(screen, logs):
+            while not self._is_over(screen, logs):
                 if self.stop_signals and self._is_left():
                     return
                 self._check_supervisor()
@@ -123,6 +125,30 @@ class Followed:
             "holdfast api is started again"
         )
         return True
+
+    def _is_over(self, screen: Screen, logs: RankLogs) -> bool:
+        """Show what is new, also of a state that was restored. Returns whether the job has ended.
+
+        Raises:
+            BackendError: the state cannot be read, or the job is not in its backup.
+
+        """
+        if self.store.is_replaced():
+            self.store.close()
+            self.store = ClusterStore(self.run.state)
+            self.events = self.store.event_count()
+            self.report(f"the state of the cluster {self.run.name} was restored from its backup")
+        try:
+            return self._show(screen, logs)
+        except StateDamaged as error:
+            if not self.is_damage_reported:
+                self.report(f"{error}; waiting until holdfast api has restored it")
+            self.is_damage_reported = True
+        except KeyError as error:
+            raise BackendError(
+                f"the job {self.job} is not in the restored state of the cluster; submit it again"
+            ) from error
+        return False
 
     def _check_supervisor(self) -> None:
         """Report once that no process manages the cluster."""
@@ -178,7 +204,11 @@ def handed_over(
                 f"the cluster {cluster} is {ClusterStatus.CREATING}; the job waits for its nodes"
             )
         deleted = deleted_dir(settings.home, cluster, store.uid() or "")
-        yield Followed(run, deleted, job, store, report, events)
+        followed = Followed(run, deleted, job, store, report, events)
+        try:
+            yield followed
+        finally:
+            followed.store.close()  # another one, if the state was restored
 
 
 def job_name(home: Path, cluster: str, command: Sequence[str]) -> str:
