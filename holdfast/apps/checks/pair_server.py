@@ -26,7 +26,7 @@ from holdfast.model.errors import BackendError
 PAIR: Final = "pair"
 """Request to this node to start the tests with another node."""
 
-_STRANGERS: Final = 32
+_UNAUTHENTICATED: Final = 32
 """Maximum connections that have not shown the token; a further one replaces the oldest. Clients
 with the token are tested one at a time, the others get a busy response."""
 
@@ -58,7 +58,7 @@ class PairServer:
         self._config = config
         self._token = token
         self._testing = threading.Lock()
-        self._strangers: deque[socket.socket] = deque()
+        self._unauthenticated: deque[socket.socket] = deque()
         self._changing = threading.Lock()
         is_any = not address.host and socket.has_dualstack_ipv6()
         family = socket.AF_INET6 if is_any or ":" in address.host else socket.AF_INET
@@ -114,8 +114,9 @@ class PairServer:
         except (TimeoutError, ConnectionError):  # the client may be gone before it is accepted
             return
         with self._changing:
-            self._strangers.append(connection)
-            oldest = self._strangers.popleft() if len(self._strangers) > _STRANGERS else None
+            self._unauthenticated.append(connection)
+            is_full = len(self._unauthenticated) > _UNAUTHENTICATED
+            oldest = self._unauthenticated.popleft() if is_full else None
         if oldest is not None:
             with suppress(OSError):  # its thread may just have closed it, and closes it otherwise
                 oldest.shutdown(socket.SHUT_RDWR)
@@ -133,7 +134,7 @@ class PairServer:
             return authenticate_as_server(connection, self._token)
         finally:
             with self._changing, suppress(ValueError):  # it was one of the oldest
-                self._strangers.remove(connection)
+                self._unauthenticated.remove(connection)
 
     def _admit(
         self,
