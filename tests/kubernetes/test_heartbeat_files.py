@@ -130,6 +130,21 @@ def test_a_job_that_has_touched_no_file_yet_may_still_load(
     found = requested(api, pods, ranks)
 
     assert (found.hang(), found.error) == (None, "")
+    assert found.unwatched == (
+        f"no rank touched {PATH} yet: holdfast.dev/heartbeat-timeout takes effect with the first "
+        "heartbeat; to restart a job that hangs before it, set holdfast.dev/startup-timeout"
+    )
+
+
+def test_a_job_is_watched_from_its_first_heartbeat_on_or_if_its_startup_is_limited(
+    api: Api, pods: tuple[PodState, ...], ranks: Ranks
+) -> None:
+    limited = replace(HEARTBEAT, startup_timeout=timedelta(days=999))
+
+    assert requested(api, pods, ranks, heartbeat=limited).unwatched == ""
+    assert requested(api, pods, ranks, since=datetime.now(UTC)).unwatched == ""
+    ranks.touch("p0")
+    assert requested(api, pods, ranks).unwatched == ""
 
 
 def test_what_an_attempt_before_has_left_is_no_heartbeat(
@@ -187,12 +202,14 @@ def test_a_hang_is_reported_by_the_watch_and_is_over_when_the_file_is_touched(
         heartbeat=HEARTBEAT,
         pods=pods,
     )
-    ranks.touch("p0")
     watch.follow([job])
     watch.start()
     try:
-        until(lambda: watch.hang(job.job.uid) is not None)
+        until(lambda: watch.findings(job.job.uid).unwatched != "")
         assert reported
+        ranks.touch("p0")
+        until(lambda: watch.hang(job.job.uid) is not None)
+        assert watch.findings(job.job.uid).unwatched == ""
         assert len(ranks.requested) >= 4, "often enough not to be late"
         ranks.touch("p1")
         until(lambda: watch.hang(job.job.uid) is None)

@@ -11,12 +11,18 @@ from holdfast.model.events import (
     AttemptStarted,
     AttemptStopped,
     CheckpointChosen,
+    Event,
     JobFinished,
     JobHangSuspected,
+    JobInputRejected,
+    JobLossFault,
     JobRetried,
+    JobStragglerFound,
+    JobUnwatched,
     JobWaits,
     NodeSuspected,
 )
+from holdfast.model.events import jobs as job_events
 from holdfast.model.jobs import FailureKind, JobPhase
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -33,6 +39,26 @@ TOOK = {
 }
 
 TOLD = [
+    (
+        JobInputRejected(job=LLAMA, key="k", value="x", expected="a number"),
+        (
+            "Warning",
+            "InvalidInput",
+            f"{LLAMA}: k rejected: got 'x', expected a number; correct or remove it",
+        ),
+    ),
+    (
+        JobUnwatched(job=LLAMA, attempt=2, why="no rank touched /tmp/beat yet"),
+        ("Warning", "HangsNotDetected", f"{LLAMA}: no rank touched /tmp/beat yet"),
+    ),
+    (
+        JobStragglerFound(job=LLAMA, attempt=2, why="rank 5 on gpu-7 is slow"),
+        ("Warning", "StragglerFound", f"{LLAMA}: rank 5 on gpu-7 is slow"),
+    ),
+    (
+        JobLossFault(job=LLAMA, attempt=2, reason="LossNotFinite", step=7, why="loss nan"),
+        ("Warning", "LossFault", f"{LLAMA}: loss nan"),
+    ),
     (
         JobHangSuspected(job=LLAMA, attempt=2, why="the job seems to hang: no new step for 3m"),
         (
@@ -182,6 +208,15 @@ def test_a_job_reports_why_it_was_restarted_where_and_how_long_it_took(event, re
     assert notice is not None
     assert (notice.kind.type, notice.kind.reason, notice.message) == reported
     assert (notice.about, notice.at) == (OWNER, NOW)
+
+
+def test_each_event_of_a_job_is_reported() -> None:
+    """Add a new one to ``TOLD``, with its kind in ``notices.py``."""
+    events = {
+        one for one in vars(job_events).values() if isinstance(one, type) and issubclass(one, Event)
+    }
+
+    assert {type(event) for event, _ in TOLD} == events - {Event}
 
 
 @pytest.mark.parametrize(

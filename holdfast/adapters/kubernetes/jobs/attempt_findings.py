@@ -21,6 +21,9 @@ class Findings:
     suspected: SuspectedHang | None = None
     """Why it seems to hang by what was learned of its steps; it is only reported."""
 
+    unwatched: str = ""
+    """Why a hang is not detected yet; empty if it is, or if nothing is to detect it."""
+
     steps: LoggedSteps = LoggedSteps()
     """What its logs have shown."""
 
@@ -35,4 +38,10 @@ def with_findings(view: JobView, found: Findings) -> JobView:
     elif found.suspected is not None:
         text = f"the job seems to hang: {found.suspected.evidence}; {_NOT_RESTARTED}"
         view = replace(view, suspected_hang=text)
-    return replace(view, first_step=steps.first, step=steps.last, loss_fault=steps.fault)
+    return replace(
+        view,
+        first_step=steps.first,
+        step=steps.last,
+        loss_fault=steps.fault,
+        unwatched=found.unwatched,
+    )

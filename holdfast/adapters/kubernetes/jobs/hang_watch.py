@@ -138,6 +138,7 @@ class _Attempt:
     heartbeats: HeartbeatFile | None = None
     hang: Hang | None = None
     suspected: SuspectedHang | None = None
+    unwatched: str = ""
     learned: StepProgress = StepProgress()
     """What was learned in earlier attempts of the job."""
 
@@ -152,7 +153,7 @@ class _Attempt:
     @property
     def state(self) -> tuple[object, ...]:
         """What a change of wakes the reconciler."""
-        return self.hang, self.suspected, self.loss_fault, self.reported
+        return self.hang, self.suspected, self.loss_fault, self.reported, self.unwatched
 
 
 class HangWatch:
@@ -234,7 +235,12 @@ class HangWatch:
         if attempt is None:
             return Findings()
         steps = attempt.monitor.steps if attempt.monitor is not None else LoggedSteps()
-        return Findings(hang=attempt.hang, suspected=attempt.suspected, steps=steps)
+        return Findings(
+            hang=attempt.hang,
+            suspected=attempt.suspected,
+            unwatched=attempt.unwatched,
+            steps=steps,
+        )
 
     def rejected(self, uid: str) -> tuple[Rejection, ...]:
         """Invalid rules of a job in addition to the errors in its annotations."""
@@ -283,6 +289,7 @@ class HangWatch:
         if attempt.heartbeats is not None:
             attempt.heartbeats.request_read(attempt.requested.followed)
             hang = hang or attempt.heartbeats.hang()
+            attempt.unwatched = attempt.heartbeats.unwatched
         attempt.hang = self._with_stacks(attempt, hang, now)
         attempt.reported = len(self.rejected(attempt.requested.job.uid))
         if attempt.state != before:

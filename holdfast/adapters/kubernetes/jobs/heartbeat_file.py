@@ -11,9 +11,9 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.objects import PodState
-from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, silence
+from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarmed, silence
 from holdfast.model.errors import BackendError
-from holdfast.model.names import HEARTBEAT_STOPPED
+from holdfast.model.names import HEARTBEAT_STOPPED, HEARTBEAT_TIMEOUT, STARTUP_TIMEOUT
 from holdfast.ports.clock import Clock
 
 DEFAULT_TIMEOUT: Final = timedelta(minutes=10)
@@ -24,6 +24,11 @@ _LIMIT: Final = timedelta(seconds=5)
 
 _SIZE: Final = 64
 """Maximum output of the script in bytes."""
+
+_UNARMED: Final = (
+    f"{HEARTBEAT_TIMEOUT} takes effect with the first heartbeat; to restart a job that hangs "
+    f"before it, set {STARTUP_TIMEOUT}"
+)
 
 _ANSWER: Final = re.compile(r"(-?[0-9]{1,10})?", re.ASCII)
 """Output of the script: age in seconds, up to 300 years; empty without a file."""
@@ -66,6 +71,9 @@ class HeartbeatFile:
         self.error = ""
         """Why the file of a rank could not be read last time; empty if all could."""
 
+        self.unwatched = ""
+        """Why a hang is not detected yet, for people to read; empty if it is."""
+
     def request_read(self, pods: Sequence[PodState]) -> None:
         """Start reading unless the last read is recent or in progress; returns at once."""
         now = self._clock.now()
@@ -95,16 +103,15 @@ class HeartbeatFile:
         self.error = errors[0] if errors else ""
         last = now - min(ages) if ages else None
         is_earlier = last is not None and last < self._started_at  # of the previous attempt
-        self._hang = silence(
-            self._heartbeat.limits,
-            AttemptProgress(
-                started_at=self._started_at,
-                last_at=None if is_earlier else last,
-                known_until=None if errors else now,
-            ),
-            reason=HEARTBEAT_STOPPED,
-            missing=f"no rank touched {self._heartbeat.path}",
+        limits = self._heartbeat.limits
+        progress = AttemptProgress(
+            started_at=self._started_at,
+            last_at=None if is_earlier else last,
+            known_until=None if errors else now,
         )
+        missing = f"no rank touched {self._heartbeat.path}"
+        self._hang = silence(limits, progress, reason=HEARTBEAT_STOPPED, missing=missing)
+        self.unwatched = f"{missing} yet: {_UNARMED}" if is_unarmed(limits, progress) else ""
 
     def _age(self, pod: PodState) -> timedelta | str | None:
         """Age of a rank's file, None without a file, or the error as text."""

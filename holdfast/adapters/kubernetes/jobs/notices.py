@@ -23,6 +23,8 @@ from holdfast.model.events import (
     JobInputRejected,
     JobLossFault,
     JobRetried,
+    JobStragglerFound,
+    JobUnwatched,
     JobWaits,
 )
 from holdfast.model.jobs import FailureKind, JobPhase
@@ -37,7 +39,9 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
         "JobRestarting", "Normal", "its pods are recreated when nodes are available"
     ),
     JobWaits: EventKind("JobWaiting", "Normal"),
+    JobUnwatched: EventKind("HangsNotDetected", "Warning"),
     JobHangSuspected: EventKind("HangSuspected", "Warning"),
+    JobStragglerFound: EventKind("StragglerFound", "Warning"),
     JobLossFault: EventKind("LossFault", "Warning"),
     JobInputRejected: EventKind("InvalidInput", "Warning", "correct or remove it"),
 }
