@@ -12,6 +12,7 @@ from job_objects import a_pod, a_record, a_state, requests
 from machines import stays
 from real_cluster import Cluster, until
 
+from holdfast.adapters.kubernetes.jobs.attempt_findings import with_findings
 from holdfast.adapters.kubernetes.jobs.hang_watch import (
     HangWatch,
     Watched,
@@ -21,10 +22,13 @@ from holdfast.adapters.kubernetes.jobs.hang_watch import (
 from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.log_rules import JobLogRule
+from holdfast.engine.job_notices import JobNotices
+from holdfast.engine.wording import sentence
 from holdfast.model.jobs import JobPhase
 from holdfast.model.names import LOG_MONITORING, LOG_MONITORING_CONFIG_MAP
 from tests.engines.kubelet import PodServer
-from tests.ports.fakes import FakeClock
+from tests.ports.builders import a_job
+from tests.ports.fakes import FakeClock, FakeEvents
 
 NAMESPACE = "/api/v1/namespaces/default"
 STEPS = JobLogRule(name="Steps", pattern="step", frequency=timedelta(seconds=2))
@@ -266,5 +270,36 @@ def test_a_job_that_logs_no_new_step_is_suspected_and_not_hung(
     assert found.suspected.step == 24
     kubelet.write_lines("p0", "step: 25  loss:  2.50000  grad_norm:  1.2000")
     until(lambda: watch.findings("job-uid").suspected is None)
+    watch.stop()
+    api.close()
+
+
+def test_what_launchers_report_in_their_pods_is_reported_of_the_job(
+    cluster: Cluster, pods: list[PodState], kubelet: PodServer
+):
+    api, events = api_of(cluster), FakeEvents()
+    notices = JobNotices(events)
+    woken = threading.Event()
+    watch = HangWatch(api, SystemClock(), woken.set, captures_stacks=False, reads_heartbeats=False)
+    watch.start()
+    rule = JobLogRule(name="Other", pattern="none", frequency=timedelta(days=1))
+    watch.follow([an_attempt(pods, rule)])
+
+    def reported(count: int) -> list[str]:
+        until(woken.is_set)
+        woken.clear()
+        notices.report(with_findings(a_job(), watch.findings("job-uid")))
+        assert len(events.reported) == count
+        return [sentence(one) for one in events.reported]
+
+    kubelet.write_lines("p0", "holdfast: StragglerFound: round 1: rank 5 on a is slow")
+    slow = "job-1: round 1: rank 5 on a is slow"
+    assert reported(1) == [slow]
+    kubelet.write_lines("p1", "holdfast: HangSuspected: round 1: rank 3 never entered all_reduce")
+    hung = "job-1: the job seems to hang: round 1: rank 3 never entered all_reduce"
+    assert reported(2) == [slow, hung]
+    kubelet.write_lines("p0", "step: 25  loss:  2.50000  grad_norm:  1.2000")
+    until(lambda: not watch.findings("job-uid").notices.hang)
+    assert watch.findings("job-uid").notices.straggler, "the step has not ended it"
     watch.stop()
     api.close()

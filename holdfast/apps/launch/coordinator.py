@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.decisions.launch_events import Event, Sampled
+from holdfast.decisions.launch_lines import HANG, PRINTED, STRAGGLER, notice_line
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import (
     JobRounds,
@@ -52,7 +53,7 @@ class Coordinator:
             return
         before, self.job = self.job, advance(self.job, event, self._now(), self.settings)
         for line in progress_lines(before, self.job, self.settings):
-            sys.stderr.write(f"holdfast: {line}\n")
+            sys.stderr.write(f"{PRINTED}{line}\n")
 
     def _search(self, event: Sampled) -> None:
         """Report the rank that the others wait for."""
@@ -64,7 +65,8 @@ class Coordinator:
         after = after_samples(before, event, self.job.active, self._straggler_factor)
         self._samples = after
         if after.found is not None and after.found != before.found:
-            sys.stderr.write(f"holdfast: StragglerFound: round {event.round}: {after.found.text}\n")
+            line = notice_line(STRAGGLER, event.round, after.found.text)
+            sys.stderr.write(f"{PRINTED}{line}\n")
 
     def order_for(self, launcher: str) -> Order:
         """Return the order for a launcher."""
@@ -96,10 +98,8 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
         )
     hang = after.inspection.verdict if after.inspection is not None else None
     if hang and after.inspection != before.inspection and after.failure is None:
-        lines.append(
-            f"HangSuspected: round {after.round}: {hang}; the ranks continue: they are restarted "
-            "only with --hang-timeout, after their first step"
-        )
+        then = "they are restarted only with --hang-timeout, after their first step"
+        lines.append(notice_line(HANG, after.round, f"{hang}; the ranks continue: {then}"))
     if after.history.total > before.history.total:
         rung, waited_s = after.history.last, after.waited_s
         limit, used = settings.budget.in_place, len(after.history.in_place)

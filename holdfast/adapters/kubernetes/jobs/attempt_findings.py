@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.decisions.hangs import Hang
+from holdfast.decisions.launch_lines import LaunchNotices
 from holdfast.decisions.logged_steps import LoggedSteps
 from holdfast.decisions.step_progress import SuspectedHang
 from holdfast.model.jobs import JobView
@@ -24,6 +25,10 @@ class Findings:
     unwatched: str = ""
     """Why a hang is not detected yet; empty if it is, or if nothing is to detect it."""
 
+    notices: LaunchNotices = LaunchNotices()
+    """What ``holdfast launch`` reports in the containers of the job: the rank that others wait for.
+    """
+
     steps: LoggedSteps = LoggedSteps()
     """What its logs have shown."""
 
@@ -35,6 +40,8 @@ def with_findings(view: JobView, found: Findings) -> JobView:
         view = replace(
             view, hung_since=hang.since, hung_reason=hang.reason, hung_evidence=hang.evidence
         )
+    elif found.notices.hang:
+        view = replace(view, suspected_hang=f"the job seems to hang: {found.notices.hang}")
     elif found.suspected is not None:
         text = f"the job seems to hang: {found.suspected.evidence}; {_NOT_RESTARTED}"
         view = replace(view, suspected_hang=text)
@@ -44,4 +51,5 @@ def with_findings(view: JobView, found: Findings) -> JobView:
         step=steps.last,
         loss_fault=steps.fault,
         unwatched=found.unwatched,
+        straggler=found.notices.straggler,
     )

@@ -23,9 +23,9 @@ from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.logged_steps import LoggedSteps
 from holdfast.decisions.loss_faults import LossLimits
-from holdfast.decisions.step_progress import StepProgress, SuspectedHang
+from holdfast.decisions.step_progress import StepProgress
 from holdfast.model.errors import BackendError
-from holdfast.model.jobs import JobPhase, JobRecord, LossFault
+from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import HEARTBEAT_FILE, LOG_MONITORING_CONFIG_MAP, PodPhase
 from holdfast.ports.clock import Clock
 
@@ -136,13 +136,10 @@ class _Attempt:
     """Followed logs by UID of the pod."""
 
     heartbeats: HeartbeatFile | None = None
-    hang: Hang | None = None
-    suspected: SuspectedHang | None = None
-    unwatched: str = ""
+    findings: Findings = Findings()
     learned: StepProgress = StepProgress()
     """What was learned in earlier attempts of the job."""
 
-    loss_fault: LossFault | None = None
     stacks: StackCapture | None = None
     stacks_until: datetime | None = None
     """Deadline of the stack capture; the hang is not reported before it or the capture ends."""
@@ -153,7 +150,8 @@ class _Attempt:
     @property
     def state(self) -> tuple[object, ...]:
         """What a change of wakes the reconciler."""
-        return self.hang, self.suspected, self.loss_fault, self.reported, self.unwatched
+        steps = LoggedSteps(fault=self.findings.steps.fault)
+        return replace(self.findings, steps=steps), self.reported
 
 
 class HangWatch:
@@ -227,20 +225,12 @@ class HangWatch:
     def hang(self, uid: str) -> Hang | None:
         """Return the hang of a job by its UID; None if it does not hang."""
         attempt = self._attempts.get(uid)
-        return attempt.hang if attempt is not None else None
+        return attempt.findings.hang if attempt is not None else None
 
     def findings(self, uid: str) -> Findings:
         """Return what is known of the present attempt of a job, by its UID."""
         attempt = self._attempts.get(uid)
-        if attempt is None:
-            return Findings()
-        steps = attempt.monitor.steps if attempt.monitor is not None else LoggedSteps()
-        return Findings(
-            hang=attempt.hang,
-            suspected=attempt.suspected,
-            unwatched=attempt.unwatched,
-            steps=steps,
-        )
+        return attempt.findings if attempt is not None else Findings()
 
     def rejected(self, uid: str) -> tuple[Rejection, ...]:
         """Invalid rules of a job in addition to the errors in its annotations."""
@@ -280,17 +270,17 @@ class HangWatch:
         if attempt.monitor is None and (attempt.again_at is None or now >= attempt.again_at):
             self._prepare(attempt, now)
         monitor, before = attempt.monitor, attempt.state
-        hang = None
+        found = Findings()
         if monitor is not None:
             with self._lock:
                 self._open_logs(attempt, monitor)
-            hang = self._verdict(attempt, monitor, now)
-            attempt.loss_fault = monitor.steps.fault
+            found = self._shown_by_logs(attempt, monitor, now)
+        hang = found.hang
         if attempt.heartbeats is not None:
             attempt.heartbeats.request_read(attempt.requested.followed)
             hang = hang or attempt.heartbeats.hang()
-            attempt.unwatched = attempt.heartbeats.unwatched
-        attempt.hang = self._with_stacks(attempt, hang, now)
+            found = replace(found, unwatched=attempt.heartbeats.unwatched)
+        attempt.findings = replace(found, hang=self._with_stacks(attempt, hang, now))
         attempt.reported = len(self.rejected(attempt.requested.job.uid))
         if attempt.state != before:
             self._changed()
@@ -350,7 +340,7 @@ class HangWatch:
             )
             log.start()
 
-    def _verdict(self, attempt: _Attempt, monitor: LogMonitor, now: datetime) -> Hang | None:
+    def _shown_by_logs(self, attempt: _Attempt, monitor: LogMonitor, now: datetime) -> Findings:
         times = [at for at in (monitor.due, monitor.suspicious_at) if at is not None]
         due = min(times, default=None)
         logs = tuple(attempt.logs.values())
@@ -361,8 +351,12 @@ class HangWatch:
             for log in logs:
                 if log.known_until is None or log.known_until < due:
                     log.check()
-        attempt.suspected = monitor.suspected(known_until)
-        return monitor.hang(known_until)
+        return Findings(
+            hang=monitor.hang(known_until),
+            suspected=monitor.suspected(known_until),
+            notices=monitor.notices,
+            steps=monitor.steps,
+        )
 
     def _with_stacks(self, attempt: _Attempt, hang: Hang | None, now: datetime) -> Hang | None:
         if hang is None or not self._captures_stacks:

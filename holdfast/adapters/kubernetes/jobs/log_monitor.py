@@ -2,12 +2,15 @@
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.hangs import Hang
+from holdfast.decisions.launch_lines import LaunchNotices
+from holdfast.decisions.launch_lines import after_lines as after_launch_lines
 from holdfast.decisions.log_rules import JobLogRule, RuleState, after_line, due, first_hang
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossLimits
@@ -63,6 +66,7 @@ class LogMonitor:
         self._limits = limits
         self._steps = LoggedSteps()
         self._progress = progress
+        self._notices = LaunchNotices()
         self._rejected: list[Rejection] = []
         self.take(0, ())
 
@@ -75,6 +79,11 @@ class LogMonitor:
     def steps(self) -> LoggedSteps:
         """Steps and losses in known forms of log lines."""
         return self._steps
+
+    @property
+    def notices(self) -> LaunchNotices:
+        """What ``holdfast launch`` reports in its containers; of a hang, until the next step."""
+        return self._notices
 
     @property
     def progress(self) -> StepProgress:
@@ -106,7 +115,11 @@ class LogMonitor:
         now = self._clock.now()
         with self._lock:
             where = f"node rank {rank}"
+            before = self._steps.last
             self._steps = after_lines(self._steps, rank, lines, self._limits, where=where)
+            if self._steps.last != before:
+                self._notices = replace(self._notices, hang="")
+            self._notices = after_launch_lines(self._notices, lines)
             if lines:
                 self._look(now)
             for rule, hits in zip(rules, found, strict=True):
