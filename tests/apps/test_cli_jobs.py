@@ -51,6 +51,16 @@ def put(store, name: str, **fields) -> None:
     store.put_job(name, replace(store.jobs()[name][1], **fields))
 
 
+def test_the_wide_list_has_the_step_rate(runs) -> None:
+    runs.add("a", ranks=(1,))
+    write(runs.directory("a").step_rate(1), "0.123456")
+
+    listed = runs.call("jobs", "list", "--output", "wide")
+
+    assert "STEPS/S" in listed.out
+    assert " 0.123 " in listed.out
+
+
 def test_list_shows_the_jobs_of_all_runs_the_newest_last(runs) -> None:
     runs.add("b", hardware_retries=2, started_at=NOW - timedelta(hours=2))
     runs.add("c", phase=JobPhase.SUCCEEDED, reason="done", is_active=False)

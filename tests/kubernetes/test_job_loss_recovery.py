@@ -1,14 +1,17 @@
 """Jobs whose loss is NaN, with Kubeflow's training operator, a real controller and logs of pods."""
 
 from collections.abc import Iterator
+from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from controlled import installed  # noqa: F401 - a fixture
+from controlled import api_of, installed  # noqa: F401 - a fixture
 from machines import Fleet, a_fleet, stays
 from real_cluster import Cluster, until
 from training import ON, Training
 
+from holdfast.apps.kubernetes.jobs import KubernetesJobList
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
     LOG_MONITORING_CONFIG_MAP,
@@ -84,7 +87,12 @@ def test_each_action_is_carried_out_and_no_job_restarts_without_end(
     for job in jobs.values():
         job.until_running(1)
         job.log("master-0", *GOOD)
+    jobs["ask"].log("worker-0", "holdfast: StragglerFound: round 1: rank 1 on b is slow")
     stays(lambda: all(job.record["attempt"] == 1 for job in jobs.values()), 2)
+    with closing(KubernetesJobList(api_of(fleet.cluster), "default")) as listed:
+        found = listed.with_steps(listed.jobs(), timedelta(seconds=30))
+    assert [one.step for one in found] == [3] * len(jobs)
+    until(lambda: any(reason == "StragglerFound" for reason, _ in jobs["ask"].events))
 
     for job in jobs.values():
         job.log("master-0", BAD)

@@ -147,6 +147,7 @@ function facts(job) {
     ["Nodes", number(job.nodes)],
     ["Attempt", number(job.attempt)],
     ["Step", job.step === null ? "not reported" : number(job.step)],
+    ["Step rate", job.steps_per_second && `${Number(job.steps_per_second.toPrecision(3))} steps/s`],
     ["Retries", retries(job)],
     ["Command", job.command && h("code", {}, job.command)],
     ["Cancel with", job.is_active && job.cancel_command && h("code", {}, job.cancel_command)],

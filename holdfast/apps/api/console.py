@@ -224,7 +224,7 @@ class ConsoleSource:
         fleet, jobs = self._open()
         seen = snapshot(fleet)
         try:
-            listed = jobs.jobs()
+            listed = jobs.with_steps(jobs.jobs(), timedelta(0))
         except BackendError as error:  # nodes are shown all the same
             return ConsoleSnapshot(fleets=[seen], no_jobs=f"Jobs cannot be read: {error}")
         return ConsoleSnapshot(

@@ -16,12 +16,13 @@ from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.notices import KINDS as NOTICES
-from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
 from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
-from holdfast.apps.kubernetes.pod_log_part import read_pod_log, read_pod_steps
+from holdfast.apps.kubernetes.job_steps import StepReader, pods_of, read_steps
+from holdfast.apps.kubernetes.pod_log_part import read_pod_log
 from holdfast.apps.views.jobs import (
     JobDetails,
     JobEvent,
@@ -33,11 +34,9 @@ from holdfast.apps.views.jobs import (
 )
 from holdfast.apps.views.nodes import NotFound as NodeNotFound
 from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt
-from holdfast.decisions.step_rate import step_rate
-from holdfast.model.errors import BackendError
 from holdfast.model.events import JobWaits
 from holdfast.model.jobs import JobPhase, JobRecord
-from holdfast.model.names import Labels, PodPhase
+from holdfast.model.names import Labels
 from holdfast.model.sagemaker import EventLevel
 
 UNMANAGED: Final = "unmanaged"
@@ -84,19 +83,25 @@ class KubernetesJobList:
         self._api = api
         self._namespace = namespace
         self._labels = Labels()
+        self._steps = StepReader(api, namespace)
+        self._listed: dict[str, tuple[JobKind, JobState]] = {}
 
     def close(self) -> None:
         """Close the connections."""
+        self._steps.close()
         self._api.close()
 
     def jobs(self) -> list[JobStatus]:
         """See ``Jobs.jobs``; jobs without auto-resume are left out."""
-        enabled = (
-            state
-            for _, state in self._states(self._namespace)
+        self._listed = {
+            state.key: (kind, state)
+            for kind, state in self._states(self._namespace)
             if state.auto_resume is not None or state.record is not None
-        )
-        listed = [job_status(state, requests_of(state, self._labels)) for state in enabled]
+        }
+        listed = [
+            job_status(state, requests_of(state, self._labels))
+            for _, state in self._listed.values()
+        ]
         return sorted(listed, key=lambda job: (job.started_at, job.name))
 
     def describe(self, job: str) -> JobDetails:
@@ -111,25 +116,12 @@ class KubernetesJobList:
             status = replace(status, reason=f"{status.reason}; {why}")
         pods = list(self._pods(kind, state))
         if status.phase == JobPhase.RUNNING:
-            status = self._with_steps(status, pods)
+            status = read_steps(self._api, pods).added_to(status)
         return JobDetails(status=status, ranks=_ranks(pods), reported=reported)
 
-    def _with_steps(self, status: JobStatus, pods: Sequence[PodState]) -> JobStatus:
-        """Return the status with the last step and the step rate, if its logs show them.
-
-        Frameworks log steps on the first rank or, like Megatron, on the last one.
-        """
-        running = sorted(
-            (one for one in pods if one.phase == PodPhase.RUNNING), key=lambda one: one.member.rank
-        )
-        for pod in {one.uid: one for one in (*running[:1], *running[-1:])}.values():
-            try:
-                steps = read_pod_steps(self._api, pod)
-            except BackendError:
-                continue  # its node does not respond, or the user may not read logs
-            if steps:
-                return replace(status, step=steps[-1][1], steps_per_second=step_rate(steps))
-        return status
+    def with_steps(self, jobs: Sequence[JobStatus], within: timedelta) -> list[JobStatus]:
+        """See ``Jobs.with_steps``: from the logs of the first and the last rank of each job."""
+        return self._steps.with_steps(jobs, self._listed, within)
 
     def whole(self, job: str) -> tuple[JobKind, Json, Json | None]:
         """Return the kind and the objects of a job: its own, and the one that has its pods instead.
@@ -230,13 +222,9 @@ class KubernetesJobList:
             yield f"{state.namespace}/{state.name}", state
 
     def _pods(self, kind: JobKind, state: JobState) -> Iterator[PodState]:
-        path = f"{_CORE}/namespaces/{state.namespace}/pods"
-        for pod in self._api.list(path, {"labelSelector": kind.pod_selector}):
-            member = kind.member(pod)
-            if member is not None and member.job == state.name:
-                one = pod_state(pod, member)
-                if state.owns(one):
-                    yield one
+        for _, pod in pods_of(self._api, kind, state.namespace):
+            if pod.member.job == state.name and state.owns(pod):
+                yield pod
 
     def _reported(self, state: JobState) -> tuple[JobEvent, ...]:
         path = f"{_CORE}/namespaces/{state.namespace}/events"

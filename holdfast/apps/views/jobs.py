@@ -187,6 +187,16 @@ class Jobs(Protocol):
         """Return all jobs, including ended ones, the newest last."""
         ...
 
+    def with_steps(self, jobs: Sequence[JobStatus], within: timedelta) -> list[JobStatus]:
+        """Return jobs with their last steps and step rates, where ``jobs`` leaves them out.
+
+        Args:
+            jobs: what ``jobs`` has returned, or a part of it.
+            within: time to wait for them; what is not known by then is known in a later call.
+
+        """
+        ...
+
     def describe(self, job: str) -> JobDetails:
         """Return the details of a job, by its name or a unique part of it.
 

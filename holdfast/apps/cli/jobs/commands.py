@@ -1,7 +1,7 @@
 """``holdfast jobs``: lists, describes and cancels jobs of all runs or of a cluster."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import click
@@ -40,6 +40,7 @@ from holdfast.apps.views.jobs import (
     Attempt,
     JobDetails,
     JobEvent,
+    Jobs,
     JobStatus,
     RankStatus,
 )
@@ -48,6 +49,9 @@ from holdfast.engine.wording import recovery
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import JobPhase
+
+_STEPS_LIMIT: Final = timedelta(seconds=5)
+"""Time to wait for steps that are read from logs: a node may not respond."""
 
 _STATES: Final = (*(phase.value for phase in JobPhase), INTERRUPTED, "active")
 _FIELDS: Final = RowFields[JobStatus](
@@ -108,11 +112,14 @@ def list_jobs(*, watch: bool, output: str, no_headers: bool, **values: Any) -> N
     """
     selection = taken_selection(values)
     where = taken(values)
-    show(
-        lambda: _read(where, selection),
-        lambda listing: _print(*listing, output, with_ids=where.everything, headers=not no_headers),
-        watch=watch,
-    )
+    with open_jobs(where) as known:
+        show(
+            lambda: _read(known, selection),
+            lambda listing: _print(
+                *listing, output, with_ids=where.everything, headers=not no_headers
+            ),
+            watch=watch,
+        )
 
 
 @examples(
@@ -178,11 +185,11 @@ def _read_one(job: str, where: Where) -> JobDetails:
         return known.describe(job)
 
 
-def _read(where: Where, selection: Selection) -> tuple[Sequence[JobStatus], str]:
-    with open_jobs(where) as known:
-        jobs = known.jobs()
-        empty = "No job matches." if jobs else known.none_yet
-    return selected(jobs, _FIELDS, selection, SystemClock().now()), empty
+def _read(known: Jobs, selection: Selection) -> tuple[Sequence[JobStatus], str]:
+    jobs = known.jobs()
+    empty = "No job matches." if jobs else known.none_yet
+    chosen = selected(jobs, _FIELDS, selection, SystemClock().now())
+    return known.with_steps(chosen, _STEPS_LIMIT), empty
 
 
 def _print(
@@ -210,6 +217,7 @@ def _print(
         ),
         Column(title="for", cell=lambda job: age(job.phase_since, now), drop=3),
         Column(title="reason", cell=lambda job: job.reason, whole=True),
+        Column(title="steps/s", cell=_rate, wide=True),
         Column(title="started", cell=lambda job: f"{age(job.started_at, now)} ago", wide=True),
         Column(title="command", cell=lambda job: job.command, wide=True),
         Column(title="directory", cell=lambda job: job.directory, wide=True),
@@ -271,7 +279,7 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     yield "Attempt", job.attempt
     yield "Step", job.step
     if job.steps_per_second is not None:
-        yield "Step rate", f"{job.steps_per_second:.3g} steps/s"
+        yield "Step rate", f"{_rate(job)} steps/s"
     if job.stragglers:
         yield "Stragglers", job.stragglers
     yield (
@@ -284,6 +292,10 @@ def _details(job: JobStatus, now: datetime) -> Iterator[tuple[str, object]]:
     if job.directory:
         yield "Checkpoints", job.checkpoint_dir
         yield "Logs", f"{job.directory}/logs/attempt-N/rank-N.log"
+
+
+def _rate(job: JobStatus) -> str:
+    return "" if job.steps_per_second is None else f"{job.steps_per_second:.3g}"
 
 
 def _restarts(job: JobStatus) -> Iterator[tuple[str, str]]:
