@@ -1,5 +1,6 @@
 """Dumps of PyTorch's flight recorder: what they show of a hang, and that nothing in them runs."""
 
+import importlib.util
 import os
 import pickle
 import subprocess
@@ -178,6 +179,7 @@ def test_what_the_user_has_set_stays(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 def test_real_traces_of_gloo_name_the_rank(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("absent", "mismatch")]
     for one in folders:
