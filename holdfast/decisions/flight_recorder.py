@@ -5,11 +5,19 @@ sequence number; after the first mismatch of a group, its later ones are not tru
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.decisions.hang_verdict import Verdict, VerdictKind, majority, rank_names
-from holdfast.decisions.rank_snapshots import Frame, own_frame
+from holdfast.decisions.rank_snapshots import Frame, RankSnapshot, own_frame
+
+DUMP_PREFIX: Final = "rank_"
+PIPE_PREFIX: Final = "request_"
+"""Names of files, with the rank: its dump, and with ``.pipe`` the pipe that requests one."""
+
+_DUMP_VARIABLES: Final = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_ALL: Final = "default_pg"
+"""Group of all ranks."""
 
 _UNEQUAL_SIZES: Final = ("all_to_all", "alltoall", "gather", "scatter")
 """Collectives whose ranks may have different sizes."""
@@ -55,6 +63,15 @@ class RankTrace:
     """Ranks of the groups, if known."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankFindings:
+    """What the ranks of a job do."""
+
+    snapshots: tuple[RankSnapshot, ...] = ()
+    traces: tuple[RankTrace, ...] = ()
+    """Of the ranks with a dump."""
+
+
 def combined(seen: Verdict, recorded: Verdict | None) -> Verdict:
     """Return the verdict on stacks and traces; the traces decide if the stacks name no rank."""
     if recorded is None:
@@ -91,14 +108,15 @@ def _of_group(group: str, traces: Sequence[RankTrace]) -> Verdict | None:
         at_once = {rank: own[sequence] for rank, own in started.items()}
         if (mismatch := _mismatch(at_once)) is not None:
             return mismatch
-    return _absent(by_rank, group) or _unfinished(started)
+    waits = {rank: _first_open(own) for rank, own in started.items()}
+    return _absent(by_rank, waits, group) or _unfinished(waits)
 
 
 def _is_member(trace: RankTrace, group: str, traces: Sequence[RankTrace]) -> bool:
     known = next((one.members[group] for one in traces if group in one.members), None)
     if known is not None:
         return trace.rank in known
-    return group == "default_pg" or any(one.group == group for one in trace.collectives)
+    return group == _ALL or any(one.group == group for one in trace.collectives)
 
 
 def _mismatch(at_once: Mapping[int, Collective]) -> Verdict | None:
@@ -142,32 +160,90 @@ def _disagreement(
     return Verdict(kind=VerdictKind.DESYNCHRONIZED, ranks=tuple(sorted(named)), text=text)
 
 
-def _absent(by_rank: Mapping[int, Mapping[int, Collective]], group: str) -> Verdict | None:
+def _first_open(own: Mapping[int, Collective]) -> Collective | None:
+    """Return the first collective that is not over: those after it were only enqueued."""
+    return next((own[number] for number in sorted(own) if not own[number].is_over), None)
+
+
+def _absent(
+    by_rank: Mapping[int, Mapping[int, Collective]],
+    waits: Mapping[int, Collective | None],
+    group: str,
+) -> Verdict | None:
     """Return the verdict on ranks that have not entered the collective that others wait in."""
     last = {rank: max(own, default=0) for rank, own in by_rank.items()}
-    ahead = max(last.values())
-    behind = sorted(rank for rank, number in last.items() if number < ahead)
-    if not behind:
-        return None
     missed = min(last.values()) + 1
-    behind = [rank for rank in behind if last[rank] < missed]
-    waits = next((own[missed] for own in by_rank.values() if missed in own), None)
-    if waits is None or waits.is_over:
+    awaited = min(
+        (one for one in waits.values() if one is not None),
+        key=lambda one: one.sequence,
+        default=None,
+    )
+    if awaited is None or awaited.sequence != missed:
         return None
-    text = f"{rank_names(behind)} never entered {waits.text} of {group}{_caller(waits)}"
+    behind = sorted(rank for rank, number in last.items() if number < missed)
+    text = f"{rank_names(behind)} never entered {awaited.text} of {group}{_caller(awaited)}"
     return Verdict(kind=VerdictKind.ABSENT, ranks=tuple(behind), text=text)
 
 
-def _unfinished(by_rank: Mapping[int, Mapping[int, Collective]]) -> Verdict | None:
-    newest = {rank: own[max(own)] for rank, own in by_rank.items()}
-    if not newest or any(one.is_over for one in newest.values()):
+def _unfinished(waits: Mapping[int, Collective | None]) -> Verdict | None:
+    """Return the verdict on ranks that are all in one collective; None if they are not."""
+    found = [one for one in waits.values() if one is not None]
+    if not found or len(found) < len(waits) or len({one.sequence for one in found}) > 1:
         return None
-    one = next(iter(newest.values()))
+    one = found[0]
     text = (
-        f"all ranks entered {one.text} of {one.group}{_caller(one)}, and none left it: check the "
-        "network and the accelerators"
+        f"all {len(found)} ranks with a dump entered {one.text} of {one.group}{_caller(one)}, and "
+        "none left it: check the network and the accelerators"
     )
     return Verdict(kind=VerdictKind.SAME, ranks=(), text=text)
+
+
+def summaries(
+    traces: Sequence[RankTrace], *, over: int, waiting: int, with_members: bool = True
+) -> tuple[RankTrace, ...]:
+    """Return the part of traces that the verdict depends on, to send it to another node.
+
+    Of each group, the first collectives that are not over, with their callers, and the last ones
+    before these. The members of a group are in the first of the traces that has them.
+
+    Args:
+        traces: traces of the ranks of one node.
+        over: maximum number of collectives of a rank and a group that are over.
+        waiting: maximum number of those that are not.
+        with_members: whether the members of groups are kept.
+
+    """
+    shorter: list[RankTrace] = []
+    listed: set[str] = set()
+    for trace in traces:
+        groups = dict.fromkeys(one.group for one in trace.collectives)
+        kept = [
+            one
+            for group in groups
+            for one in _around_open(trace, group, over=over, waiting=waiting)
+        ]
+        members = {
+            group: ranks
+            for group, ranks in trace.members.items()
+            if with_members and group != _ALL and group in groups and group not in listed
+        }
+        listed |= members.keys()
+        shorter.append(RankTrace(rank=trace.rank, collectives=tuple(kept), members=members))
+    return tuple(shorter)
+
+
+def _around_open(trace: RankTrace, group: str, *, over: int, waiting: int) -> Sequence[Collective]:
+    own = sorted(
+        (one for one in trace.collectives if one.group == group), key=lambda one: one.sequence
+    )
+    first = next((at for at, one in enumerate(own) if not one.is_over), len(own))
+    before = [replace(one, frames=()) for one in own[max(0, first - over) : first]]
+    return [*before, *(replace(one, frames=_own(one)) for one in own[first : first + waiting])]
+
+
+def _own(one: Collective) -> tuple[Frame, ...]:
+    own = own_frame(one.frames)
+    return () if own is None else (own,)
 
 
 def _operation(one: Collective) -> str:
@@ -205,3 +281,18 @@ def recorder_defaults(given: Mapping[str, str]) -> dict[str, str]:
     own = {} if any(name in given for name in sizes) else dict.fromkeys(sizes, "2000")
     on_timeout = "TORCH_NCCL_DUMP_ON_TIMEOUT"
     return own if on_timeout in given else {**own, on_timeout: "1"}
+
+
+def recorder_environment(given: Mapping[str, str], folder: str) -> dict[str, str]:
+    """Return variables with which ranks dump their recorders into a folder, also on request.
+
+    Args:
+        given: environment of the ranks; what the user has set stays.
+        folder: directory for the dumps.
+
+    """
+    own = {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{folder}/{PIPE_PREFIX}"}
+    if not any(name in given for name in _DUMP_VARIABLES):
+        own |= dict.fromkeys(_DUMP_VARIABLES, f"{folder}/{DUMP_PREFIX}")
+    unset = {name: value for name, value in own.items() if name not in given}
+    return {**recorder_defaults(given), **unset}

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.flight_recorder import RankTrace
 from holdfast.decisions.rank_snapshots import RankSamples, RankSnapshot
 from holdfast.decisions.restart_rungs import RestartHistory
 
@@ -88,6 +89,9 @@ class Inspected:
     snapshots: tuple[RankSnapshot, ...]
     omitted: int = 0
     """Number of ranks without a snapshot, because the report would have been too large."""
+
+    traces: tuple[RankTrace, ...] = ()
+    """Of the ranks that have dumped their flight recorders."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.decisions.flight_recorder import combined, recorded_verdict
 from holdfast.decisions.hang_verdict import verdict
 from holdfast.decisions.launch_events import Inspected, Suspected
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
@@ -106,7 +107,8 @@ def concluded(
     snapshots = sorted(
         (one for report in reports for one in report.snapshots), key=lambda one: one.rank
     )
-    found = verdict(snapshots)
+    traces = sorted((one for report in reports for one in report.traces), key=lambda one: one.rank)
+    found = combined(verdict(snapshots), recorded_verdict(traces))
     text = f"{suspicion.text}; {found.text}{_unseen(missing, reports)}"
     done = replace(inspection, verdict=text, found={}, stacks={})
     if not suspicion.restart:

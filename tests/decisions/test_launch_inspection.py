@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.flight_recorder import Collective, RankTrace
 from holdfast.decisions.launch_events import (
     Event,
     Failed,
@@ -64,6 +65,36 @@ def test_all_launchers_are_ordered_to_inspect_their_ranks_of_the_same_round():
     assert (job.phase, next_deadline(job, TWO)) == (Phase.RUN, T0 + LIMIT)
     assert order_for(job, "b") == replace(before, inspection=1)
     assert order_for(after(job, FROM_A), "a").inspection == 1
+
+
+def recorded(report: Inspected, *last: int) -> Inspected:
+    """The report with recorders of ranks that are in collective 3, or have not entered it."""
+    traces = tuple(
+        RankTrace(
+            rank=one.rank,
+            collectives=tuple(
+                Collective(
+                    group="default_pg", sequence=at, operation="nccl:all_reduce", is_over=at < 3
+                )
+                for at in range(1, number + 1)
+            ),
+            members={},
+        )
+        for one, number in zip(report.snapshots, last, strict=True)
+    )
+    return replace(report, traces=traces)
+
+
+def test_the_flight_recorders_of_all_nodes_name_the_rank_if_the_stacks_do_not():
+    from_a = recorded(inspected("a", READS, READS), 3, 3)
+    from_b = recorded(inspected("b", READS, READS), 2, 3)
+    job = after(running(), SUSPECTED, from_a, from_b)
+
+    assert job.failure is not None
+    assert (job.failure.launcher, job.failure.rank) == ("b", 2)
+    assert job.failure.text.endswith(
+        "; flight recorder: rank 2 never entered all_reduce 3 of default_pg"
+    )
 
 
 def test_the_rank_that_the_others_wait_for_fails_with_the_verdict():

@@ -103,6 +103,57 @@ def test_without_a_timeout_a_hang_is_reported_once_and_the_ranks_continue(train:
     assert numbers_in(folder, "rank.1.*") == []
 
 
+RECORDED = """
+import os, pathlib, pickle, sys, time
+sys.path.insert(0, sys.argv[1])
+from recorder import listen
+rank = int(os.environ["RANK"])
+def dump():
+    entries = [
+        {
+            "process_group": ("0", "default_pg"), "collective_seq_id": number, "is_p2p": False,
+            "profiling_name": "nccl:all_reduce", "input_sizes": [[4]], "input_dtypes": ["Float"],
+            "state": "completed" if number < 7 else "started",
+            "frames": [{"name": "main", "filename": "/w/train.py", "line": 9}],
+        }
+        for number in range(1, 7 if rank == 1 else 8)
+    ]
+    return pickle.dumps({"entries": entries, "pg_config": {}}, protocol=2)
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    listen(dump)
+for step in range(25):
+    with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
+        file.write(f"{step}\\n")
+    time.sleep(0.02)
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("log_dir", [True, False])
+def test_the_flight_recorders_of_the_ranks_name_the_one_that_never_came(
+    tmp_path: Path, *, log_dir: bool
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(RECORDED, encoding="utf-8")
+    logs = ("--log-dir", tmp_path / "logs", "--rdzv-id", "llm") if log_dir else ()
+    done = launch(
+        "--nproc-per-node", 3, "--hang-timeout", "auto", *QUICK, *logs,
+        script, Path(__file__).parent,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"RankFailed: round 1: rank 1 on \S+: no progress for .+; flight recorder: rank 1 never "
+        r"entered all_reduce 7 of default_pg, called by main \(train\.py:9\)\n",
+        done.stderr,
+    ), done.stderr
+    dumps = tmp_path / "logs" / "llm" / "attempt_0" / "flight_recorder"
+    kept = ["rank_0", "rank_1", "rank_2"] if log_dir else []
+    assert sorted(one.name for one in dumps.glob("rank_*")) == kept
+    assert "flight recorder dumps" not in done.stderr, "the launch has succeeded"
+
+
 FIRST = """
 import os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])

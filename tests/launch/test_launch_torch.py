@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -87,6 +88,32 @@ def launchers(count: int, *arguments: object) -> Iterator[list[subprocess.Popen[
             if guard.poll() is None:
                 guard.terminate()
             guard.communicate(timeout=TORCH_LIMIT_S)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("hang", "verdict"),
+    [
+        ("absent", r"rank 1 never entered all_reduce 41 of default_pg, called by hang \(torch_rec"),
+        (
+            "mismatch",
+            r"rank 0 calls all_reduce, called by hang \(torch_recorded\.py:\d+\), and rank 1 calls "
+            r"broadcast, called by hang \(torch_recorded\.py:\d+\), in collective 41 of default_pg",
+        ),
+    ],
+)
+def test_flight_recorders_of_two_nodes_name_the_rank(hang: str, verdict: str) -> None:
+    options = ("--hang-timeout", "auto", "--stall-floor", "2s", "--max-restarts", 0)
+    with launchers(2, *options, HERE / "torch_recorded.py", hang) as (first, second):
+        _, errors = first.communicate(timeout=TORCH_LIMIT_S)
+        second.communicate(timeout=TORCH_LIMIT_S)
+
+    assert first.returncode == 1, errors
+    assert re.search(rf"RankFailed: .+; flight recorder: {verdict}", errors), errors
+    kept = re.search(r"flight recorder dumps of the ranks are in (\S+)", errors)
+    assert kept is not None, errors
+    assert [one.name for one in Path(kept[1]).rglob("rank_*")] == ["rank_0"]
+    shutil.rmtree(Path(kept[1]).parent)
 
 
 @pytest.mark.torch

@@ -5,9 +5,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from holdfast.adapters.host.flight_dumps import dump_environment
 from holdfast.adapters.host.rank_stacks import NodeRanks
 from holdfast.adapters.local.hang_inspection import HangInspector, Suspicion
+from holdfast.decisions.flight_recorder import PIPE_PREFIX
 from tests.ports.fakes import FakeClock
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -51,7 +51,7 @@ def test_a_verdict_that_takes_longer_than_10_seconds_is_not_awaited(tmp_path: Pa
     clock = FakeClock(T0)
     inspector, suspected = HangInspector(clock.now), suspicion(tmp_path)
     suspected.dumps.mkdir()
-    pipe = dump_environment({}, suspected.dumps)["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + "0.pipe"
+    pipe = suspected.dumps / f"{PIPE_PREFIX}0.pipe"
     os.mkfifo(pipe)
     listening = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # a rank that never dumps
 

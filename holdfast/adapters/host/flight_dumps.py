@@ -9,26 +9,32 @@ import pickle
 import re
 import struct
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from holdfast.decisions.flight_recorder import Collective, RankTrace, recorder_defaults
+from holdfast.decisions.flight_recorder import (
+    DUMP_PREFIX,
+    PIPE_PREFIX,
+    Collective,
+    RankTrace,
+)
 from holdfast.decisions.rank_snapshots import Frame
 from holdfast.kit.bounded_files import read_bounded
-
-DUMP_PREFIX: Final = "rank_"
-PIPE_PREFIX: Final = "request_"
 
 _DUMP_BYTES: Final = 1 << 25
 """Maximum size of a dump. 20,000 entries with stacks, torchtitan's ring, take 20 MiB."""
 
 _ENTRIES_LIMIT: Final = 20_000
 _FRAMES_LIMIT: Final = 50
-_WAIT_S: Final = 2.0
-"""Maximum time until requested dumps are there; a snapshot of all ranks takes up to 8 s."""
+_WAIT_S: Final = 4.0
+"""Maximum time until requested dumps are there: NCCL's process group looks at its pipe once a
+second, and a stopped process never does."""
+
+_TIME_S: Final = 7.0
+"""Maximum time of reading. A dump of 2000 entries takes 0.4 s of a core."""
 
 _POLL_S: Final = 0.05
 
@@ -71,29 +77,17 @@ class _PlainUnpickler(pickle._Unpickler):
     }
 
 
-def dump_environment(given: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return variables with which ranks dump their recorders into a folder, also on request.
+def request_dumps(folder: Path, ranks: Collection[int] | None = None) -> frozenset[int]:
+    """Request a dump of each rank that listens; return these ranks. Earlier dumps are removed.
 
     Args:
-        given: environment of the ranks; what the user has set stays.
-        folder: directory for the dumps; it is created.
+        folder: directory of the dumps.
+        ranks: ranks to ask; None for all.
 
     """
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    own = {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(folder / PIPE_PREFIX)}
-    names = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-    if not any(name in given for name in names):
-        own |= dict.fromkeys(names, str(folder / DUMP_PREFIX))
-    unset = {name: value for name, value in own.items() if name not in given}
-    return {**recorder_defaults(given), **unset}
-
-
-def request_dumps(folder: Path) -> frozenset[int]:
-    """Request a dump of each rank that listens; return these ranks. Earlier dumps are removed."""
-    dumps = _numbered(folder, DUMP_PREFIX, "")
+    dumps = _numbered(folder, DUMP_PREFIX, "", ranks)
     requested = set()
-    for rank, pipe in _numbered(folder, PIPE_PREFIX, ".pipe").items():
+    for rank, pipe in _numbered(folder, PIPE_PREFIX, ".pipe", ranks).items():
         if rank in dumps:
             dumps[rank].unlink(missing_ok=True)
         if _asks(pipe):
@@ -101,22 +95,28 @@ def request_dumps(folder: Path) -> frozenset[int]:
     return frozenset(requested)
 
 
-def read_traces(folder: Path, requested: frozenset[int] = frozenset()) -> tuple[RankTrace, ...]:
+def read_traces(
+    folder: Path,
+    requested: frozenset[int] = frozenset(),
+    ranks: Collection[int] | None = None,
+) -> tuple[RankTrace, ...]:
     """Return the traces of all ranks with a dump; one that cannot be read counts as missing.
 
     Args:
         folder: directory of the dumps.
-        requested: ranks whose dumps are awaited, at most 2 s.
+        requested: ranks whose dumps are awaited, at most 4 s.
+        ranks: ranks to read; None for all.
 
     """
-    deadline = time.monotonic() + _WAIT_S
+    began = time.monotonic()
     found: dict[int, RankTrace] = {}
     while True:
-        for rank, path in sorted(_numbered(folder, DUMP_PREFIX, "").items()):
-            trace = _read(rank, path) if rank not in found else None
+        for rank, path in sorted(_numbered(folder, DUMP_PREFIX, "", ranks).items()):
+            is_late = time.monotonic() > began + _TIME_S
+            trace = None if rank in found or is_late else _read(rank, path)
             if trace is not None:
                 found[rank] = trace
-        if requested <= found.keys() or time.monotonic() > deadline:
+        if requested <= found.keys() or time.monotonic() > began + _WAIT_S:
             return tuple(found.values())
         time.sleep(_POLL_S)
 
@@ -136,11 +136,14 @@ _INVALID: Final = (
 """What a damaged pickle raises, or one with other values than a recorder writes."""
 
 
-def _numbered(folder: Path, prefix: str, suffix: str) -> dict[int, Path]:
+def _numbered(
+    folder: Path, prefix: str, suffix: str, ranks: Collection[int] | None
+) -> dict[int, Path]:
     name = re.compile(rf"{prefix}(\d{{1,6}}){re.escape(suffix)}")
     with suppress(OSError):
         entries = [(name.fullmatch(entry), entry) for entry in os.listdir(folder)]
-        return {int(found[1]): folder / entry for found, entry in entries if found is not None}
+        numbered = {int(found[1]): folder / entry for found, entry in entries if found is not None}
+        return {rank: path for rank, path in numbered.items() if ranks is None or rank in ranks}
     return {}
 
 

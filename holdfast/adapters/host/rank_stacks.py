@@ -2,13 +2,8 @@
 
 Of a rank, all threads are looked at, and unless it waits in a collective, the processes below it,
 too, such as workers of a DataLoader.
-
-``python -m holdfast.adapters.host.rank_stacks NODE RANK:PID ...`` prints the snapshots of some
-ranks as JSON. PID is the process that was started for the rank; 0 if there is none any more.
 """
 
-import json
-import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +22,6 @@ from holdfast.decisions.rank_snapshots import (
 )
 from holdfast.kit.masking import masked_arguments, masked_environment
 from holdfast.kit.processes import descendants
-from holdfast.kit.serial import to_plain
 
 _TIME_S: Final = 7.0
 """Maximum time of all snapshots, so that the verdict follows the suspicion within 10 seconds."""
@@ -73,13 +67,17 @@ def rank_processes(nodes: Sequence[NodeRanks]) -> tuple[tuple[int, str, int], ..
     return tuple(sorted(found))
 
 
-def main(argv: Sequence[str]) -> int:
-    """Print the snapshots of ranks. Returns the exit status."""
-    node, *ranks = argv
-    pairs = [(int(rank), int(pid)) for rank, _, pid in (one.partition(":") for one in ranks)]
-    found = [(rank, node, python_process(rank, pid) if pid else None) for rank, pid in pairs]
-    json.dump(to_plain(_snapshots(found)), sys.stdout)
-    return 0
+def take_snapshots_of(node: str, started: Mapping[int, int]) -> tuple[RankSnapshot, ...]:
+    """Return a snapshot of each rank of a node, in rank order, within about 8 seconds.
+
+    Args:
+        node: the node.
+        started: process that was started for each rank; 0 if there is none any more.
+
+    """
+    return _snapshots(
+        [(rank, node, python_process(rank, pid) if pid else None) for rank, pid in started.items()]
+    )
 
 
 def command_line(pid: int) -> tuple[str, ...]:
@@ -228,7 +226,3 @@ def _read(path: str) -> str:
             return file.read(4096).strip()
     except OSError:
         return ""
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

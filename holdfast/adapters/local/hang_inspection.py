@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from holdfast.adapters.host.flight_dumps import read_traces, request_dumps
+from holdfast.adapters.host.rank_findings import inspect_ranks
 from holdfast.adapters.host.rank_stacks import NodeRanks, command_line, environment, take_snapshots
 from holdfast.decisions.flight_recorder import combined, recorded_verdict
 from holdfast.decisions.hang_verdict import Verdict, verdict
@@ -87,12 +87,10 @@ class HangInspector:
 
     def _run(self, suspicion: Suspicion, inspection: _Inspection) -> None:
         try:
-            requested = request_dumps(suspicion.dumps)
-            seen = take_snapshots(suspicion.nodes)
-            recorded = recorded_verdict(read_traces(suspicion.dumps, requested))
-            found = combined(verdict(seen), recorded)
+            seen = inspect_ranks(lambda: take_snapshots(suspicion.nodes), suspicion.dumps)
+            found = combined(verdict(seen.snapshots), recorded_verdict(seen.traces))
             inspection.text = found.text
-            _write(suspicion, seen, found, inspection.suspected_at)
+            _write(suspicion, seen.snapshots, found, inspection.suspected_at)
         except _FAILURES as error:
             why = str(error) or type(error).__name__
             inspection.text = inspection.text or f"the ranks could not be inspected: {why}"

@@ -4,12 +4,12 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.host.flight_dumps import dump_environment
 from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.host.rank_stacks import NodeRanks
 from holdfast.adapters.local.attempt_reports import AttemptReports
@@ -21,6 +21,7 @@ from holdfast.adapters.local.rank_environment import Rendezvous, rank_environmen
 from holdfast.adapters.local.store import LocalStore
 from holdfast.adapters.local.straggler_watch import StragglerWatch
 from holdfast.decisions.crash_text import crash_text, error_file_text
+from holdfast.decisions.flight_recorder import recorder_environment
 from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarmed, silence
 from holdfast.decisions.loss_faults import LossLimits, skipped_steps
 from holdfast.decisions.step_progress import StepProgress, after_look, suspected_hang
@@ -336,6 +337,9 @@ class LocalJobs:
     ) -> Mapping[str, str]:
         own = self._run.of_job(spec.name)
         port, key = self._rendezvous(spec.name, record.attempt, launch)
+        dumps = own.flight_dumps(record.attempt)
+        with suppress(OSError):
+            dumps.mkdir(parents=True, exist_ok=True)
         node = Rendezvous(
             node_rank=rank,
             nodes=spec.nodes,
@@ -344,7 +348,7 @@ class LocalJobs:
             master_port=port,
         )
         return {
-            **dump_environment(launch.environment, own.flight_dumps(record.attempt)),
+            **recorder_environment(launch.environment, str(dumps)),
             **rank_environment(launch.environment, node),
             "PYTHONUNBUFFERED": "1",
             "HOLDFAST_RUN": str(self._run.path),

@@ -136,7 +136,7 @@ class Launcher:
             self._lease.renew(math.inf)
             if self._watch is not None:
                 self._watch.kill()
-            self._node.close()
+            self._node.close(keeps_dumps=not self._has_succeeded())
             for other in (self._link, self._server):
                 if other is not None:
                     other.close()
@@ -256,6 +256,9 @@ class Launcher:
                 f"holdfast: CoordinatorLeft: signal {signum}; the other launchers wait for the "
                 "next launcher at the endpoint\n"
             )
+
+    def _has_succeeded(self) -> bool:
+        return self._order is not None and self._order.outcome is Outcome.SUCCEEDED
 
     def _exit_code(self) -> int:
         if self._node.unkillable:

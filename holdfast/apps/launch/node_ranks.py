@@ -26,6 +26,7 @@ from holdfast.apps.launch.ranks import Rank, RankProcesses, exit_text
 from holdfast.apps.launch.warm_ranks import WarmRanks
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.flight_recorder import DUMP_PREFIX
 from holdfast.decisions.launch_events import (
     Failed,
     Inspected,
@@ -162,14 +163,19 @@ class NodeRanks:
             self._ranks.signal(signal.SIGKILL)
         self._after_wait()
 
-    def close(self) -> None:
-        """Release the files. No rank may be left."""
+    def close(self, *, keeps_dumps: bool) -> None:
+        """Release the files. No rank may be left.
+
+        Args:
+            keeps_dumps: whether dumps of flight recorders stay in a temporary directory.
+
+        """
         if self._wait is not None:
             self._wait.close()
         self._end_watching()
         if self._warm is not None:
             self._warm.close()
-        self._output.remove_temporary()
+        self._output.remove_temporary(keeps_dumps=keeps_dumps)
 
     def _start(self, order: Order) -> None:
         self.round = order.round
@@ -200,11 +206,13 @@ class NodeRanks:
             self._sampling.begin(pids)
 
     def _environment_of(self, order: Order, local_rank: int) -> dict[str, str]:
-        """Return the environment of a rank, whose error file of earlier attempts is removed."""
+        """Return the environment of a rank, whose files of earlier attempts are removed."""
         options = self._options
-        files = RankFiles(error=str(self._error_file(local_rank)))
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(files.error)
+        dumps = self._output.dumps(self._attempt)
+        files = RankFiles(error=str(self._error_file(local_rank)), dumps=str(dumps))
+        for path in (files.error, dumps / f"{DUMP_PREFIX}{order.first_rank + local_rank}"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
         if options.starts_ranks:
             environment = launcher_environment(self._environment, order, files)
         else:
@@ -252,10 +260,11 @@ class NodeRanks:
         """Begin to take snapshots of the ranks; ``Inspected`` is reported when they are there."""
         self._end_inspection()
         self._inspected = number
-        self._inspection = RankInspection(self.member.name, self._processes())
+        dumps = self._output.dumps(self._attempt)
+        self._inspection = RankInspection(self.member.name, dumps, self._processes())
 
     def _after_inspection(self) -> None:
-        if self._inspection is None or (snapshots := self._inspection.snapshots()) is None:
+        if self._inspection is None or (found := self._inspection.findings()) is None:
             return
         self._end_inspection()
         own, progress = self._suspected, self._progress
@@ -265,8 +274,11 @@ class NodeRanks:
                 round=self.round,
                 number=self._inspected,
                 is_stalled=own is None or progress is None or progress.is_stalled(own),
-                snapshots=snapshots,
-                omitted=max(0, self._options.slots - len(snapshots)) if snapshots else 0,
+                snapshots=found.snapshots,
+                omitted=max(0, self._options.slots - len(found.snapshots))
+                if found.snapshots
+                else 0,
+                traces=found.traces,
             )
         )
 

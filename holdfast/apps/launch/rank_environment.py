@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from holdfast.decisions.flight_recorder import recorder_defaults
+from holdfast.decisions.flight_recorder import recorder_defaults, recorder_environment
 from holdfast.decisions.launch_orders import Order
 
 
@@ -14,6 +14,9 @@ class RankFiles:
 
     error: str
     """Written by PyTorch's ``@record`` when the rank fails."""
+
+    dumps: str
+    """Directory for dumps of PyTorch's flight recorder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +74,8 @@ def rank_environment(
         "JAX_COORDINATOR_ADDRESS": f"{order.master_addr}:{order.master_port}",
         "HOLDFAST_LAUNCH_ROUND": str(order.round),
     }
-    environment = {**with_defaults(inherited, slots), **given}
+    recorder = recorder_environment(inherited, files.dumps)
+    environment = {**recorder, **with_defaults(inherited, slots), **given}
     if order.rotation:
         environment |= _shifted_devices(environment, order.rotation)
     return environment
@@ -102,7 +106,7 @@ def launcher_environment(
         "TORCHELASTIC_ERROR_FILE": files.error,
         "HOLDFAST_LAUNCH_ROUND": str(order.round),
     }
-    return {**recorder_defaults(inherited), **inherited, **given}
+    return {**recorder_environment(inherited, files.dumps), **inherited, **given}
 
 
 def with_defaults(inherited: Mapping[str, str], slots: int) -> dict[str, str]:

@@ -1,12 +1,14 @@
-"""Takes snapshots of the ranks of this node in another process, when the job seems to hang."""
+"""Inspects the ranks of this node in another process, when the job seems to hang."""
 
 import json
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from holdfast.apps.launch.printed_value import PrintedValue
+from holdfast.decisions.flight_recorder import RankFindings, RankTrace, summaries
 from holdfast.decisions.rank_snapshots import RankSnapshot
 from holdfast.kit.serial import to_plain
 
@@ -24,28 +26,45 @@ _SIZES: Final = (
 The first helper explains most."""
 
 
-class RankInspection:
-    """One inspection. ``processes`` are the ranks' processes by rank."""
+_LONGEST_TRACES: Final = 14_000
+"""Characters of all traces of a node, which share the message."""
 
-    def __init__(self, node: str, processes: Mapping[int, int | None]) -> None:
+_TRACE_SIZES: Final = ((8, 8), (4, 4), (2, 2), (1, 1))
+"""Maximum number of collectives of a rank and a group that are over, and that are not."""
+
+
+class RankInspection:
+    """One inspection.
+
+    Args:
+        node: name of the node.
+        dumps: directory in which the ranks dump their flight recorders.
+        processes: the ranks' processes by rank.
+
+    """
+
+    def __init__(self, node: str, dumps: Path, processes: Mapping[int, int | None]) -> None:
         ranks = [f"{rank}:{pid or 0}" for rank, pid in processes.items()]
-        module = "holdfast.adapters.host.rank_stacks"
-        self._printed = PrintedValue(
-            tuple[RankSnapshot, ...], (sys.executable, "-m", module, node, *ranks), limit_s=_LIMIT_S
-        )
+        module = "holdfast.adapters.host.rank_findings"
+        command = (sys.executable, "-m", module, node, str(dumps), *ranks)
+        self._printed = PrintedValue(RankFindings, command, limit_s=_LIMIT_S)
 
     @property
     def pid(self) -> int:
         """Return the process that takes the snapshots."""
         return self._printed.pid
 
-    def snapshots(self) -> tuple[RankSnapshot, ...] | None:
+    def findings(self) -> RankFindings | None:
         """Return what the ranks do; None until that is known, which takes at most 9.5 s.
 
         Ranks for which one message has no room are missing.
         """
-        found = self._printed.value(())
-        return None if found is None else _bounded(found)
+        found = self._printed.value(RankFindings())
+        if found is None:
+            return None
+        return RankFindings(
+            snapshots=_bounded(found.snapshots), traces=bounded_traces(found.traces)
+        )
 
     def close(self) -> None:
         """End the process, and release the file."""
@@ -73,6 +92,18 @@ def _bounded(snapshots: tuple[RankSnapshot, ...]) -> tuple[RankSnapshot, ...]:
     return shorter
 
 
-def _length(snapshots: tuple[RankSnapshot, ...]) -> int:
-    plain: Any = to_plain(snapshots)
+def bounded_traces(traces: tuple[RankTrace, ...]) -> tuple[RankTrace, ...]:
+    """Return traces that fit into one message: less of each, and at last of fewer ranks."""
+    for over, waiting in _TRACE_SIZES:
+        traces = summaries(traces, over=over, waiting=waiting)
+        if _length(traces) <= _LONGEST_TRACES:
+            return traces
+    traces = summaries(traces, over=1, waiting=1, with_members=False)
+    while _length(traces) > _LONGEST_TRACES:
+        traces = traces[: len(traces) // 2]
+    return traces
+
+
+def _length(found: tuple[RankSnapshot, ...] | tuple[RankTrace, ...]) -> int:
+    plain: Any = to_plain(found)
     return len(json.dumps(plain))

@@ -16,6 +16,7 @@ _LONGEST_LINE: Final = 65536
 _LAST_COPY_S: Final = 0.5
 """Time for a full pipe or a slow terminal to accept more, at the end of a round."""
 
+_DUMPS: Final = "flight_recorder"
 _STREAMS: Final = (("stdout", 1), ("stderr", 2))
 
 
@@ -67,7 +68,13 @@ class RankOutput:
 
     def folder(self, attempt: int, local_rank: int) -> Path:
         """Return the directory of a rank's files; created if it is missing."""
-        folder = self._root / f"attempt_{attempt}" / str(local_rank)
+        folder = self._attempt(attempt) / str(local_rank)
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def dumps(self, attempt: int) -> Path:
+        """Return the directory of the ranks' flight recorder dumps; created if it is missing."""
+        folder = self._attempt(attempt) / _DUMPS
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
@@ -112,10 +119,20 @@ class RankOutput:
                 file.close()
             self._followed.clear()
 
-    def remove_temporary(self) -> None:
-        """Remove the directory if no one asked for it."""
-        if self._is_temporary:
+    def remove_temporary(self, *, keeps_dumps: bool) -> None:
+        """Remove the directory if no one asked for it; dumps can be kept, and are then named."""
+        if not self._is_temporary:
+            return
+        dumped = [*self._root.glob(f"attempt_*/{_DUMPS}/*[0-9]")] if keeps_dumps else []
+        if not dumped:
             shutil.rmtree(self._root.parent, ignore_errors=True)
+            return
+        for folder in self._root.glob("attempt_*/[0-9]*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        sys.stderr.write(f"holdfast: flight recorder dumps of the ranks are in {self._root}\n")
+
+    def _attempt(self, number: int) -> Path:
+        return self._root / f"attempt_{number}"
 
 
 class _FollowedFile:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.host.flight_dumps import dump_environment, read_traces, request_dumps
-from holdfast.decisions.flight_recorder import recorded_verdict
+from holdfast.adapters.host.flight_dumps import read_traces, request_dumps
+from holdfast.decisions.flight_recorder import recorded_verdict, recorder_environment
 from holdfast.decisions.hang_verdict import VerdictKind
 from holdfast.kit.free_ports import free_port
 
@@ -117,7 +117,15 @@ def test_no_content_raises(tmp_path_factory: pytest.TempPathFactory, content: by
         (
             ([entry(1, state="scheduled", retired=False)],) * 2,
             VerdictKind.SAME, (),
-            "all ranks entered all_reduce 1 of default_pg, called by main (train.py:9), and none",
+            "all 2 ranks with a dump entered all_reduce 1 of default_pg",
+        ),
+        (  # enqueued further than executed: none of them is behind
+            (
+                [entry(1), *(entry(one, state="scheduled", retired=False) for one in (2, 3))],
+                [entry(1), *(entry(one, state="scheduled", retired=False) for one in (2, 3, 4))],
+            ),
+            VerdictKind.SAME, (),
+            "all 2 ranks with a dump entered all_reduce 2 of default_pg, called by main",
         ),
     ],
 )  # fmt: skip
@@ -147,9 +155,27 @@ def test_healthy_traces_and_those_of_single_ranks_show_nothing(tmp_path, ranks) 
     assert recorded_verdict(read_traces(dumped(tmp_path, *ranks))) is None
 
 
+def test_dumps_of_other_ranks_are_neither_requested_nor_read(tmp_path: Path) -> None:
+    """The directory may be one that nodes share."""
+    dumped(tmp_path, [entry(1)], [entry(2)])
+    for rank in (0, 1):
+        os.mkfifo(tmp_path / f"request_{rank}.pipe")
+    opened = [os.open(one, os.O_RDONLY | os.O_NONBLOCK) for one in tmp_path.glob("*.pipe")]
+
+    asked = request_dumps(tmp_path, {1})
+    (tmp_path / "rank_1").write_bytes((tmp_path / "rank_0").read_bytes())
+    found = read_traces(tmp_path, asked, {1})
+    for one in opened:
+        os.close(one)
+
+    assert asked == {1}
+    assert [one.rank for one in found] == [1]
+    assert (tmp_path / "rank_0").exists()
+
+
 def test_a_dump_is_requested_through_the_pipe_of_a_rank(tmp_path: Path) -> None:
     """The rank here listens as NCCL's process group does."""
-    given_by_torch = dump_environment({}, tmp_path)
+    given_by_torch = recorder_environment({}, str(tmp_path))
     pipe = given_by_torch["TORCH_NCCL_DEBUG_INFO_PIPE_FILE"] + "0.pipe"
     os.mkfifo(pipe)
     os.mkfifo(pipe.replace("0.pipe", "1.pipe"))  # of a rank that has ended
@@ -169,12 +195,12 @@ def test_a_dump_is_requested_through_the_pipe_of_a_rank(tmp_path: Path) -> None:
 
 
 def test_what_the_user_has_set_stays(tmp_path: Path) -> None:
-    own = dump_environment(
-        {"TORCH_NCCL_TRACE_BUFFER_SIZE": "7", "TORCH_FR_DUMP_TEMP_FILE": "/x"}, tmp_path
+    own = recorder_environment(
+        {"TORCH_NCCL_TRACE_BUFFER_SIZE": "7", "TORCH_FR_DUMP_TEMP_FILE": "/x"}, str(tmp_path)
     )
 
     assert {*own} == {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DUMP_ON_TIMEOUT"}
-    default = dump_environment({}, tmp_path)
+    default = recorder_environment({}, str(tmp_path))
     assert default["TORCH_FR_BUFFER_SIZE"] == default["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "2000"
 
 
