@@ -160,6 +160,15 @@ def matrix(request: pytest.FixtureRequest) -> Matrix:
     return Matrix(test, request.config.getoption("matrix"))
 
 
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """An interpreter with the standard library alone, and no py-spy beside it."""
+    program = tmp_path / "bare" / "python3"
+    program.parent.mkdir()
+    program.symlink_to(os.path.realpath(sys.executable))
+    return program
+
+
 @pytest.fixture(scope="session")
 def image_tools() -> None:
     """Skip the test where images cannot be built."""

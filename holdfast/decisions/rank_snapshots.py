@@ -92,7 +92,7 @@ class Helper:
     """Another thread of a rank, or the main thread of a process below it."""
 
     id: int
-    """Number of the thread or the process in Linux."""
+    """Number of the thread or the process in Linux; 0 if unknown."""
 
     name: str = ""
     """Name of the thread, or of the program that is not Python; empty if unknown."""

@@ -18,6 +18,7 @@ from typing import Final, SupportsFloat, SupportsIndex
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.save_reports import append_report
+from holdfast.kit.stack_requests import answer_requests
 from holdfast.model.checkpoints import SaveReport
 from holdfast.model.errors import HoldfastError
 
@@ -42,6 +43,7 @@ def step(number: int, *, loss: SupportsFloat | None = None) -> None:
     path = os.environ.get("HOLDFAST_PROGRESS_FILE")
     if not path:
         return
+    answer_requests()
     value = None if loss is None else float(loss)
     is_first = os.environ.get("RANK", "0") == "0"
     if not is_first and (value is None or math.isfinite(value)):

@@ -3,11 +3,21 @@
 import os
 import re
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch.launched import launch, needs_py_spy, none_runs, numbers_in, start, wait_for
+from launch.launched import (
+    LIMIT_S,
+    clean_environment,
+    launch,
+    needs_py_spy,
+    none_runs,
+    numbers_in,
+    start,
+    wait_for,
+)
 
 from holdfast.kit.free_ports import free_port
 
@@ -40,6 +50,7 @@ def all_reduce(path):
         time.sleep(0.01)
 """
 
+ROOT = Path(__file__).parents[2]
 QUICK = ("--stall-floor", "1s")
 
 
@@ -220,6 +231,30 @@ def test_a_warm_rank_that_is_stopped_is_named(train: Path) -> None:
 
     assert started.returncode == 0, printed
     assert re.search(r"rank 1 on \S+ is stopped by a signal such as SIGSTOP", printed), printed
+
+
+def test_stacks_of_warm_ranks_are_read_without_py_spy(train: Path, bare_python: Path) -> None:
+    """Those of the second round: the first one starts cold."""
+    fails = 'if attempt == "0":\n    time.sleep(1)\n    sys.exit(rank == "0")\nfor step in'
+    hangs = TRAIN.replace('attempt == "0"', 'attempt == "1"').replace("for step in", fails)
+    train.write_text(hangs, encoding="utf-8")
+    options = ("--nproc-per-node", 3, "--warm", "--preload", "json", "--hang-timeout", "auto")
+    command = [bare_python, "-m", "holdfast", "launch", *options, *QUICK]
+    done = subprocess.run(
+        [*map(str, command), train, train.parent, "all", "2"],
+        env=clean_environment(PATH="/nowhere", PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=LIMIT_S,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"RankFailed: round 2: rank 2 on \S+: .+; rank 2 on \S+ never entered all_reduce: it is in "
+        r"reads_a_batch \(train\.py:\d+\); the other 2 ranks wait\n",
+        done.stderr,
+    ), done.stderr
 
 
 def test_a_job_whose_steps_another_system_watches_is_not_watched(train: Path) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.fault_stacks import requested_threads
 from holdfast.adapters.host.py_spy import dumped_threads
 from holdfast.decisions.rank_snapshots import (
     HELPERS_LIMIT,
@@ -162,7 +163,7 @@ def _take_snapshot(deadline: float, rank: int, node: str, pid: int | None) -> Ra
     if pid is None:
         return RankSnapshot(rank=rank, node=node, pid=None, note="no process")
     before = _waiting(str(pid))
-    threads, note = dumped_threads(pid, deadline)
+    threads, note = _threads(pid, deadline)
     frames = threads[0].frames if threads else ()
     seen = RankSnapshot(rank=rank, node=node, pid=pid, frames=frames, note=note)
     below = [] if is_in_collective(seen) else descendants(pid)[:HELPERS_LIMIT]
@@ -184,6 +185,18 @@ def _take_snapshot(deadline: float, rank: int, node: str, pid: int | None) -> Ra
             _with_state(one, earlier[one.id], _waiting(paths[one.id])) for one in helpers
         ),
     )
+
+
+def _threads(pid: int, deadline: float) -> tuple[tuple[Helper, ...], str]:
+    """Return the threads of a process, or why there are none.
+
+    Where py-spy cannot read them, the process is asked, if it takes such requests.
+    """
+    threads, note = dumped_threads(pid, deadline)
+    if threads:
+        return threads, note
+    threads = requested_threads(pid, deadline)
+    return threads, "" if threads else note
 
 
 def _process(pid: int, deadline: float) -> Helper:

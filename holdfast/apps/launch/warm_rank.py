@@ -15,6 +15,8 @@ import types
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.kit.stack_requests import answer_requests
+
 _CHUNK: Final = 65536
 _STREAMS: Final = 2
 
@@ -33,6 +35,7 @@ def main(argv: list[str]) -> None:
     os.environ.update(order["environment"])
     if problem:
         os.execve(order["command"][0], order["command"], order["environment"])  # noqa: S606
+    answer_requests()
     _become(order["script"], order["arguments"], is_module=order["is_module"])
 
 
