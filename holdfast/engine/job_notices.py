@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from holdfast.decisions.loss_faults import loss_notice
 from holdfast.model.events import (
+    CheckpointChosen,
     Event,
     JobHangSuspected,
     JobLossFault,
@@ -38,6 +39,8 @@ class JobNotices:
 
 def _notices(job: JobView) -> Iterator[Event]:
     name, attempt = job.spec.name, job.record.attempt
+    if job.checkpoint_notice:
+        yield CheckpointChosen(job=name, attempt=attempt, why=job.checkpoint_notice)
     if job.unwatched:
         yield JobUnwatched(job=name, attempt=attempt, why=job.unwatched)
     if job.suspected_hang:

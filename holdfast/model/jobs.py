@@ -320,6 +320,10 @@ class JobView:
     straggler: str = ""
     """Which rank the others wait for in each step, for people to read; empty if none is known."""
 
+    checkpoint_notice: str = ""
+    """What was found of its checkpoints as the attempt began, for people to read; empty if nothing
+    is known, or if it was reported otherwise."""
+
     loss_fault: LossFault | None = None
     """First loss of the present attempt that is not finite, or else that spiked."""
 

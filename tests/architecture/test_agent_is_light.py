@@ -29,7 +29,7 @@ DECISIONS = {
         "hang_verdict",
         "launch_events",
         "launch_inspection",
-        "launch_lines",
+        "notice_lines",
         "launch_orders",
         "launch_rounds",
         "rank_snapshots",

@@ -20,6 +20,7 @@ def test_each_notice_has_an_event_of_its_own_and_is_emitted_once() -> None:
     events = FakeEvents()
     notices = JobNotices(events)
     job = a_job(
+        checkpoint_notice="iter_2 is broken",
         unwatched="no step",
         suspected_hang="seems to hang",
         straggler="rank 1 is slow",
@@ -30,7 +31,8 @@ def test_each_notice_has_an_event_of_its_own_and_is_emitted_once() -> None:
     notices.report(job)
 
     assert events.names() == [
-        "job.unwatched", "job.hang_suspected", "job.straggler_found", "job.loss_fault",
+        "job.checkpoint_chosen", "job.unwatched", "job.hang_suspected", "job.straggler_found",
+        "job.loss_fault",
     ]  # fmt: skip
     loss = events.reported[-1]
     assert (loss.attempt, loss.reason, loss.step) == (1, Reason.LOSS_NOT_FINITE, 3)

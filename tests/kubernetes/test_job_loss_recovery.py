@@ -88,11 +88,14 @@ def test_each_action_is_carried_out_and_no_job_restarts_without_end(
         job.until_running(1)
         job.log("master-0", *GOOD)
     jobs["ask"].log("worker-0", "holdfast: StragglerFound: round 1: rank 1 on b is slow")
+    jobs["ask"].log("master-0", "holdfast: CheckpointChosen: iter_2 is broken", "holdfast: other")
     stays(lambda: all(job.record["attempt"] == 1 for job in jobs.values()), 2)
     with closing(KubernetesJobList(api_of(fleet.cluster), "default")) as listed:
         found = listed.with_steps(listed.jobs(), timedelta(seconds=30))
     assert [one.step for one in found] == [3] * len(jobs)
     until(lambda: any(reason == "StragglerFound" for reason, _ in jobs["ask"].events))
+    chosen = [text for reason, text in jobs["ask"].events if reason == "CheckpointChosen"]
+    assert chosen == ["pytorchjob/default/ask: before attempt 1: iter_2 is broken"]
 
     for job in jobs.values():
         job.log("master-0", BAD)

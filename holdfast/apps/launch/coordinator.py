@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.decisions.launch_events import Event, Sampled
-from holdfast.decisions.launch_lines import HANG, PRINTED, STRAGGLER, notice_line
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import (
     JobRounds,
@@ -18,6 +17,7 @@ from holdfast.decisions.launch_rounds import (
     advance,
     next_deadline,
 )
+from holdfast.decisions.notice_lines import HANG, PRINTED, STRAGGLER, notice_line
 from holdfast.decisions.restart_rungs import Rung
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.decisions.hangs import Hang
-from holdfast.decisions.launch_lines import LaunchNotices
 from holdfast.decisions.logged_steps import LoggedSteps
+from holdfast.decisions.notice_lines import LoggedNotices
 from holdfast.decisions.step_progress import SuspectedHang
 from holdfast.model.jobs import JobView
 
@@ -25,9 +25,8 @@ class Findings:
     unwatched: str = ""
     """Why a hang is not detected yet; empty if it is, or if nothing is to detect it."""
 
-    notices: LaunchNotices = LaunchNotices()
-    """What ``holdfast launch`` reports in the containers of the job: the rank that others wait for.
-    """
+    notices: LoggedNotices = LoggedNotices()
+    """What ``holdfast launch`` and ``holdfast checkpoint guard`` report in its containers."""
 
     steps: LoggedSteps = LoggedSteps()
     """What its logs have shown."""
@@ -52,4 +51,5 @@ def with_findings(view: JobView, found: Findings) -> JobView:
         loss_fault=steps.fault,
         unwatched=found.unwatched,
         straggler=found.notices.straggler,
+        checkpoint_notice="; ".join(found.notices.checkpoints),
     )

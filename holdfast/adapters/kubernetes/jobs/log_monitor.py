@@ -9,11 +9,11 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.hangs import Hang
-from holdfast.decisions.launch_lines import LaunchNotices
-from holdfast.decisions.launch_lines import after_lines as after_launch_lines
 from holdfast.decisions.log_rules import JobLogRule, RuleState, after_line, due, first_hang
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossLimits
+from holdfast.decisions.notice_lines import LoggedNotices
+from holdfast.decisions.notice_lines import after_lines as after_notice_lines
 from holdfast.decisions.step_progress import (
     StepProgress,
     SuspectedHang,
@@ -66,7 +66,7 @@ class LogMonitor:
         self._limits = limits
         self._steps = LoggedSteps()
         self._progress = progress
-        self._notices = LaunchNotices()
+        self._notices = LoggedNotices()
         self._rejected: list[Rejection] = []
         self.take(0, ())
 
@@ -81,8 +81,8 @@ class LogMonitor:
         return self._steps
 
     @property
-    def notices(self) -> LaunchNotices:
-        """What ``holdfast launch`` reports in its containers; of a hang, until the next step."""
+    def notices(self) -> LoggedNotices:
+        """What Holdfast's programs report in the containers; of a hang, until the next step."""
         return self._notices
 
     @property
@@ -119,7 +119,7 @@ class LogMonitor:
             self._steps = after_lines(self._steps, rank, lines, self._limits, where=where)
             if self._steps.last != before:
                 self._notices = replace(self._notices, hang="")
-            self._notices = after_launch_lines(self._notices, lines)
+            self._notices = after_notice_lines(self._notices, lines)
             if lines:
                 self._look(now)
             for rule, hits in zip(rules, found, strict=True):

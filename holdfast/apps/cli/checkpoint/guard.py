@@ -26,6 +26,7 @@ from holdfast.apps.run.checkpoint_verification import (
 from holdfast.apps.run.checkpoints import limits_in
 from holdfast.apps.run.copy_restore import COPIES_VARIABLE
 from holdfast.apps.run.resume_history import AwaitsDecision
+from holdfast.decisions.notice_lines import checkpoint_line
 from holdfast.decisions.termination_message import termination_message
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import ConfigError
@@ -135,6 +136,6 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
 def _report_all(lines: list[str], moved: Sequence[SetAside], *, is_init: bool) -> None:
     """Print lines; those of an init container also go to the status of its pod."""
     for line in lines:
-        click.echo(f"holdfast: {line}", err=True)
+        click.echo(checkpoint_line(line), err=True)
     if is_init and (lines or moved) and _TERMINATION_MESSAGE.is_file():
         _TERMINATION_MESSAGE.write_bytes(termination_message(lines, moved))
