@@ -108,7 +108,7 @@ def _of_group(group: str, traces: Sequence[RankTrace]) -> Verdict | None:
         at_once = {rank: own[sequence] for rank, own in started.items()}
         if (mismatch := _mismatch(at_once)) is not None:
             return mismatch
-    waits = {rank: _first_open(own) for rank, own in started.items()}
+    waits = {rank: _first_open(own) for rank, own in by_rank.items()}
     return _absent(by_rank, waits, group) or _unfinished(waits)
 
 

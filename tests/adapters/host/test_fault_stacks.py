@@ -32,6 +32,13 @@ training.step(1)
 never_returns()
 """
 
+RESET = """
+import signal
+from holdfast.kit.stack_requests import request_signal
+training.step(0)
+signal.signal(request_signal(), signal.SIG_DFL)
+"""
+
 OWN = """
 import signal
 from holdfast.kit.stack_requests import request_signal
@@ -75,11 +82,13 @@ def test_a_process_that_reports_steps_writes_its_stacks_and_runs_on(
         assert process.poll() is None
 
 
-@pytest.mark.parametrize("environment", [{"HOLDFAST_PROGRESS_FILE": ""}, {}])
+@pytest.mark.parametrize(
+    ("before", "environment"), [("", {"HOLDFAST_PROGRESS_FILE": ""}), (OWN, {}), (RESET, {})]
+)
 def test_a_process_that_takes_no_requests_gets_no_signal(
-    tmp_path: Path, environment: dict[str, str]
+    tmp_path: Path, before: str, environment: dict[str, str]
 ) -> None:
-    with training(tmp_path, "" if environment else OWN, **environment) as process:
+    with training(tmp_path, before, **environment) as process:
         assert requested_threads(process.pid, soon()) == ()
         time.sleep(0.1)
         assert process.poll() is None
