@@ -106,7 +106,7 @@ class LocalStore:
 
     def back_up_changes(self) -> None:
         """Back the file up if it has changed; for its owner, regularly, after ``recover_state``."""
-        with _errors_named(self._path):
+        with errors_named(self._path):
             [(by_others,)] = self._db.execute("PRAGMA data_version")
         self._changes((by_others, self._db.total_changes))
 
