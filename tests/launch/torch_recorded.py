@@ -22,7 +22,9 @@ def hang(kind: str) -> None:
 def main() -> None:
     listen(native._dump_fr_trace)
     dist.init_process_group("gloo", timeout=timedelta(minutes=10))
-    for step in range(40):
+    dist.all_reduce(torch.ones(3))
+    native._dump_fr_trace()  # the first with a stack takes seconds, on a busy machine too many
+    for step in range(39):
         dist.all_reduce(torch.ones(3))
         with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a", encoding="utf-8") as file:
             file.write(f"{step}\n")

@@ -29,11 +29,12 @@ _DUMP_BYTES: Final = 1 << 25
 
 _ENTRIES_LIMIT: Final = 20_000
 _FRAMES_LIMIT: Final = 50
-_WAIT_S: Final = 4.0
-"""Maximum time until requested dumps are there: NCCL's process group looks at its pipe once a
-second, and a stopped process never does."""
+_WAIT_S: Final = 7.0
+"""Maximum time until requested dumps are there, as long as snapshots take: NCCL's process group
+looks at its pipe once a second, the first dump of a process takes torch 2.15 about 4 s of a core,
+and a stopped process never dumps."""
 
-_TIME_S: Final = 7.0
+_TIME_S: Final = 7.5
 """Maximum time of reading. A dump of 2000 entries takes 0.4 s of a core."""
 
 _POLL_S: Final = 0.05
@@ -104,7 +105,7 @@ def read_traces(
 
     Args:
         folder: directory of the dumps.
-        requested: ranks whose dumps are awaited, at most 4 s.
+        requested: ranks whose dumps are awaited, at most 7 s.
         ranks: ranks to read; None for all.
 
     """
