@@ -9,6 +9,7 @@ from installation import NODES, Installation, until
 
 from holdfast.adapters.kubernetes.client.api import Api, Patch
 from holdfast.adapters.kubernetes.client.errors import ApiError, Forbidden
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.report_patch import conditions_patch, node_patch
 from holdfast.model.health import Fault, Remedy, Severity, Urgency
 from holdfast.model.names import (
@@ -20,6 +21,7 @@ from holdfast.model.names import (
     Labels,
     Reason,
 )
+from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.report import NodeReport
 
 OWN, OTHER = NODES
@@ -207,6 +209,7 @@ def test_a_token_that_no_pod_has_can_touch_no_node(installation: Installation, a
         ({"spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, "conditions and the"),
         ({"spec": {"taints": [{**TAINT, "effect": "NoExecute"}]}}, "effect NoSchedule"),
         ({"spec": {"taints": [{**TAINT, "value": "Never"}]}}, "value Unschedulable"),
+        (labels(**{"node-health-status": "UnschedulablePendingReplacement"}), "only with the same"),
         (labels(**{"node-health-status": "Schedulable"}), "remove only its own mark"),
         (labels(**{"node-health-status": "Unschedulable"}), "remove only its own mark"),
         (
@@ -223,6 +226,28 @@ def test_an_agent_changes_only_its_own_marks_of_its_node(
     assert why in refused(agent, path(OWN), change)
     assert why in refused(agent, path(OWN), change, Patch.STRATEGIC)
     assert installation.node(OWN)["metadata"]["resourceVersion"] == before
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("phase", [None, Phase.SCHEDULABLE, Phase.JOINING])
+def test_an_agent_cannot_turn_its_mark_into_the_request_of_a_person(
+    agent: Api, installation: Installation, phase: Phase | None
+) -> None:
+    unmarked = annotations({AGENT_HEALTH_STATUS: None})
+    installation.change_node(OWN, labels(**{"node-health-status": "Schedulable"}))
+    if phase is not None:
+        record = NodeRecord(phase=phase, phase_since=NOW - timedelta(hours=1))
+        installation.change_node(OWN, annotations({RECORD: compact_json(record)}))
+    tell(agent, report(Remedy.REPLACE))
+    marked = installation.node(OWN)["metadata"]
+    assert marked["annotations"][AGENT_HEALTH_STATUS] == marked["labels"][HEALTH]
+
+    assert "only with the same" in refused(agent, path(OWN), unmarked)
+
+    installation.change_node(OWN, labels(**{"node-health-status": "UnschedulablePendingReboot"}))
+    agent.patch(path(OWN), unmarked)  # a person's label stays
+    after = installation.node(OWN)["metadata"]["labels"][HEALTH]
+    assert after == HealthStatus.PENDING_REBOOT
 
 
 @pytest.mark.parametrize("where", ["", "/status"])
