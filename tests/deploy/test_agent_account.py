@@ -368,8 +368,8 @@ def test_no_expression_of_a_policy_is_in_doubt(installation: Installation) -> No
         found = installation.plane.request("GET", kind)["items"]
         return [one["status"] for one in found if "typeChecking" in one.get("status", {})]
 
-    until(lambda: len(checked()) == 3)
-    assert [one["typeChecking"] for one in checked()] == [{}] * 3
+    until(lambda: len(checked()) == 4)
+    assert [one["typeChecking"] for one in checked()] == [{}] * 4
 
 
 def test_agents_come_to_every_node_whatever_its_taints(installation: Installation) -> None:
