@@ -128,17 +128,14 @@ def pytest_collection_finish() -> None:
 
 
 def _longest_first(items: list[pytest.Item], suites: Mapping[pytest.Item, str]) -> None:
-    """Sort files by suite, engines first, and then those of few tests first: they take long.
+    """Sort files, those with engines first, and then those of few tests first: they take long.
 
-    A long file that begins last leaves the other processes without work.
+    A long file that begins last leaves the other processes without work. The suites are mixed:
+    tests of Kubernetes compute while those of Slurm wait.
     """
-    order = [*SUITES, PYTHON]
     tests = Counter(item.path for item in items)
-    ranks: dict[Path, int] = {}
-    for item in items:
-        rank = order.index(suites[item])
-        ranks[item.path] = min(ranks.get(item.path, rank), rank)
-    items.sort(key=lambda item: (ranks[item.path], tests[item.path]))
+    engines = {item.path for item in items if suites[item] != PYTHON}
+    items.sort(key=lambda item: (item.path not in engines, tests[item.path]))
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
