@@ -85,15 +85,16 @@ def test_a_check_result_in_a_sticky_directory_repairs_nothing(fleet: Fleet) -> N
 
 def test_a_genuine_report_under_the_name_of_another_node_repairs_nothing(fleet: Fleet) -> None:
     controller = fleet.control()
-    with controller.paused():
-        fleet.machines["node1"].log(REPLACE_XID)
-        fleet.until(
-            lambda: fleet.has_reported("node1", "XID") or fleet.has_reported("node1", "Xid")
-        )
-        broken = (fleet.shared / "node1.json").read_text(encoding="utf-8")
-        (fleet.shared / "node4.json").write_text(broken, encoding="utf-8")
-        (fleet.shared / "node3.check.json").write_text(broken, encoding="utf-8")
+    with fleet.machines["node4"].paused("agent"):  # else it may write its own report again
+        with controller.paused():
+            fleet.machines["node1"].log(REPLACE_XID)
+            fleet.until(
+                lambda: fleet.has_reported("node1", "XID") or fleet.has_reported("node1", "Xid")
+            )
+            broken = (fleet.shared / "node1.json").read_text(encoding="utf-8")
+            (fleet.shared / "node4.json").write_text(broken, encoding="utf-8")
+            (fleet.shared / "node3.check.json").write_text(broken, encoding="utf-8")
+        fleet.until(lambda: controller.log.count("a report of the node node1") == 2)
 
-    fleet.until(lambda: controller.log.count("a report of the node node1") == 2)
     fleet.until_recovered("node1")
     stays(lambda: {one.node for one in fleet.incidents} == {"node1"}, 1)
