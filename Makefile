@@ -18,16 +18,14 @@ help: ## list the targets
 demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90 s)
 	@$(BIN)/holdfast demo $(ARGS)
 
-# Most tests wait for something, so three processes share two cores; with engines four.
-PROCESSES := 3
-PYTEST = $(BIN)/pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
+# Most tests wait for something, so four processes share two cores.
+PYTEST := $(BIN)/pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
 test: $(VENV)/.dev ## the tests that need Python alone (under 5 minutes)
 	@$(PYTEST) --suite python $(ARGS)
 
 test-all: $(VENV)/.dev ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that would be skipped
 	@$(PYTEST) $(ARGS)
-test-all: PROCESSES := 4
 
 test-kubernetes: $(VENV)/.dev ## on a real control plane, which is built once (minutes)
 	@$(PYTEST) --suite kubernetes $(ARGS)
