@@ -284,5 +284,5 @@ def test_a_bug_in_the_thread_ends_the_agent(server: ScriptedServer, agent: Agent
 def test_a_name_that_no_node_can_have_reaches_no_path(name: str) -> None:
     settings = AgentKubernetes(server="http://127.0.0.1:1")
 
-    with pytest.raises(ConfigError, match="cannot be the name"):
+    with pytest.raises(ConfigError, match="is not a valid name"):
         open_reporter(settings, name, timeout=timedelta(1), clock=SystemClock(), log=lambda _: None)

@@ -191,7 +191,7 @@ def test_a_kubelet_that_cannot_read_the_log_does_not_say_that_it_is_silent(
 ):
     kubelet.ignores_requests = True
     log.start()
-    until(lambda: "the node cannot read it" in log.error)
+    until(lambda: "the kubelet cannot read it" in log.error)
     assert log.known_until is None
 
     kubelet.ignores_requests = False

@@ -77,7 +77,8 @@ def test_a_process_that_reports_steps_writes_its_stacks_and_runs_on(
         for _ in range(2):
             main, other = requested_threads(process.pid, soon())
             assert [one.function for one in main.frames] == ["never_returns", "<module>"]
-            assert (main.frames[0].file, main.frames[0].line) == ("<string>", 8)
+            assert main.frames[0].file == "<string>"
+            assert main.frames[0].line in (7, 8), "what it has printed is read before it sleeps"
             assert other.frames[0].function == "reads"
         assert process.poll() is None
 

@@ -163,7 +163,8 @@ def test_a_context_that_is_not_there_is_reported_at_the_start(tmp_path: Path) ->
 def test_an_address_that_is_none_is_reported_at_the_start(tmp_path: Path) -> None:
     file = kubeconfig(tmp_path, "http://")
 
-    with pytest.raises(
-        ConfigError, match="provider: cannot connect to the cluster: 'http://' is not"
-    ):
+    expected = (
+        r"provider: cannot connect to the cluster: API server: expected https://HOST\[:PORT\]"
+    )
+    with pytest.raises(ConfigError, match=f"{expected}, got 'http://'"):
         elsewhere(file)
