@@ -1,10 +1,10 @@
 """Finds free TCP ports on the loopback address."""
 
-import random
 import socket
 from pathlib import Path
 from typing import Final
 
+from holdfast.kit.jitter import JITTER
 from holdfast.model.errors import BackendError
 
 _LOWEST: Final = 20_000
@@ -35,7 +35,7 @@ def free_port() -> int:
     """
     highest = int(_EPHEMERAL.read_text(encoding="ascii").split()[0]) - 1
     for _ in range(_TRIES):
-        port = random.randint(min(_LOWEST, highest), highest)  # noqa: S311 - no secret
+        port = JITTER.randint(min(_LOWEST, highest), highest)
         if is_free(port):
             return port
     raise BackendError(f"no free TCP port was found from {_LOWEST} to {highest}")

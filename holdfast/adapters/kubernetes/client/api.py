@@ -5,7 +5,6 @@ Objects are plain dicts as the API server returned them. All methods are thread-
 
 import http.client
 import json
-import random
 import socket
 import time
 import zlib
@@ -28,6 +27,7 @@ from holdfast.adapters.kubernetes.client.rate_limit import RateLimit
 from holdfast.adapters.kubernetes.client.server import Connections, Server, in_cluster
 from holdfast.adapters.kubernetes.client.watch import Watch
 from holdfast.kit.backoff import Backoff
+from holdfast.kit.jitter import JITTER
 
 __all__ = ["Api", "Json", "RateLimit", "Server", "Watch", "in_cluster"]
 
@@ -340,7 +340,7 @@ class Api:
 
 def _wait(error: Unreachable | ApiError, request: _Request, failures: int) -> float | None:
     """Seconds until the next retry; None for no retry."""
-    jittered_s = _BACKOFF.delay(failures, random.random()).total_seconds()  # noqa: S311 - no secret
+    jittered_s = _BACKOFF.delay(failures, JITTER.random()).total_seconds()
     if isinstance(error, Unreachable):
         if error.permanent or (error.sent and not request.repeatable):
             return None

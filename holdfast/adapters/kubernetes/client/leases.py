@@ -16,7 +16,6 @@ version are refused then.
 """
 
 import math
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -26,9 +25,10 @@ from typing import Final, Self
 
 from holdfast.adapters.kubernetes.client.api import Api, Json
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Conflict, NotFound
+from holdfast.kit.jitter import JITTER
 from holdfast.model.errors import BackendError
 
-_JITTER: Final = 1.2
+_SPREAD: Final = 1.2
 """Jitter factor, as in client-go, so that replicas do not retry at the same time."""
 
 _NEVER: Final = float("-inf")
@@ -51,7 +51,7 @@ class LeaseDurations:
     """Time between two attempts to acquire or renew the lease."""
 
     def __post_init__(self) -> None:
-        if not timedelta() < self.retry * _JITTER < self.renew_deadline < self.duration:
+        if not timedelta() < self.retry * _SPREAD < self.renew_deadline < self.duration:
             raise ValueError(
                 "a lease needs retry * 1.2 < renew_deadline < duration, got "
                 f"{self.retry}, {self.renew_deadline}, {self.duration}"
@@ -204,7 +204,7 @@ class LeaderElection:
             if self.leading != was_leading:
                 was_leading = not was_leading
                 self._changed()
-            self._stopped.wait(retry_s * random.uniform(1.0, _JITTER))  # noqa: S311
+            self._stopped.wait(retry_s * JITTER.uniform(1.0, _SPREAD))
         self._release()
 
     def _try(self) -> None:

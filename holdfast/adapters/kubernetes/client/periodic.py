@@ -1,7 +1,6 @@
 """Periodic tasks with retries."""
 
 import math
-import random
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -9,6 +8,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import ApiError
 from holdfast.kit.backoff import Backoff
+from holdfast.kit.jitter import JITTER
 from holdfast.model.errors import BackendError
 
 BACKOFF: Final = Backoff(first=timedelta(seconds=0.5), longest=timedelta(seconds=15))
@@ -82,5 +82,5 @@ class PeriodicTask:
 
     def _delay(self, error: BackendError) -> timedelta:
         requested = error.after if isinstance(error, ApiError) else None
-        delay = BACKOFF.delay(self._failures, random.random())  # noqa: S311 - no secret
+        delay = BACKOFF.delay(self._failures, JITTER.random())
         return delay if requested is None else max(delay, requested)

@@ -1,6 +1,5 @@
 """Cache of the objects of one kind, updated by list and watch."""
 
-import random
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -10,6 +9,7 @@ from typing import Final, Generic, TypeVar
 from holdfast.adapters.kubernetes.client.api import Api, Json, Params, Watch
 from holdfast.adapters.kubernetes.client.errors import Gone, NotFound
 from holdfast.kit.backoff import Backoff
+from holdfast.kit.jitter import JITTER
 from holdfast.model.errors import BackendError
 
 T = TypeVar("T")
@@ -157,7 +157,7 @@ class Reflector(Generic[T]):
     def _run(self) -> None:
         is_lost = True
         while not self._stopped.wait(
-            _BACKOFF.delay(self._failures, random.random()).total_seconds()  # noqa: S311
+            _BACKOFF.delay(self._failures, JITTER.random()).total_seconds()
         ):
             self._failures += 1  # reset by an event: a watch that ends without one has failed
             try:
@@ -192,7 +192,7 @@ class Reflector(Generic[T]):
             **self._params,
             "resourceVersion": self._copy.version,
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": random.randint(*_WATCH_S),  # noqa: S311
+            "timeoutSeconds": JITTER.randint(*_WATCH_S),
         }
         with self._api.watch(self._path, params, stall=_STALL) as watch:
             with self._lock:
