@@ -138,8 +138,9 @@ optional_texts = st.none() | texts
 
 
 @st.composite
-def node_objects(draw):
+def node_objects(draw, *, may_be_cordoned=True):
     """Nodes as anybody may have left them."""
+    cordons = st.booleans() if may_be_cordoned else st.just(False)
     record = draw(st.none() | records())
     labels = {
         "kept": "yes",
@@ -151,13 +152,13 @@ def node_objects(draw):
         RECORD: None if record is None else compact_json(record),
         REPORT: draw(st.none() | st.just(a_report()) | texts),
         AGENT_HEALTH_STATUS: draw(st.none() | st.sampled_from(list(HealthStatus)).map(str)),
-        CORDONED: draw(st.none() | st.just("true")),
+        CORDONED: "true" if draw(cordons) else None,
     }
     return a_node_object(
         labels={key: value for key, value in labels.items() if value is not None},
         annotations={key: value for key, value in annotations.items() if value is not None},
         taints=[*draw(foreign_taints), *draw(own_taints)],
-        unschedulable=draw(st.booleans()),
+        unschedulable=draw(cordons),
         ready=draw(st.sampled_from(["True", "False", "Unknown", ""])),
         boot_id=draw(st.sampled_from(["", "boot-1", "boot-2"])),
     )
