@@ -63,10 +63,15 @@ def open_to_append(path: Path, mode: int = 0o644) -> int:
     return handle
 
 
-def open_lock(path: Path) -> int:
+def open_lock(path: Path, *, is_local: bool = False) -> int:
     """Return the descriptor of a file for ``flock``, created if it is missing.
 
     Who may open a file may lock it, even if only for reading, so no other user may open this one.
+
+    Args:
+        path: of the file.
+        is_local: it is not on NFS, which locks no file that is open for reading. The file is then
+            not open for writing, so that its file system can be remounted read-only.
 
     Raises:
         OSError: the file cannot be opened, is not a regular file, or belongs to another user.
@@ -74,9 +79,9 @@ def open_lock(path: Path) -> int:
     """
     flags = os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        handle = os.open(path, flags | os.O_RDWR, _PRIVATE)  # NFS locks no file opened for reading
+        handle = os.open(path, flags | (os.O_RDONLY if is_local else os.O_RDWR), _PRIVATE)
     except OSError as error:
-        if error.errno != errno.EROFS:
+        if is_local or error.errno != errno.EROFS:
             raise
         handle = os.open(path, flags | os.O_RDONLY, _PRIVATE)
     try:

@@ -34,7 +34,7 @@ def sole_agent(directory: Path) -> Iterator[None]:
     """
     path = directory / LOCK
     try:
-        fd = open_lock(path)
+        fd = open_lock(path, is_local=True)
     except OSError as error:
         raise ConfigError(f"report_dir: cannot lock {path}: {error.strerror}") from error
     try:

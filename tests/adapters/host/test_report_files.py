@@ -1,10 +1,11 @@
+import fcntl
 import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.host.report_files import ReportFiles
+from holdfast.adapters.host.report_files import LOCK, ReportFiles, sole_agent
 from holdfast.detectors.contract import LogLine, Profile, Readings
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.gpu_xid import build
@@ -119,3 +120,15 @@ def test_a_full_disk_is_kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         files.publish(report())
     with pytest.raises(BackendError):
         files.heartbeat("b1", 1)
+
+
+def test_the_lock_of_an_agent_does_not_keep_its_file_system_writable(tmp_path: Path) -> None:
+    with sole_agent(tmp_path):
+        opened = [
+            int(fd)
+            for fd in os.listdir("/proc/self/fd")
+            if os.path.realpath(f"/proc/self/fd/{fd}") == str(tmp_path / LOCK)
+        ]
+        modes = [fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE for fd in opened]
+
+        assert modes == [os.O_RDONLY]
