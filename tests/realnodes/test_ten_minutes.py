@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/tutorial/kubernetes-in-ten-minutes.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
 READ_ONLY = ("kubectl get", "kubectl logs", "kubectl wait", "NODE=")
+CHECKPOINTS = Path("/var/tmp/holdfast-tutorial")
+"""Where the page has them."""
+
 DEADLINE_S = 120
 
 
@@ -37,6 +41,7 @@ def is_shown(shown: list[str], printed: str) -> bool:
 def folder(node_programs: dict[str, Path], tmp_path: Path) -> Iterator[Path]:
     """A checkout in which the first terminal runs ``make cluster``; it ends with Ctrl-C."""
     assert {*node_programs} >= {"kubectl", "helm"}
+    shutil.rmtree(CHECKPOINTS, ignore_errors=True)  # of a run that was interrupted
     for name in ("deploy", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
     terminal = subprocess.Popen(
