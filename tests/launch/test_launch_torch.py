@@ -155,5 +155,6 @@ def test_frameworks_find_their_ranks(module: str, script: str) -> None:
     done = launch("--nproc-per-node", 2, FRAMEWORKS / script, limit_s=TORCH_LIMIT_S, **ON_CPU)
 
     assert done.returncode == 0, done.stderr
-    lines = [line for line in done.stdout.splitlines() if "trained rank" in line]
-    assert sorted(lines) == ["trained rank 0 of 2", "trained rank 1 of 2"]
+    # A rank may fail at its exit because the other one has left already: both then run once more.
+    lines = {line for line in done.stdout.splitlines() if "trained rank" in line}
+    assert lines == {"trained rank 0 of 2", "trained rank 1 of 2"}
