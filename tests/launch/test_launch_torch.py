@@ -5,6 +5,7 @@ import re
 import shutil
 import signal
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,6 +156,8 @@ def test_frameworks_find_their_ranks(module: str, script: str) -> None:
     done = launch("--nproc-per-node", 2, FRAMEWORKS / script, limit_s=TORCH_LIMIT_S, **ON_CPU)
 
     assert done.returncode == 0, done.stderr
-    # A rank may fail at its exit because the other one has left already: both then run once more.
-    lines = {line for line in done.stdout.splitlines() if "trained rank" in line}
-    assert lines == {"trained rank 0 of 2", "trained rank 1 of 2"}
+    # Unbuffered ranks may write into one line. One may fail at its exit, because the other has left
+    # already: both then run once more, which the launcher reports.
+    trained = Counter(re.findall(r"trained rank (\d) of 2", done.stdout))
+    assert set(trained) == {"0", "1"}
+    assert max(trained.values()) <= 1 + done.stderr.count("RanksRestarted"), done.stderr
