@@ -242,7 +242,7 @@ def test_a_restart_of_the_server_costs_a_job_no_retry(clusters, tmp_path) -> Non
         [ran] = running(clusters, 1)
         until(lambda: os.listdir(ran["checkpoint_dir"]))
         clusters.served.process.terminate()
-        clusters.served.process.wait(DEADLINE_S)
+        assert clusters.served.process.wait(DEADLINE_S) == 0
         listed = holdfast("nodes", "list")
         assert "No process manages the cluster fs: start holdfast api again" in listed.stderr
         [stopped] = clusters.jobs()

@@ -1,10 +1,12 @@
 """API server, assembled from its configuration."""
 
+import signal
 import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from importlib import import_module
+from typing import Final
 
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -28,9 +30,12 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.apps.target import Where
 from holdfast.kit.rotated_lines import RotatedLines
+from holdfast.kit.signals import handling
 from holdfast.ports.session_records import SessionRecords
 
 Report = Callable[[str], None]
+
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_api(config: ApiConfig, where: Where, report: Report) -> None:
@@ -68,7 +73,8 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
         report(f"serving on {url}; try: {call}")
         report(f"console: {url}/")
         live.is_ending = lambda: server.should_exit
-        server.run(sockets=[listener])
+        with handling(_ENDING, lambda *_: None):  # uvicorn raises them again at its end
+            server.run(sockets=[listener])
 
 
 def _console_routes(
