@@ -8,8 +8,9 @@ from training_at_work import Training
 
 _TRAPPED = """\
 #!/bin/sh
-[ -e {folder}/step ] || exec {real} "$@"
-case " $* " in *"$(cat {folder}/step)"*) rm {folder}/step; {then};; esac
+step=$(cat {folder}/step 2>/dev/null)
+[ -n "$step" ] || exec {real} "$@"
+case " $* " in *"$step"*) mv {folder}/step {folder}/taken 2>/dev/null && {{ {then}; }};; esac
 exec {real} "$@"
 """
 KILL_CONTROLLER = "kill -9 $PPID; exit 1"
