@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from slurm_fleet_at_work import on_both_versions
 
 from holdfast.adapters.providers.settings import ProviderConfig, ProviderName
 from holdfast.adapters.providers.table import build_provider
@@ -71,6 +72,7 @@ def test_an_order_that_the_next_controller_repeats_is_not_carried_out_again(
     assert ordered(slurm) == ["suspend", "node1", "resume", "node1"]
 
 
+@on_both_versions
 def test_a_reboot_is_ordered_once(slurm: SlurmCluster, provider) -> None:
     slurm.carries_out = False
     provider.reboot(node(), "i/1")
@@ -79,7 +81,7 @@ def test_a_reboot_is_ordered_once(slurm: SlurmCluster, provider) -> None:
     built().reboot(node(phase=Phase.REBOOTING), "i/1")
 
     slurm.carries_out = True
-    slurm.until(lambda: slurm.state("node1") == {"IDLE"})
+    slurm.until(lambda: slurm.state("node1") == {"DOWN"})  # until it is released
     built().reboot(node(phase=Phase.REBOOTING, ago=60), "i/1")
     assert ordered(slurm) == ["reboot", "node1"]
 

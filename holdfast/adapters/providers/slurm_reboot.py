@@ -13,9 +13,13 @@ class SlurmReboot:
     """Requests the reboot from slurmctld, so that it does not treat the node as crashed."""
 
     def reboot(self, node: NodeView, token: str) -> None:  # noqa: ARG002
-        """Request the reboot, unless it was already requested."""
+        """Request the reboot, unless it was already requested.
+
+        The node stays closed until it is released. Without ``nextstate=DOWN``, Slurm 22.05 starts
+        jobs on a node as soon as it has booted, unless its state is FAIL.
+        """
         if not state(node) & _UNDER_WAY:
-            scontrol("reboot", "ASAP", "nextstate=RESUME", node.name)
+            scontrol("reboot", "ASAP", "nextstate=DOWN", node.name)
 
 
 def build(config: ProviderConfig) -> SlurmReboot:  # noqa: ARG001
