@@ -22,9 +22,6 @@ PRIVATE: Final = 0o600
 _DAMAGE: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
 _PARTS: Final = ("", "-wal", "-shm")
 _BUSY_S: Final = 10.0
-_EVERY_S: Final = 3600.0
-"""Seconds between two backups of a database in use; a restore loses at most so much."""
-
 _PAUSE_S: Final = 0.1
 _PAUSES: Final = 10
 """Pause after a backup that was made because of a change, in seconds and as a multiple of its
@@ -161,23 +158,6 @@ def recover(path: Path, *, may_begin_empty: bool = False) -> str:
         f"{begun}, and the backup of {made_at:%Y-%m-%dT%H:%M:%SZ} was restored; later changes are"
         " lost"
     )
-
-
-class HourlyBackup:
-    """Backs up a database in use, once an hour; call it after writes."""
-
-    def __init__(self, path: Path) -> None:
-        """Prepare; the owner has called ``recover`` just now, which made a backup."""
-        self._path = path
-        self._made_at = time.monotonic()
-
-    def __call__(self) -> None:
-        """Make a backup if it is due; if that fails, the next one is due in an hour."""
-        if time.monotonic() - self._made_at < _EVERY_S:
-            return
-        self._made_at = time.monotonic()
-        with suppress(sqlite3.Error, OSError):  # the write itself reports a disk that is full
-            back_up(self._path, backup_of(self._path))
 
 
 class PromptBackup:

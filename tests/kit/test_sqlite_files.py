@@ -7,7 +7,6 @@ import time
 import pytest
 
 from holdfast.kit.sqlite_files import (
-    HourlyBackup,
     PromptBackup,
     UnrecoverableDatabase,
     back_up,
@@ -137,20 +136,6 @@ def test_a_new_database_is_private_and_a_link_in_its_place_is_not_followed(tmp_p
     (tmp_path / "link.db").symlink_to(tmp_path / "elsewhere")
     create_private(tmp_path / "link.db")
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_database_in_use_is_backed_up_when_an_hour_is_over(path, monkeypatch) -> None:
-    recover(path)
-    backup = HourlyBackup(path)
-    write(path, "new")
-    backup()
-    assert "new" not in entries(backup_of(path))
-
-    hour = time.monotonic() + 3601
-    monkeypatch.setattr(time, "monotonic", lambda: hour)
-    backup()
-
-    assert entries(backup_of(path))[-1] == "new"
 
 
 def test_a_change_is_backed_up_at_once_and_the_next_one_after_a_pause(path, monkeypatch) -> None:

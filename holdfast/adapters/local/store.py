@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.sqlite_files import (
-    HourlyBackup,
     PromptBackup,
     UnrecoverableDatabase,
     create_private,
@@ -97,12 +95,7 @@ class LocalStore:
                 failed.pop_all()
             self._inode = path.stat().st_ino
         self._path = path
-        self._back_up: Callable[[], None] = lambda: None
         self._changes = PromptBackup(path)
-
-    def keep_backup(self) -> None:
-        """Back the file up each hour from now on; for its owner, after ``recover_state``."""
-        self._back_up = HourlyBackup(self._path)
 
     def back_up_changes(self) -> None:
         """Back the file up if it has changed; for its owner, regularly, after ``recover_state``."""
@@ -314,8 +307,6 @@ class LocalStore:
     def _write(self, statement: str, *values: object) -> None:
         with errors_named(self._path):
             self._db.execute(statement, values)
-        if not self._db.in_transaction:
-            self._back_up()
 
 
 def recover_state(path: Path) -> str:

@@ -43,7 +43,6 @@ class RunSession:
         self._logs = logs
         self._clock = SystemClock()
         self._store = LocalStore(run.state, create=True)
-        self._store.keep_backup()
         delays = Delays(
             boot=settings.config.machines.boot_time, replace=settings.config.machines.boot_time
         )
@@ -165,6 +164,7 @@ class RunSession:
         wake_at = min(nodes.step(), jobs.step(), now + POLL)
         if self._settings.config.checkpoints.watch:
             self._watches.advance([self._launch().checkpoint_dir], now)
+        self._store.back_up_changes()
         self._show()
         if self._waiting.stop_signals:
             self._store.cancel_job(self._settings.name)

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.sqlite_files import (
-    HourlyBackup,
+    PromptBackup,
     create_private,
     errors_named,
     other_layout,
@@ -117,7 +117,7 @@ class SlurmStore:
         self._path = path or Path(":memory:")
         self._memory = Memory()
         self._seen = -1
-        self._back_up: Callable[[], None] = lambda: None
+        self._changes: PromptBackup | None = None
         with errors_named(self._path, _RESTART):
             if path is not None:
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -156,8 +156,8 @@ class SlurmStore:
             raise BackendError(other_layout(self._path, version, _VERSION))
 
     def keep_backup(self) -> None:
-        """Back the file up each hour from now on; for its owner, after ``recover_state``."""
-        self._back_up = HourlyBackup(self._path)
+        """Back the file up after changes from now on; for its owner, after ``recover_state``."""
+        self._changes = PromptBackup(self._path)
 
     @property
     def log(self) -> Path:
@@ -175,6 +175,8 @@ class SlurmStore:
             if seen != self._seen:
                 self._memory = self._load_all()
                 self._seen = seen
+        if self._changes is not None:
+            self._changes((seen, self._db.total_changes))
         return self._memory
 
     def put_node(self, name: str, remembered: RememberedNode) -> None:
@@ -306,7 +308,6 @@ class SlurmStore:
     def _write(self, statement: str, *values: object) -> None:
         with errors_named(self._path, _RESTART):
             self._db.execute(statement, values)
-        self._back_up()
 
     def _load(self, kind: type[T], text: str) -> T:
         with errors_named(self._path, _RESTART):
