@@ -7,10 +7,10 @@ import pytest
 from clean_slate import CleanSlate
 from controlled import api_of
 from real_cluster import Cluster, connected
-from training_operator import OPERATOR, run_training_operator
 
 from holdfast.adapters.kubernetes.client.api import Api
 from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
+from tests.engines.job_operators import TRAINING_OPERATOR, run_training_operator
 from tests.engines.kubelet import PodServer
 
 
@@ -30,7 +30,7 @@ def control_plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="session")
 def training_operator(built: Built, control_plane: ControlPlane, binaries: dict[str, Path]) -> None:
     """Kubeflow's training operator runs from now on, for ``PyTorchJob`` and its like."""
-    run_training_operator(control_plane, built(OPERATOR)[OPERATOR], binaries)
+    run_training_operator(control_plane, {**binaries, **built(TRAINING_OPERATOR)})
 
 
 @pytest.fixture

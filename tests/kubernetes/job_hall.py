@@ -7,21 +7,28 @@ from datetime import timedelta
 from pathlib import Path
 
 from chronicle import Chronicle, a_chronicle
-from controlled import install, is_served
+from controlled import install
 from gangs import Mpi
 from job_cells import EVENTS, KINDS, Cell
-from job_sets import run_jobset, start_jobset
 from light_fleet import LightFleet
 from machines import Controller
 from rays import run_ray
-from real_cluster import Cluster, connect, until
+from real_cluster import Cluster, connect
 from trainers import run_trainer
 from training import PODS
 
 from tests.engines.control_plane import CONTROLLERS, ControlPlane
 from tests.engines.fake_nodes import FakeKubelets
+from tests.engines.job_operators import (
+    MPI_OPERATOR,
+    TRAINING_OPERATOR,
+    run_mpi_operator,
+    run_training_operator,
+    start_mpi_operator,
+    start_training_operator,
+)
+from tests.engines.job_sets import run_jobset, start_jobset
 from tests.engines.kubelet import PodServer
-from tools.control_plane import module_files
 
 SETTINGS = """
 [nodes]
@@ -32,13 +39,13 @@ replacements_per_day = 1000
 """
 """Without limits: most of a hundred nodes fail within minutes."""
 
-OPERATORS = ("training-operator", "jobset", "mpi-operator")
+OPERATORS = (TRAINING_OPERATOR, "jobset", MPI_OPERATOR)
 UPPER = ("trainer", "ray-operator")
 """Operators of kinds of several layers."""
 
 _HEARTBEAT = timedelta(seconds=30)
 _TICK = timedelta(milliseconds=200)
-_MPI = ("--lock-namespace=default", "--kube-api-qps=500", "--kube-api-burst=1000")
+_PYTORCH = "PyTorchJob"
 
 
 @dataclass
@@ -63,28 +70,17 @@ class Hall:
 
     def bring_mpi(self) -> None:
         """From now on there are MPIJobs."""
-        files = module_files("mpi-operator", "github.com/kubeflow/mpi-operator")
-        crd = str(files / "manifests/base/kubeflow.org_mpijobs.yaml")
-        self.cluster.kubectl("create", "--filename", crd)
-        until(lambda: is_served(self.fleet.api, Mpi.collection))
+        run_mpi_operator(self.cluster.plane, self.binaries)
         self.chronicle.follow(Mpi.collection)
-        self._run_mpi()
 
     def stop_operators(self) -> None:
         self.cluster.plane.stop(*OPERATORS, CONTROLLERS)
 
     def start_operators(self) -> None:
         self.cluster.plane.start(CONTROLLERS)
-        self.run_training()
+        start_training_operator(self.cluster.plane, self.binaries, _PYTORCH)
         start_jobset(self.cluster.plane, self.binaries["jobset"])
-        self._run_mpi()
-
-    def run_training(self) -> None:
-        binary = self.binaries["training-operator"]
-        self.cluster.plane.run("training-operator", binary, "PyTorchJob")
-
-    def _run_mpi(self) -> None:
-        self.cluster.plane.run("mpi-operator", self.binaries["mpi-operator"], *_MPI)
+        start_mpi_operator(self.cluster.plane, self.binaries)
 
 
 @contextmanager
@@ -96,9 +92,7 @@ def a_hall(binaries: Mapping[str, Path], folder: Path) -> Iterator[Hall]:
         FakeKubelets(plane.kubeconfig(), heartbeat=_HEARTBEAT, tick=_TICK) as nodes,
     ):
         cluster = Cluster(plane, client, nodes, binaries)
-        files = module_files("training-operator", "github.com/kubeflow/training-operator")
-        crd = files / "manifests/base/crds/kubeflow.org_pytorchjobs.yaml"
-        cluster.kubectl("create", "--filename", str(crd))
+        run_training_operator(plane, binaries, _PYTORCH)
         run_jobset(plane, binaries["jobset"], binaries)
         run_trainer(plane, binaries["trainer"], binaries)
         install(cluster)
@@ -111,7 +105,6 @@ def a_hall(binaries: Mapping[str, Path], folder: Path) -> Iterator[Hall]:
             closing(fleet),
         ):
             hall = Hall(cluster, binaries, fleet, chronicle)
-            hall.run_training()
             kinds = (kind.collection for kind in KINDS.values() if kind is not Mpi)
             chronicle.follow(PODS, EVENTS, *kinds)
             yield hall

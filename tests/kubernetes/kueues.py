@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 from real_cluster import until, until_defined
-from webhooks import addressed, certified, create
 
 from tests.engines.control_plane import ControlPlane, Refused
+from tests.engines.webhooks import addressed, certified, create
 from tools.control_plane import module_files
 
 QUEUE = "team"
@@ -29,7 +29,7 @@ def run_kueue(
     settings = {
         "health": {"healthProbeBindAddress": "0"},
         "metrics": {"bindAddress": "0"},
-        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(folder)},
+        "webhook": {"host": plane.host, "port": port, "certDir": str(folder)},
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"qps": 500, "burst": 1000},
         "integrations": {"frameworks": list(kinds)},
@@ -45,7 +45,7 @@ def run_kueue(
     plane.run("kueue", program, "--config", config, "--feature-gates=VisibilityOnDemand=false")
     text = (files / "webhook/manifests.yaml").read_text(encoding="utf-8")
     hooks = [_only(one, kinds) for one in yaml.safe_load_all(text)]
-    create(kubectl, folder, [addressed(one, port, plane.certificate) for one in hooks])
+    create(kubectl, folder, [addressed(plane, one, port) for one in hooks])
     until(lambda: _is_ready(plane))
     create(kubectl, folder, list(_queues()))
 

@@ -1,8 +1,7 @@
 """What tests do with a real cluster, beside the requests of the client itself."""
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,11 +10,16 @@ from lightkube import Client, KubeConfig
 
 from tests.engines.control_plane import ControlPlane
 from tests.engines.fake_nodes import FakeKubelets
+from tests.engines.waiting import TIMEOUT_S, until, until_defined
 
-TIMEOUT_S = 180
-POLL_S = 0.02
-LONGEST_POLL_S = 0.1
-"""What takes long is looked at less often: each look costs the API server time, too."""
+__all__ = [
+    "TIMEOUT_S",
+    "Cluster",
+    "connect",
+    "connected",
+    "until",
+    "until_defined",
+]
 
 
 @dataclass
@@ -55,18 +59,3 @@ def connected(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator[Clu
 
 def connect(kubeconfig: Path) -> Client:
     return Client(KubeConfig.from_file(kubeconfig), trust_env=False)
-
-
-def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds; a test fails if it does not within three minutes."""
-    deadline, pause_s = time.monotonic() + TIMEOUT_S, POLL_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(pause_s)
-        pause_s = min(1.2 * pause_s, LONGEST_POLL_S)
-
-
-def until_defined(kubectl: Sequence[str | Path], *definitions: str | Path) -> None:
-    """Wait until kinds are served; kubectl gives up on one of which nothing is said yet."""
-    wait = [*kubectl, "wait", "--for=condition=Established", "--timeout=5s", *definitions]
-    until(lambda: subprocess.run(wait, check=False).returncode == 0)

@@ -1,7 +1,6 @@
 """Jobs of other kinds than PyTorchJob that lose nodes, with a real controller."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from gangs import (
     resumes_elsewhere,
     submitted,
 )
-from job_sets import run_jobset
 from machines import REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, connected, until
 from trainers import PREPARED, Train, run_trainer
@@ -24,7 +22,8 @@ from training import ON
 
 from holdfast.model.names import Labels
 from tests.engines.control_plane import Built, ControlPlane
-from tools.control_plane import module_files
+from tests.engines.job_operators import MPI_OPERATOR, run_mpi_operator
+from tests.engines.job_sets import run_jobset
 
 
 @pytest.fixture(scope="session")
@@ -124,15 +123,9 @@ def test_a_job_set_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet
 @pytest.fixture
 def mpi_fleet(built: Built, binaries: Mapping[str, Path], tmp_path: Path) -> Iterator[Fleet]:
     """On a control plane of its own, as the training operator has another ``mpijobs``."""
-    name = "mpi-operator"
-    operator = built(name)[name]
-    files = module_files(name, "github.com/kubeflow/mpi-operator")
+    operator = built(MPI_OPERATOR)
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
-        crd = str(files / "manifests/base/kubeflow.org_mpijobs.yaml")
-        cluster.kubectl("create", "--filename", crd)
-        with closing(api_of(cluster)) as api:
-            until(lambda: is_served(api, Mpi.collection))
-        plane.run(name, operator, "--kube-api-qps=500", "--kube-api-burst=1000")
+        run_mpi_operator(plane, {**binaries, **operator})
         install(cluster)
         with a_fleet(cluster, tmp_path) as fleet:
             yield fleet

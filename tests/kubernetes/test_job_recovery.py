@@ -10,11 +10,11 @@ from controlled import install, installed, is_served  # noqa: F401 - a fixture
 from machines import REBOOT_XID, REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, connected, until
 from training import JOBS, PODS, Training
-from training_operator import OPERATOR, run_training_operator
 
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.model.names import ATTEMPT, JOB_RECORD, JOB_STATUS, RECORD_OF, Labels, Reason
 from tests.engines.control_plane import Built, ControlPlane
+from tests.engines.job_operators import TRAINING_OPERATOR, run_training_operator
 
 SETTINGS = """
 [nodes]
@@ -52,7 +52,7 @@ def quick(built: Built, binaries: dict[str, Path], tmp_path: Path):
         ControlPlane(binaries, node_grace=grace) as plane,
         connected(plane, binaries) as cluster,
     ):
-        run_training_operator(plane, built(OPERATOR)[OPERATOR], binaries)
+        run_training_operator(plane, {**binaries, **built(TRAINING_OPERATOR)})
         install(cluster)
         with a_fleet(cluster, tmp_path) as fleet:
             yield fleet

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from controlled import install
 from gangs import SETTINGS, Indexed, Set
-from job_sets import run_jobset
 from kueues import QUEUE, WORKLOADS, run_kueue
 from machines import REPLACE_XID, Fleet, a_fleet
 from real_cluster import connected
 from training import Training
-from training_operator import OPERATOR, run_training_operator
 
 from tests.engines.control_plane import Built, ControlPlane
+from tests.engines.job_operators import TRAINING_OPERATOR, run_training_operator
+from tests.engines.job_sets import run_jobset
 
 KINDS = ("batch/job", "jobset.x-k8s.io/jobset", "kubeflow.org/pytorchjob")
 LABELS = {"kueue.x-k8s.io/queue-name": QUEUE}
@@ -26,9 +26,9 @@ def fleet(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Fleet]:
     """On a control plane of its own, as nothing gets past its webhooks once it is gone."""
-    programs = built("kueue", "jobset", OPERATOR)
+    programs = {**binaries, **built("kueue", "jobset", TRAINING_OPERATOR)}
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
-        run_training_operator(plane, programs[OPERATOR], binaries)
+        run_training_operator(plane, programs)
         run_jobset(plane, programs["jobset"], binaries)
         run_kueue(plane, programs["kueue"], binaries, KINDS)
         install(cluster)

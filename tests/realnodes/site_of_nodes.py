@@ -127,7 +127,7 @@ class Site:
         """A job that is not submitted yet."""
         return TrainingJob(self, name, ranks=2)
 
-    def until(self, condition: Callable[[], object], what: str, timeout_s: float = 120) -> float:
+    def until(self, condition: Callable[[], object], what: str, timeout_s: float = 300) -> float:
         return self.cluster.until(condition, what, timeout_s)
 
     def clear(self) -> None:

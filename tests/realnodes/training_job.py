@@ -54,6 +54,9 @@ class TrainingJob:
     """An indexed Job with auto-resume, a rank on each of its nodes."""
 
     kind = "Job"
+    collection = JOBS
+    selector = "job-name"
+    """Label of its pods that has its name."""
 
     def __init__(self, site: "Site", name: str, ranks: int) -> None:
         self.site = site
@@ -124,11 +127,11 @@ class TrainingJob:
         }
 
     def submit(self, **changes: Any) -> None:
-        self.site.cluster.plane.request("POST", JOBS, self.body(**changes))
+        self.site.cluster.plane.request("POST", self.collection, self.body(**changes))
 
     @property
     def pods(self) -> list[Object]:
-        return self.site.pods(f"job-name={self.name}")
+        return self.site.pods(f"{self.selector}={self.name}")
 
     @property
     def places(self) -> dict[str, str]:
@@ -158,21 +161,27 @@ class TrainingJob:
         self.site.until(is_training, f"attempt {attempt} of {self.name}")
 
     @property
+    def job(self) -> Object:
+        found: Object = self.site.cluster.plane.request("GET", f"{self.collection}/{self.name}")
+        return found
+
+    @property
     def record(self) -> Object:
         """What the controller has written of it."""
-        path = f"{JOBS}/{self.name}"
-        about = self.site.cluster.plane.request("GET", path)["metadata"]["annotations"]
-        record: Object = json.loads(about[JOB_RECORD])
+        record: Object = json.loads(self.job["metadata"]["annotations"][JOB_RECORD])
         return record
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether its operator says so."""
+        return bool(self.job["status"].get("succeeded") == self.ranks)
+
+    def delete(self) -> None:
+        """Delete it, with its pods."""
+        policy = {"propagationPolicy": "Background"}
+        self.site.cluster.plane.request("DELETE", f"{self.collection}/{self.name}", policy)
 
     def finish(self) -> None:
         """Let it complete."""
         (self.folder / "enough").touch()
-        path = f"{JOBS}/{self.name}"
-        self.site.until(
-            lambda: (
-                self.site.cluster.plane.request("GET", path)["status"].get("succeeded")
-                == self.ranks
-            ),
-            f"{self.name} to complete",
-        )
+        self.site.until(lambda: self.has_succeeded, f"{self.name} to complete")

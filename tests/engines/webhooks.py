@@ -18,16 +18,16 @@ def certified(plane: ControlPlane, name: str) -> tuple[Path, int]:
     folder.mkdir()
     shutil.copy(plane.certificate, folder / "tls.crt")
     shutil.copy(plane.certificate.with_suffix(".key"), folder / "tls.key")
-    with socket.create_server(("127.0.0.1", 0)) as free:
+    with socket.create_server((plane.host, 0)) as free:
         return folder, free.getsockname()[1]
 
 
-def addressed(hooks: dict[str, Any], port: int, certificate: Path) -> dict[str, Any]:
+def addressed(plane: ControlPlane, hooks: dict[str, Any], port: int) -> dict[str, Any]:
     """The same webhooks, called by address in place of the Service that nothing stands behind."""
-    bundle = base64.b64encode(certificate.read_bytes()).decode()
+    bundle = base64.b64encode(plane.certificate.read_bytes()).decode()
     for hook in hooks["webhooks"]:
         path = hook["clientConfig"]["service"]["path"]
-        hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
+        hook["clientConfig"] = {"url": f"https://{plane.host}:{port}{path}", "caBundle": bundle}
     return hooks
 
 

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import yaml
-from real_cluster import until
-from webhooks import addressed, certified, create
 
-from tests.engines.control_plane import ControlPlane, Refused
+from tests.engines.api_connection import Refused
+from tests.engines.control_plane import ControlPlane
+from tests.engines.waiting import until
+from tests.engines.webhooks import addressed, certified, create
 from tools.control_plane import module_files
 
 _CONFIG = "apiVersion: config.jobset.x-k8s.io/v1alpha1\nkind: Configuration\n"
@@ -19,7 +20,7 @@ def run_jobset(plane: ControlPlane, controller: Path, binaries: Mapping[str, Pat
     files = module_files("jobset", _MODULE) / "config" / "components"
     folder, port = certified(plane, "jobset")
     settings = {
-        "webhook": {"host": "127.0.0.1", "port": port, "certDir": str(folder)},
+        "webhook": {"host": plane.host, "port": port, "certDir": str(folder)},
         "internalCertManagement": {"enable": False},
         "leaderElection": {"leaderElect": False},
         "clientConnection": {"qps": 500, "burst": 1000},
@@ -28,10 +29,10 @@ def run_jobset(plane: ControlPlane, controller: Path, binaries: Mapping[str, Pat
     config.write_text(_CONFIG + yaml.safe_dump(settings), encoding="utf-8")
     hooks = yaml.safe_load_all((files / "webhook/manifests.yaml").read_text(encoding="utf-8"))
     crd = yaml.safe_load((files / "crd/bases/jobset.x-k8s.io_jobsets.yaml").read_text("utf-8"))
-    kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
+    kubectl: list[str | Path] = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
     create(kubectl, folder, [crd])
     start_jobset(plane, controller)
-    create(kubectl, folder, [addressed(one, port, plane.certificate) for one in hooks])
+    create(kubectl, folder, [addressed(plane, one, port) for one in hooks])
     until(lambda: _is_ready(plane))
 
 

@@ -1,0 +1,230 @@
+"""Jobs of Kubeflow and JobSet whose pods train one model with PyTorch's DDP."""
+
+import ctypes.util
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from training_job import TrainingJob
+
+from holdfast.model.names import Labels
+from tests.engines.machine_image import IMAGE
+
+Object = dict[str, Any]
+
+TRAINING = Path(__file__).with_name("ddp_training.py")
+MEMBER = "tests.holdfast.dev/ranks-of"
+"""Label of the pods of a job that have a rank: not of a launcher of MPI."""
+
+_AWAITS_END = "while [ ! -e /shared/result ]; do sleep 0.2; done"
+"""What the launcher runs in place of ``mpirun``, whose ranks the workers start themselves."""
+
+
+class OperatorJob(TrainingJob):
+    """A job of two ranks, each in a pod of its own that ``ddp_training.py`` runs in."""
+
+    api_version: str
+    selector = MEMBER
+    rank_field: str
+    """Field of a pod that has its rank."""
+
+    def body(self, *, near: str = "", memory: str = "1Gi", **_: Any) -> Object:
+        """See ``TrainingJob.body``."""
+        labels = Labels()
+        resumed = {labels.enable_job_auto_resume: "true", labels.job_max_retry_count: "5",
+                   "holdfast.dev/app-max-retry-count": "3"}  # fmt: skip
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "metadata": {"name": self.name, "annotations": resumed},
+            "spec": self.spec({"metadata": {"labels": {MEMBER: self.name}},
+                               "spec": self._pod(near, memory)}),
+        }  # fmt: skip
+
+    def spec(self, template: Object) -> Object:
+        """The ``spec`` of its kind."""
+        raise NotImplementedError
+
+    @property
+    def has_succeeded(self) -> bool:
+        """See ``TrainingJob.has_succeeded``."""
+        conditions = self.job.get("status", {}).get("conditions") or ()
+        done = {one["type"] for one in conditions if one["status"] == "True"}
+        return bool(done & {"Succeeded", "Completed"})
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """Its last step, and the digest of the weights after it."""
+        return _digests(self.folder)
+
+    def kill(self, rank: int) -> None:
+        """End a rank with SIGKILL, from outside of its pod."""
+        [found] = _processes(f"RANK_OF={self.name}/{rank}")
+        os.kill(found, signal.SIGKILL)
+
+    def _pod(self, near: str, memory: str) -> Object:
+        name = {"key": "metadata.name", "operator": "In", "values": [near]}
+        preferred = {"weight": 100, "preference": {"matchFields": [name]}}
+        apart = {
+            "topologyKey": "kubernetes.io/hostname",
+            "labelSelector": {"matchLabels": {MEMBER: self.name}},
+        }
+        folders = {"shared": self.folder, "packages": _packages(), "libraries": _libraries()}
+        readonly = {"shared": False, "packages": True, "libraries": True}
+        return {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 5,
+            "nodeSelector": {Labels().node_health_status: "Schedulable"},
+            "affinity": {
+                "nodeAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [preferred] * bool(near)
+                },
+                "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
+            },
+            "containers": [
+                {
+                    "name": "pytorch",  # the training operator requires this name
+                    "image": IMAGE,
+                    "imagePullPolicy": "Never",
+                    "command": ["sh", "-c", 'export RANK_OF="$JOB/$POD" && '
+                                            "exec python /shared/train.py"],
+                    "env": [
+                        *_fields(ATTEMPT="metadata.annotations['holdfast.dev/attempt']",
+                                 POD=self.rank_field),
+                        *_values(JOB=self.name, RANKS=str(self.ranks), FOLDER="/shared",
+                                 PYTHONPATH="/packages", LD_LIBRARY_PATH="/libraries"),
+                    ],
+                    "resources": {"limits": {"memory": memory}},
+                    "volumeMounts": [
+                        {"name": name, "mountPath": f"/{name}", "readOnly": readonly[name]}
+                        for name in folders
+                    ],
+                }
+            ],
+            "volumes": [
+                {"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()
+            ],
+        }  # fmt: skip
+
+    def submit(self, **changes: Any) -> None:
+        """See ``TrainingJob.submit``."""
+        (self.folder / "train.py").write_text(TRAINING.read_text("utf-8"), encoding="utf-8")
+        super().submit(**changes)
+
+
+class PyTorchJob(OperatorJob):
+    """Of workers only: with a master, workers wait for a DNS server of the cluster."""
+
+    kind = "PyTorchJob"
+    api_version = "kubeflow.org/v1"
+    collection = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+    rank_field = "metadata.labels['training.kubeflow.org/replica-index']"
+
+    def spec(self, template: Object) -> Object:
+        """See ``OperatorJob.spec``."""
+        worker = {"replicas": self.ranks, "restartPolicy": "Never", "template": template}
+        return {"pytorchReplicaSpecs": {"Worker": worker}}
+
+
+class JobSet(OperatorJob):
+    """Of Jobs with a pod each."""
+
+    kind = "JobSet"
+    api_version = "jobset.x-k8s.io/v1alpha2"
+    collection = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/default/jobsets"
+    rank_field = "metadata.labels['jobset.sigs.k8s.io/job-index']"
+
+    def spec(self, template: Object) -> Object:
+        """See ``OperatorJob.spec``."""
+        job = {"completions": 1, "parallelism": 1, "backoffLimit": 0, "template": template}
+        node = {"name": "node", "replicas": self.ranks, "template": {"spec": job}}
+        return {"replicatedJobs": [node]}
+
+
+class MPIJob(OperatorJob):
+    """Whose launcher only waits."""
+
+    kind = "MPIJob"
+    api_version = "kubeflow.org/v2beta1"
+    collection = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
+    rank_field = "metadata.labels['training.kubeflow.org/replica-index']"
+
+    def spec(self, template: Object) -> Object:
+        """See ``OperatorJob.spec``."""
+        pod = template["spec"]
+        [worker] = pod["containers"]
+        waits = {**worker, "name": "launcher", "command": ["sh", "-c", _AWAITS_END], "env": []}
+        launcher = {**pod, "affinity": {}, "containers": [waits]}
+        return {
+            "mpiReplicaSpecs": {
+                "Launcher": {"replicas": 1, "template": {"spec": launcher}},
+                "Worker": {"replicas": self.ranks, "template": template},
+            }
+        }
+
+
+KINDS = (PyTorchJob, MPIJob, JobSet)
+
+
+def undisturbed(folder: Path, steps: int, ranks: int = 2) -> dict[str, str]:
+    """Digests of the weights after each step of a training that nothing interrupts."""
+    known = {"RANKS": str(ranks), "FOLDER": str(folder), "ATTEMPT": "1", "STEPS": str(steps)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, TRAINING], env={**os.environ, **known, "RANK_OF": f"alone/{rank}"}
+        )
+        for rank in range(ranks)
+    ]
+    assert [one.wait(600) for one in started] == [0] * ranks
+    return _digests(folder)
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    found: dict[str, str] = json.loads((folder / "result").read_text(encoding="utf-8"))
+    return found
+
+
+def _packages() -> Path:
+    """Folder of the packages of this machine's PyTorch."""
+    found = importlib.util.find_spec("torch")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parents[1]
+
+
+def _libraries() -> Path:
+    """Folder of the shared libraries of this machine that PyTorch loads."""
+    name = ctypes.util.find_library("stdc++")
+    assert name is not None
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        ctypes.CDLL(name)
+        [path, *_] = [line.split()[-1] for line in maps if "libstdc++" in line]
+    return Path(path).parent
+
+
+def _fields(**paths: str) -> list[Object]:
+    return [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in paths.items()
+    ]
+
+
+def _values(**values: str) -> list[Mapping[str, str]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
+def _processes(mark: str) -> Iterator[int]:
+    """Processes of this machine, in any container, that have a variable in their environment."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                environment = (entry / "environ").read_bytes().split(b"\0")
+                if mark.encode() in environment:
+                    yield int(entry.name)

@@ -1,0 +1,153 @@
+"""DDP jobs of every kind under their real operators: they resume, and train the same weights."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+import pytest
+from leaders import until_led
+from operator_jobs import KINDS, OperatorJob, undisturbed
+from phases import Phases
+from site_of_nodes import REPLACE_XID, Site
+
+from tests.engines.control_plane import Built
+from tests.engines.job_operators import (
+    MPI_OPERATOR,
+    TRAINING_OPERATOR,
+    run_mpi_operator,
+    run_training_operator,
+)
+from tests.engines.job_sets import run_jobset
+
+pytestmark = pytest.mark.torch
+
+_numbers = count(1)
+"""Of the names of jobs: no two tests share a folder."""
+
+
+@dataclass
+class Jobs:
+    """A job of each kind, with a rank of each on one node."""
+
+    site: Site
+    phases: Phases
+    undisturbed: Mapping[str, str]
+    made: list[OperatorJob]
+    victim: str
+
+    def begin(self) -> None:
+        """The fault happens now."""
+        for job in self.made:
+            job.until_training(1, steps=5)
+            assert self.victim in job.places.values()
+        self.phases.begin()
+
+    def until_resumed(self) -> None:
+        """All ranks train in their second attempt, on other nodes if theirs was bad."""
+
+        def are_resumed() -> bool:
+            return all(len(job.steps(2)) == job.ranks for job in self.made)
+
+        self.phases.reach("resumed", are_resumed)
+
+    def until_replaced(self) -> None:
+        """Another machine has taken the place of the node."""
+        self.phases.reach("ordered", lambda: self.phases.orders)
+        self.until_resumed()
+        nodes = self.site.cluster.nodes
+        self.phases.reach(
+            "joined", lambda: self.victim not in nodes and len(self.site.in_service()) == 4
+        )
+        assert self.phases.orders == [("replace", self.victim)]
+
+    def finish(self, fault: str) -> None:
+        """Each ends with the weights of a run that nothing disturbed."""
+        for job in self.made:
+            self.phases.record(fault, job)
+            job.finish()
+            [(step, digest)] = job.digests.items()
+            assert digest == self.undisturbed[step], job.kind
+
+
+@pytest.fixture(scope="module")
+def operators(whole_site: Site, built: Built, node_programs: dict[str, Path]) -> None:
+    """The operators run from now on."""
+    binaries = {**node_programs, **built(TRAINING_OPERATOR, MPI_OPERATOR, "jobset")}
+    plane = whole_site.cluster.plane
+    run_training_operator(plane, binaries, "PyTorchJob")
+    run_mpi_operator(plane, binaries)
+    run_jobset(plane, binaries["jobset"], binaries)
+
+
+@pytest.fixture(scope="module")
+def digests(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Digests of the weights after each step, for the minutes that jobs train."""
+    return undisturbed(tmp_path_factory.mktemp("undisturbed"), 2000)
+
+
+@pytest.fixture
+def jobs(
+    operators: None,
+    site: Site,
+    phases: Phases,
+    digests: Mapping[str, str],
+) -> Iterator[Jobs]:
+    """Jobs that begin to train; the leader of Holdfast runs elsewhere."""
+    victim = min(set(site.in_service()) - {until_led(site)["node"]})
+    number = next(_numbers)
+    made = [kind(site, f"{kind.kind.lower()}-{number}", ranks=2) for kind in KINDS]
+    for job in made:
+        job.submit(near=victim)
+    yield Jobs(site, phases, digests, made, victim)
+    for job in made:
+        job.delete()
+
+
+def test_jobs_leave_a_node_with_an_xid(jobs: Jobs) -> None:
+    jobs.begin()
+    jobs.site.cluster.nodes[jobs.victim].log(REPLACE_XID)
+
+    jobs.until_replaced()
+
+    jobs.finish("xid-replace")
+
+
+def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs) -> None:
+    jobs.begin()
+    for job in jobs.made:
+        job.kill(1)
+
+    jobs.until_resumed()
+
+    assert jobs.phases.orders == []
+    jobs.finish("killed-process")
+
+
+def test_jobs_resume_after_one_rank_of_each_took_too_much_memory(jobs: Jobs) -> None:
+    jobs.begin()
+    for job in jobs.made:
+        (job.folder / "eats-1-1").touch()
+
+    jobs.until_resumed()
+
+    assert jobs.phases.orders == []
+    jobs.finish("oom")
+
+
+def test_jobs_leave_a_node_that_lost_its_power(jobs: Jobs) -> None:
+    jobs.begin()
+    jobs.site.cluster.nodes[jobs.victim].power_off()
+
+    jobs.until_replaced()
+
+    jobs.finish("power-loss")
+
+
+def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs) -> None:
+    jobs.begin()
+    jobs.site.cluster.network.cut(jobs.site.cluster.nodes[jobs.victim])
+
+    jobs.until_replaced()
+
+    jobs.finish("partition")
