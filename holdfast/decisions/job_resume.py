@@ -189,7 +189,7 @@ def _should_exchange(
     exhausted = is_exhausted(job, failure)
     most = max(job.spec.max_retries, 1)
     choice = choose_rung(
-        Cause(node=failure.node, text=exhausted or failure.reason, is_final=bool(exhausted)),
+        Cause(text=exhausted or failure.reason, is_final=bool(exhausted)),
         Means(missing=1),
         RestartHistory(total=retries, exchanges=retries),
         RestartBudget(exchanges=most, total=most),

@@ -9,6 +9,15 @@ from holdfast.decisions.restart_rungs import RestartHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFault:
+    """Fault of a node, as its agent reports it."""
+
+    text: str
+    is_urgent: bool
+    """Whether its repair begins at once; otherwise it waits until the job has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
     """A launcher that takes part in the job."""
 
@@ -27,6 +36,9 @@ class Member:
     order: int = 0
     """Preferred node rank; launchers with a lower number are chosen first."""
 
+    fault: NodeFault | None = None
+    """Fault of its node that needs a repair of the node; None if none is reported."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
@@ -34,7 +46,7 @@ class Joined:
 
     member: Member
     round: int = 0
-    """Number of the last round that it took part in."""
+    """Number of the last round that it knows of; 0 if there was none."""
 
     history: RestartHistory = RestartHistory()
     """Restarts that it knows of: a coordinator that was restarted continues with their budget."""
@@ -45,6 +57,14 @@ class Lost:
     """The connection to a launcher ended, or it has been silent for longer than its lease."""
 
     launcher: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReported:
+    """The agent on the node of a launcher reports another fault than before, or none any more."""
+
+    launcher: str
+    fault: NodeFault | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +155,7 @@ class StopRequested:
     signal: int
 
 
-Reported = Joined | Failed | Suspected | Inspected | Sampled | Succeeded | Stopped
+Reported = Joined | NodeReported | Failed | Suspected | Inspected | Sampled | Succeeded | Stopped
 """Events that a launcher reports itself."""
 
 Event = Reported | Lost | StopRequested

@@ -56,7 +56,8 @@ def order_for(job: JobRounds, launcher: str) -> Order:
 
 def orders_for(job: JobRounds, launchers: Collection[str]) -> dict[str, Order]:
     """Return the order for each launcher."""
-    common = Order(kind=OrderKind.WAIT, round=job.round, history=job.history, why=job.why)
+    last = max(job.round, job.floor)  # launchers report it to the next coordinator
+    common = Order(kind=OrderKind.WAIT, round=last, history=job.history, why=job.why)
     if job.phase is Phase.END:
         is_final = job.failure is not None and job.failure.meaning is ExitMeaning.STOP
         code = job.failure.code if job.failure is not None and is_final else 0
@@ -83,6 +84,7 @@ def _run_orders(job: JobRounds, common: Order) -> Iterator[tuple[str, Order]]:
             replace(
                 common,
                 kind=OrderKind.RUN,
+                round=job.round,
                 node_rank=node_rank,
                 first_rank=first_rank,
                 nodes=len(job.active),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import (
@@ -20,6 +20,7 @@ from holdfast.decisions.launch_events import (
     Joined,
     Lost,
     Member,
+    NodeReported,
     Stopped,
     StopRequested,
     Succeeded,
@@ -32,12 +33,20 @@ from holdfast.decisions.launch_inspection import (
     is_open,
     with_report,
 )
+from holdfast.decisions.launch_nodes import (
+    RoundNodes,
+    fault_texts,
+    is_usable,
+    next_nodes,
+    round_nodes,
+)
 from holdfast.decisions.restart_rungs import (
     Cause,
-    Means,
     RestartBudget,
     RestartHistory,
     Rung,
+    RungChoice,
+    beyond_exchange,
     choose_rung,
 )
 
@@ -78,11 +87,16 @@ class RoundSettings:
     join_timeout: timedelta = timedelta(minutes=10)
     """For enough launchers to join. torchrun's ``join_timeout`` is 600 s."""
 
+    lease: timedelta = timedelta(seconds=2)
+    """For which a launcher runs ranks without a response of the coordinator."""
+
     fence: timedelta = timedelta(seconds=1)
     """From the loss of a launcher, when its lease has ended, until its ranks are gone: its guard
     sends them SIGKILL when the lease ends."""
 
     budget: RestartBudget = field(default_factory=RestartBudget)
+    can_join: bool = True
+    """Whether launchers on other nodes can join."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +121,7 @@ class JobRounds:
 
     phase: Phase = Phase.GATHER
     round: int = 0
-    """Number of the current or last round; 0 before the first."""
+    """Number of the current or last round; 0 before the first of this coordinator."""
 
     members: Mapping[str, Member] = field(default_factory=dict)
     """Launchers that are connected, in the order in which they joined."""
@@ -119,7 +133,8 @@ class JobRounds:
     """Launchers of the round whose ranks may be alive."""
 
     fences: Mapping[str, datetime] = field(default_factory=dict)
-    """Time from which the ranks of a lost launcher are gone, by launcher."""
+    """Time from which the ranks of a lost launcher are gone, by launcher; by ``EARLIER``, those of
+    launchers that had an earlier coordinator."""
 
     floor: int = 0
     """Highest round that a launcher has reported: the next one has a higher number."""
@@ -132,6 +147,9 @@ class JobRounds:
     """Last inspection of a suspected hang, of this round or an earlier one."""
 
     history: RestartHistory = RestartHistory()
+    leaving: frozenset[str] = frozenset()
+    """Launchers of the last round that others replace in the next one."""
+
     rotation: int = 0
     """Number of places by which ranks are shifted to other accelerators of their node."""
 
@@ -150,6 +168,12 @@ class JobRounds:
         return is_open(self.inspection, self.round)
 
 
+EARLIER: Final = ""
+"""Stands for all launchers that an earlier coordinator may have lost."""
+
+_ENDS: Final = {Rung.FAIL: Outcome.FAILED, Rung.WHOLE_JOB: Outcome.RESTART_JOB}
+
+
 def advance(
     job: JobRounds, event: Event | None, now: datetime, settings: RoundSettings
 ) -> JobRounds:
@@ -162,7 +186,7 @@ def advance(
         fences = {name: at for name, at in job.fences.items() if name not in due}
         job = replace(job, alive=job.alive - due, fences=fences)
     if job.phase is Phase.RUN:
-        job = _after_run(job, now)
+        job = _after_run(job, now, settings)
     if job.phase is Phase.STOP and not job.alive:
         job = _after_stop(job, now, settings)
     if job.phase is Phase.GATHER:
@@ -181,9 +205,12 @@ def next_deadline(job: JobRounds, settings: RoundSettings) -> datetime | None:
 def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSettings) -> JobRounds:
     match event:
         case Joined():
-            return _joined(job, event)
+            return _joined(job, event, settings)
         case Lost(launcher=name):
             return _lost(job, name, now + settings.fence)
+        case NodeReported(launcher=name, fault=fault) if name in job.members:
+            member = replace(job.members[name], fault=fault)
+            return replace(job, members={**job.members, name: member})
         case StopRequested(signal=signum):
             return replace(job, stop_signal=job.stop_signal or signum)
         case Stopped(launcher=name, port=port) if name in job.members:
@@ -211,16 +238,18 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
     return job  # of an earlier round, or of a launcher that was lost
 
 
-def _joined(job: JobRounds, event: Joined) -> JobRounds:
+def _joined(job: JobRounds, event: Joined, settings: RoundSettings) -> JobRounds:
     name = event.member.name
-    failure = job.failure
+    failure, fences = job.failure, _without(job.fences, name)
+    if event.round and not job.round:
+        fences[EARLIER] = job.since + settings.lease + settings.fence
     if job.phase is Phase.RUN and name in job.active:  # it ended its ranks before it joined again
         failure = failure or Failure(launcher=name, text="the launcher reconnected")
     return replace(
         job,
         members={**_without(job.members, name), name: event.member},
         alive=job.alive - {name},
-        fences=_without(job.fences, name),
+        fences=fences,
         failure=failure,
         history=max(job.history, event.history, key=lambda one: one.total),
         floor=max(job.floor, event.round),
@@ -246,86 +275,111 @@ def _inspected(job: JobRounds, inspection: Inspection, now: datetime) -> JobRoun
     return replace(job, inspection=after, failure=failure)
 
 
-def _after_run(job: JobRounds, now: datetime) -> JobRounds:
+def _after_run(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
     if job.inspection is not None and job.is_inspecting:
         job = _inspected(job, job.inspection, now)
-    if job.stop_signal or job.failure is not None:
-        return replace(job, phase=Phase.STOP, since=now, waited_s=0.0)
+    failure = job.failure or _node_failure(job, now, settings)
+    if job.stop_signal or failure is not None:
+        return replace(job, phase=Phase.STOP, since=now, waited_s=0.0, failure=failure)
     if job.succeeded >= set(job.active):
         return _ended(job, Outcome.SUCCEEDED, "all ranks succeeded", now)
     return job
 
 
+def _node_failure(job: JobRounds, now: datetime, settings: RoundSettings) -> Failure | None:
+    """Return the failure of a node that is being repaired if hot spares can replace it now.
+
+    Without them, the ranks run on until one of them fails or the repair ends them.
+    """
+    members = job.members
+    bad = [name for name in job.active if name in members and not is_usable(members[name])]
+    if not bad or job.succeeded:
+        return None
+    failure = Failure(launcher=bad[0], text=fault_texts(members, bad[:1]))
+    _, choice = _choose(job, failure, now, settings)
+    return failure if choice.rung is Rung.SPARE else None
+
+
 def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
     if job.stop_signal or job.failure is None:
         return _ended(job, Outcome.INTERRUPTED, f"signal {job.stop_signal}", now)
-    failure, budget = job.failure, settings.budget
-    missing = [name for name in job.active if name not in job.members]
-    node = missing[0] if missing and failure.launcher in job.members else failure.launcher
-    means = Means(missing=len(missing), spares=len(job.members.keys() - set(job.active)))
-    history = job.history.since(now - budget.period)
-    choice = choose_rung(_cause(failure, node), means, history, budget)
-    if choice.rung is Rung.FAIL:
-        return _ended(job, Outcome.FAILED, choice.why, now)
-    if choice.rung is Rung.WHOLE_JOB:
-        return _ended(job, Outcome.RESTART_JOB, choice.why, now)
-    members = dict(job.members)
-    if choice.rung is Rung.SPARE and node in members:  # keep it as the last spare
-        members[node] = members.pop(node)
-    turn = choice.rung is Rung.IN_PLACE and failure.meaning is ExitMeaning.ANOTHER_DEVICE
+    nodes, choice = _choose(job, job.failure, now, settings)
+    if choice.rung in _ENDS:
+        return _ended(job, _ENDS[choice.rung], choice.why, now)
+    is_moved = job.failure.meaning is ExitMeaning.ANOTHER_DEVICE
+    leaving = frozenset(nodes.leaving[: choice.nodes])
     return replace(
         job,
         phase=Phase.GATHER,
         since=now,
-        members=members,
-        history=history.with_restart(choice, node, now),
-        rotation=job.rotation + turn,
+        members=dict(sorted(job.members.items(), key=lambda one: one[0] in leaving)),
+        history=job.history.since(now - settings.budget.period).with_restart(
+            choice, nodes.cause, now
+        ),
+        leaving=leaving,
+        rotation=job.rotation + (choice.rung is Rung.IN_PLACE and is_moved),
         why=choice.why,
     )
 
 
-def _cause(failure: Failure, node: str) -> Cause:
-    is_final = failure.meaning is ExitMeaning.STOP
-    return Cause(
-        node=node,
-        text=f"exit code {failure.code} requests no restart" if is_final else failure.text,
-        is_final=is_final,
+def _choose(
+    job: JobRounds, failure: Failure, now: datetime, settings: RoundSettings
+) -> tuple[RoundNodes, RungChoice]:
+    """Return the next rung after a failure, and with which nodes."""
+    budget, history = settings.budget, job.history.since(now - settings.budget.period)
+    nodes = round_nodes(
+        job.active,
+        job.members,
+        history,
+        budget,
+        failed=failure.launcher,
         moves=failure.meaning is ExitMeaning.ANOTHER_DEVICE,
+        can_exchange=settings.can_join,
     )
+    is_final = failure.meaning is ExitMeaning.STOP
+    text = f"exit code {failure.code} requests no restart" if is_final else failure.text
+    fault = fault_texts(job.members, [nodes.cause] if nodes.means.missing else ())
+    if fault and fault != text:
+        text = f"{text}; {fault}"
+    return nodes, choose_rung(Cause(text=text, is_final=is_final), nodes.means, history, budget)
 
 
 def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
     if job.stop_signal:
         return _ended(job, Outcome.INTERRUPTED, f"signal {job.stop_signal}", now)
-    if len(job.members) < settings.nodes:
-        if now < job.since + settings.join_timeout:
-            return job
-        why = f"timed out: {len(job.members)} of {settings.nodes} launchers joined"
-        return _ended(job, Outcome.FAILED, why, now)
-    active = _chosen(job, settings.nodes)
+    last = max(job.round, job.floor)
+    members, nodes = job.members, settings.nodes
+    bad = [name for name, member in members.items() if last and not is_usable(member)]
+    if len(members) - len(bad) < nodes:
+        return _ungathered(job, bad, now, settings)
+    if job.fences:
+        return job
+    names = next_nodes(job.active, members, job.leaving, job.history, (nodes, settings.budget))
     return replace(
         job,
         phase=Phase.RUN,
         since=now,
-        round=max(job.round, job.floor) + 1,
-        active={name: job.members[name] for name in active},
-        alive=frozenset(active),
+        round=last + 1,
+        active={name: members[name] for name in names},
+        alive=frozenset(names),
         succeeded=frozenset(),
         failure=None,
+        leaving=frozenset(),
     )
 
 
-def _chosen(job: JobRounds, nodes: int) -> tuple[str, ...]:
-    """Return the launchers of the next round by node rank: those that stay keep theirs."""
-    out = job.history.node if job.history.last is Rung.SPARE else ""
-    kept = [name if name in job.members and name != out else "" for name in job.active]
-    rest = [name for name in job.members if name not in kept and name != out]
-    if not job.active:
-        rest.sort(key=lambda name: job.members[name].order)
-    else:
-        rest += [out] if out in job.members else []
-    places = kept + [""] * (nodes - len(kept))
-    return tuple(name or rest.pop(0) for name in places)
+def _ungathered(
+    job: JobRounds, bad: list[str], now: datetime, settings: RoundSettings
+) -> JobRounds:
+    """Return the state while there are too few launchers on good nodes: the timeout ends it."""
+    if now < job.since + settings.join_timeout:
+        return job
+    why = f"timed out: {len(job.members) - len(bad)} of {settings.nodes} launchers joined"
+    why = "; ".join(filter(None, (why, fault_texts(job.members, bad))))
+    if job.round:
+        choice = beyond_exchange(why, settings.budget)
+        return _ended(job, _ENDS[choice.rung], why, now)
+    return _ended(job, Outcome.FAILED, why, now)
 
 
 def _ended(job: JobRounds, outcome: Outcome, why: str, now: datetime) -> JobRounds:

@@ -5,7 +5,8 @@ an exchange; the whole job, by its platform; none. Each rung has a budget. ``lau
 ``step_restart`` state the cause and the means of a restart, and carry out the chosen rung.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
@@ -14,6 +15,9 @@ MAX_IN_PLACE: Final = 1000
 """Largest budget for restarts in place: their times are sent with every order to a launcher."""
 
 _TOTAL: Final = 50
+
+_OFFENDERS_LIMIT: Final = 16
+"""Nodes whose failures are remembered: those that failed last."""
 
 
 class Rung(StrEnum):
@@ -55,9 +59,10 @@ class RestartBudget:
     """All restarts while the job keeps its nodes, so that every job ends. None: 50, HyperPod's
     ``jobMaxRetryCount`` in the developer guide, or the sum of the budgets above if it is higher."""
 
-    repeat_offender: int = 2
-    """Consecutive restarts in place for failures of the same node, after which a node that stands
-    by replaces it. HyperPod's ``maxNumRepeatOffendersToAvoid``."""
+    offender_failures: int = 3
+    """Failures of one node with which it becomes a repeat offender: a node that stands by replaces
+    it, and it is used again only if there is no other. 0 for no limit. HyperPod's
+    ``maxNumRepeatOffendersToAvoid``."""
 
     @property
     def limit(self) -> int:
@@ -75,11 +80,8 @@ class RestartHistory:
     """Times of the restarts in place within the period of the budget, oldest first."""
 
     last: Rung | None = None
-    node: str = ""
-    """Node whose failure caused the last restart."""
-
-    repeats: int = 0
-    """Consecutive restarts in place for failures of that node, up to the last restart."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Number of failures by node, of the nodes that failed last, oldest first."""
 
     def since(self, start: datetime) -> "RestartHistory":
         """Return the history without restarts in place up to ``start``."""
@@ -88,27 +90,28 @@ class RestartHistory:
     def with_restart(self, choice: "RungChoice", node: str, now: datetime) -> "RestartHistory":
         """Return the history after a restart for a failure of ``node``."""
         is_in_place = choice.rung is Rung.IN_PLACE
+        others = {name: count for name, count in self.failures.items() if name != node}
+        failures = {**others, node: self.failures.get(node, 0) + 1}
         return RestartHistory(
             total=self.total + 1,
             exchanges=self.exchanges + choice.nodes,
             in_place=(*self.in_place, now) if is_in_place else self.in_place,
             last=choice.rung,
-            node=node,
-            repeats=is_in_place * (self.repeats + 1 if node == self.node else 1),
+            failures=dict(list(failures.items())[-_OFFENDERS_LIMIT:]),
         )
+
+    def is_offender(self, node: str, budget: RestartBudget, failures: int = 0) -> bool:
+        """Return whether a node is a repeat offender, with ``failures`` more than are known."""
+        return self.failures.get(node, 0) + failures >= budget.offender_failures > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
     """Why ranks have to restart."""
 
-    node: str
     text: str
     is_final: bool = False
     """Whether a restart does not help."""
-
-    moves: bool = False
-    """Whether the failed rank should run on another accelerator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,12 @@ class Means:
 
     spares: int = 0
     """Nodes that can be used and have no ranks."""
+
+    avoided: int = 0
+    """Nodes of the ranks that can be used, and that better ones should replace."""
+
+    better: int = 0
+    """Nodes of ``spares`` for which there is no reason to avoid them."""
 
     can_exchange: bool = True
     """Whether the job can get nodes that it does not have."""
@@ -157,9 +166,11 @@ def choose_rung(
         why = f"restarts exhausted ({history.total} of {budget.limit})"
         return RungChoice(Rung.FAIL, why)
     if means.only_whole_job:
-        return _beyond(means.only_whole_job, budget)
-    replaced = means.missing or int(_should_move(cause, history, budget) and means.spares > 0)
-    if replaced and history.exchanges + replaced <= budget.exchanges:
+        return beyond_exchange(means.only_whole_job, budget)
+    left = budget.exchanges - history.exchanges
+    optional = min(means.avoided, means.better - means.missing, left - means.missing)
+    replaced = means.missing + max(0, optional)
+    if 0 < replaced <= left:
         if replaced <= means.spares:
             return RungChoice(Rung.SPARE, cause.text, replaced)
         if means.can_exchange:
@@ -168,17 +179,13 @@ def choose_rung(
         if means.may_return:
             return RungChoice(Rung.WAIT, cause.text)
         exhausted = f"exchanges of nodes exhausted ({history.exchanges} of {budget.exchanges})"
-        return _beyond(means.obstacle or exhausted, budget)
+        return beyond_exchange(means.obstacle or exhausted, budget)
     used = len(history.in_place)
     if used < budget.in_place:
         return RungChoice(Rung.IN_PLACE, cause.text)
-    return _beyond(f"restarts in place exhausted ({used} of {budget.in_place})", budget)
+    return beyond_exchange(f"restarts in place exhausted ({used} of {budget.in_place})", budget)
 
 
-def _beyond(why: str, budget: RestartBudget) -> RungChoice:
+def beyond_exchange(why: str, budget: RestartBudget) -> RungChoice:
+    """Return the rung after those that keep the nodes, because of ``why``."""
     return RungChoice(Rung.WHOLE_JOB if budget.job_restarts > 0 else Rung.FAIL, why)
-
-
-def _should_move(cause: Cause, history: RestartHistory, budget: RestartBudget) -> bool:
-    is_repeated = history.node == cause.node and history.repeats >= budget.repeat_offender > 0
-    return cause.moves or is_repeated

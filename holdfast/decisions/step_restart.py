@@ -182,11 +182,11 @@ def decide_restart(step: EndedStep, timeouts: RestartTimeouts) -> RestartDecisio
 def _cause(step: EndedStep) -> Cause:
     if step.stalled >= step.stall_limit:
         why = f"no checkpoint was saved in {step.stalled} attempts"
-        return Cause(node="", text=why, is_final=True)
+        return Cause(text=why, is_final=True)
     if (end := step.own_end) is not None:
         why = "; ".join(filter(None, (end.obstacle, end.why)))
-        return Cause(node="", text=why, is_final=bool(end.obstacle))
-    return Cause(node=min(step.faults), text=format_faults(step.faults))
+        return Cause(text=why, is_final=bool(end.obstacle))
+    return Cause(text=format_faults(step.faults))
 
 
 def _means(

@@ -29,6 +29,7 @@ DECISIONS = {
         "hang_verdict",
         "launch_events",
         "launch_inspection",
+        "launch_nodes",
         "notice_lines",
         "launch_orders",
         "launch_rounds",

@@ -98,7 +98,7 @@ BUDGET_SETTINGS: dict[str, st.SearchStrategy] = {
     "exchanges": st.integers(0, 4),
     "job_restarts": st.integers(0, 1),
     "total": st.none() | st.integers(0, 4),
-    "repeat_offender": st.integers(0, 3),
+    "offender_failures": st.integers(0, 4),
 }
 """Strategy of each setting of ``RestartBudget``."""
 

@@ -21,12 +21,14 @@ from holdfast.decisions.launch_events import (
     Joined,
     Lost,
     Member,
+    NodeFault,
+    NodeReported,
     Stopped,
     StopRequested,
     Succeeded,
     Suspected,
 )
-from holdfast.decisions.launch_orders import OrderKind, order_for
+from holdfast.decisions.launch_orders import Order, OrderKind, order_for
 from holdfast.decisions.launch_rounds import (
     JobRounds,
     Outcome,
@@ -183,8 +185,109 @@ def test_a_new_coordinator_continues_with_round_numbers_and_budget() -> None:
         replace(joined(name), round=first.round, history=first.history) for name in ("a", "b")
     ]
 
-    job = after(rejoin)
+    early = T0 + TWO.lease + TWO.fence - timedelta(microseconds=1)
+    job = after([*rejoin, None], now=early)
+    assert job.phase is Phase.GATHER  # ranks of a launcher that was cut off may be left
+    assert next_deadline(job, TWO) == T0 + TWO.lease + TWO.fence
+    job = after([None], job=job, now=T0 + TWO.lease + TWO.fence)
     assert (job.round, job.history) == (3, first.history)
+
+
+def test_a_coordinator_without_predecessor_starts_at_once() -> None:
+    assert after([joined("a"), joined("b")]).round == 1
+
+
+URGENT = NodeFault(text="XidReplace: Xid 74", is_urgent=True)
+DEFERRED = replace(URGENT, is_urgent=False)
+
+
+def reported(name: str, fault: NodeFault | None = URGENT) -> NodeReported:
+    return NodeReported(launcher=name, fault=fault)
+
+
+def test_a_node_that_is_being_repaired_is_replaced_by_a_spare_at_once() -> None:
+    job = after([joined("a"), joined("b"), joined("c"), reported("b")])
+    assert (job.phase, order_for(job, "a").kind) == (Phase.STOP, OrderKind.STOP)
+    assert job.failure is not None
+    assert job.failure.text == "b is being repaired: XidReplace: Xid 74"
+
+    job = after([stopped("a"), stopped("b")], job=job)
+    assert (job.round, list(job.active), job.history.last) == (2, ["a", "c"], Rung.SPARE)
+    assert order_for(job, "b").kind is OrderKind.WAIT
+
+
+def test_ranks_run_on_while_no_spare_can_replace_a_node_that_is_being_repaired() -> None:
+    job = after([joined("a"), joined("b"), reported("b")])
+    assert job.phase is Phase.RUN
+    spent = RoundSettings(nodes=2, budget=RestartBudget(exchanges=0))
+    assert after([joined("a"), joined("b"), joined("c"), reported("b")], spent).phase is Phase.RUN
+
+    job = after([joined("c")], job=job)
+    assert job.phase is Phase.STOP
+
+
+def test_no_rank_restarts_in_place_on_a_node_that_is_being_repaired() -> None:
+    job = after([joined("a"), joined("b"), reported("b"), failed("a"), stopped("a"), stopped("b")])
+    assert (job.phase, job.history.last) == (Phase.GATHER, Rung.EXCHANGE)
+    assert job.why == "exit code 1; b is being repaired: XidReplace: Xid 74"
+
+    assert list(after([joined("c")], job=job).active) == ["a", "c"]
+    assert list(after([reported("b", None)], job=job).active) == ["a", "b"]
+    late = after([None], job=job, now=T0 + TWO.join_timeout)
+    why = "timed out: 1 of 2 launchers joined; b is being repaired: XidReplace: Xid 74"
+    assert (late.outcome, late.why) == (Outcome.FAILED, why)
+    whole = RoundSettings(nodes=2, budget=RestartBudget(job_restarts=1))
+    late = after([None], whole, job, T0 + TWO.join_timeout)
+    assert (late.outcome, late.why) == (Outcome.RESTART_JOB, why)
+
+
+def test_a_job_that_no_launcher_can_join_ends_on_a_node_that_is_being_repaired() -> None:
+    alone = RoundSettings(can_join=False)
+    job = after([joined("a"), reported("a"), failed("a"), stopped("a")], alone)
+
+    why = "a is being repaired: XidReplace: Xid 74"
+    assert (job.outcome, job.why) == (Outcome.FAILED, why)
+
+
+def test_a_first_round_prefers_good_nodes_but_does_not_wait_for_them() -> None:
+    bad = Joined(member=replace(member("a"), fault=URGENT))
+    assert list(after([bad, joined("b")]).active) == ["b", "a"]
+
+    one = RoundSettings(nodes=1)
+    assert list(after([bad], one).active) == ["a"]
+
+
+def test_a_node_whose_repair_waits_is_left_at_the_next_restart_if_there_is_a_spare() -> None:
+    events = [joined("a"), joined("b"), reported("b", DEFERRED)]
+    assert after([*events, joined("c")]).phase is Phase.RUN
+
+    restart = [failed("a"), stopped("a"), stopped("b")]
+    job = after([*events, joined("c"), *restart])
+    assert (list(job.active), job.history.last) == (["a", "c"], Rung.SPARE)
+    job = after([*events, *restart])
+    assert (list(job.active), job.history.last) == (["a", "b"], Rung.IN_PLACE)
+
+
+def fail_in_turn(names: str, spares: str) -> JobRounds:
+    """Two nodes with spares; the ranks of a node fail in each round."""
+    config = RoundSettings(nodes=2, budget=RestartBudget(in_place=50, offender_failures=2))
+    job = after([joined(name) for name in f"ab{spares}"], config)
+    for name in names:
+        number, nodes = job.round, list(job.active)
+        events = [failed(name, number), *(stopped(node, number) for node in nodes)]
+        job = after(events, config, job)
+    return job
+
+
+def test_a_repeat_offender_is_replaced_though_another_node_failed_in_between() -> None:
+    assert list(fail_in_turn("aba", "c").active) == ["c", "b"]
+    assert list(fail_in_turn("aba", "").active) == ["a", "b"]
+
+
+def test_a_repeat_offender_does_not_replace_another_one() -> None:
+    assert list(fail_in_turn("aabb", "c").active) == ["c", "b"]
+    assert list(fail_in_turn("aabb", "cd").active) == ["c", "d"]
+    assert list(fail_in_turn("aabbcc", "cde").active) == ["e", "d"]
 
 
 def test_a_node_that_is_lost_during_the_stop_is_replaced_too() -> None:
@@ -214,20 +317,20 @@ class Launchers(RuleBasedStateMachine):
         exchanges=st.integers(0, 3),
         total=st.none() | st.integers(0, 6),
         job_restarts=st.integers(0, 1),
+        offender_failures=st.integers(0, 3),
+        can_join=st.booleans(),
     )
-    def begin(
-        self, nodes: int, in_place: int, exchanges: int, total: int | None, job_restarts: int
-    ) -> None:
-        self.budget = RestartBudget(
-            in_place=in_place, exchanges=exchanges, total=total, job_restarts=job_restarts
-        )
-        self.config = RoundSettings(nodes=nodes, budget=self.budget)
+    def begin(self, nodes: int, *, can_join: bool, **budget: int | None) -> None:
+        self.budget = RestartBudget(**budget)  # type: ignore[arg-type]
+        self.config = RoundSettings(nodes=nodes, budget=self.budget, can_join=can_join)
         self.now = T0
         self.job = JobRounds(since=T0)
         self.connected: set[str] = set()
         self.ranks: dict[str, int] = {}
         self.latest: dict[str, int] = {}
         self.lost_at: dict[str, datetime] = {}
+        self.cut_at: dict[str, datetime] = {}
+        self.known: dict[str, Order] = {}
         self.count = 0
         self.causes = 0
         self.rungs: list[Rung | None] = []
@@ -238,17 +341,33 @@ class Launchers(RuleBasedStateMachine):
         assert self.job.round >= before.round
         history, old = self.job.history, before.history
         assert history.total <= self.causes
-        if history.total > old.total:
+        is_successor = isinstance(event, Joined) and event.round  # it is told of earlier restarts
+        if history.total > old.total and not is_successor:
             self.rungs.append(history.last)
             lost = [name for name in before.active if name not in self.job.members]
             assert not (history.last is Rung.IN_PLACE and lost), "in place on a lost node"
             assert history.exchanges >= old.exchanges + len(lost)
+        if self.job.round > before.round > 0:
+            self.best_nodes(before)
         for name in sorted(self.connected):
-            order = order_for(self.job, name)
+            order = self.known[name] = order_for(self.job, name)
             if order.kind is OrderKind.RUN and order.round > self.latest.get(name, 0):
                 assert name not in self.ranks, "ordered to start beside its own ranks"
                 self.ranks[name] = self.latest[name] = order.round
         self.no_two_rounds()
+
+    def best_nodes(self, before: JobRounds) -> None:
+        """No node of a next round is being repaired, and none is worse than a spare."""
+        members, history = self.job.members, self.job.history
+        faults = {name: members[name].fault for name in members}
+        started = set(self.job.active)
+        assert not any(faults[name] and faults[name].is_urgent for name in started)
+        failed = max(history.failures.values(), default=0)
+        offenders = {name for name in members if history.is_offender(name, self.budget)}
+        good = {name for name in members if faults[name] is None} - offenders - started
+        if history.exchanges < self.budget.exchanges and failed and history.total:
+            taken = (started & offenders) - set(before.active)
+            assert not (taken and good), f"{taken} although there are {good}"
 
     def no_two_rounds(self) -> None:
         assert len(set(self.ranks.values())) <= 1, f"two rounds alive: {self.ranks}"
@@ -268,6 +387,36 @@ class Launchers(RuleBasedStateMachine):
         self.lost_at[name] = self.now
         self.causes += 1
         self.step(Lost(launcher=name))
+
+    @precondition(lambda self: self.connected)
+    @rule(data=st.data())
+    def cut_off(self, data: st.DataObject) -> None:
+        """The network to a launcher fails: its lease ends, and the coordinator notices it then."""
+        name = data.draw(st.sampled_from(sorted(self.connected)))
+        self.connected.discard(name)
+        self.cut_at[name] = self.now
+
+    @precondition(lambda self: self.connected and self.job.phase is not Phase.END)
+    @rule()
+    def kill_coordinator(self) -> None:
+        """All launchers end their ranks, and join the next coordinator."""
+        members = self.job.members
+        self.job = JobRounds(since=self.now)
+        for name in self.connected:
+            self.ranks.pop(name, None)
+        history = max((self.known[name].history for name in self.connected), key=lambda x: x.total)
+        assert history.total == len(self.rungs), "restarts are forgotten"
+        for name in sorted(self.connected):
+            order = self.known[name]
+            self.causes += 1
+            self.step(Joined(member=members[name], round=order.round, history=order.history))
+
+    @precondition(lambda self: self.connected)
+    @rule(data=st.data(), fault=st.sampled_from([None, URGENT, DEFERRED]))
+    def report(self, data: st.DataObject, fault: NodeFault | None) -> None:
+        name = data.draw(st.sampled_from(sorted(self.connected)))
+        self.causes += fault is not None
+        self.step(reported(name, fault))
 
     @precondition(lambda self: self.ranks.keys() & self.connected)
     @rule(data=st.data(), meaning=st.sampled_from(ExitMeaning))
@@ -310,12 +459,18 @@ class Launchers(RuleBasedStateMachine):
             name = data.draw(st.sampled_from(names))
             self.step(stopped(name, self.ranks.pop(name)))
 
-    @rule(seconds=st.sampled_from([0.5, 1.0, 30.0, 600.0]))
+    @rule(seconds=st.sampled_from([0.5, 1.0, 2.0, 30.0, 600.0]))
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
+        cut = [name for name, at in self.cut_at.items() if self.now - at >= self.config.lease]
+        for name in cut:
+            self.lost_at[name] = self.cut_at.pop(name) + self.config.lease
         for name, at in self.lost_at.items():  # the guard has ended them by then
             if self.now - at >= self.config.fence:
                 self.ranks.pop(name, None)
+        for name in cut:
+            self.causes += 1
+            self.step(Lost(launcher=name))
         self.step(None)
 
     @rule(data=st.data())

@@ -1,5 +1,6 @@
 """Laws of the restart ladder, for every cause, means, history and budget."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -24,21 +25,18 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 TICK = timedelta.resolution
 BUDGET = RestartBudget(in_place=2, period=HOUR, exchanges=1, total=5)
-CRASH = Cause(node="a", text="exit code 1")
-NONE, ONE = Means(), Means(spares=1)
+CRASH = Cause(text="exit code 1")
+NONE = Means()
 LOST, LOST_WITH_SPARE = Means(missing=1), Means(missing=1, spares=1)
 RESTARTS = (Rung.IN_PLACE, Rung.SPARE, Rung.EXCHANGE)
 
 small = st.integers(0, 4)
 texts = st.sampled_from(["", "why"])
-causes = st.builds(
-    Cause, node=st.sampled_from("ab"), text=st.just("why"), is_final=st.booleans(),
-    moves=st.booleans(),
-)  # fmt: skip
+causes = st.builds(Cause, text=st.just("why"), is_final=st.booleans())
 means = st.builds(
-    Means, missing=small, spares=small, can_exchange=st.booleans(), may_return=st.booleans(),
-    obstacle=texts, only_whole_job=texts,
-)  # fmt: skip
+    Means, missing=small, spares=small, avoided=small, better=small, can_exchange=st.booleans(),
+    may_return=st.booleans(), obstacle=texts, only_whole_job=texts,
+).map(lambda one: replace(one, better=min(one.better, one.spares)))  # fmt: skip
 
 
 def rung(cause: Cause, with_what: Means = NONE, **history: object) -> Rung:
@@ -57,7 +55,7 @@ def replay(
         choices.append(choose_rung(cause, with_what, history, budget))
         if choices[-1].rung not in RESTARTS:
             break
-        history = history.with_restart(choices[-1], cause.node, now)
+        history = history.with_restart(choices[-1], "a", now)
     return choices
 
 
@@ -90,6 +88,8 @@ def test_no_choice_uses_a_node_that_is_lost_or_repaired(
             assert choice.nodes >= max(1, with_what.missing)
         if choice.rung is Rung.SPARE:
             assert choice.nodes <= with_what.spares
+            assert choice.nodes <= max(with_what.missing, with_what.better)
+            assert choice.nodes <= with_what.missing + with_what.avoided
         if choice.rung is Rung.EXCHANGE:
             assert with_what.can_exchange
         if choice.rung is Rung.WAIT:
@@ -121,7 +121,8 @@ def test_as_many_restarts_in_place_as_the_budget_says(in_place: int, exchanges: 
 
 def test_the_longest_history_fits_into_a_message() -> None:
     times = (NOW,) * MAX_IN_PLACE
-    history = RestartHistory(total=9**6, in_place=times, last=Rung.IN_PLACE, node="n" * 255)
+    failures = {f"{'n' * 90}{number}": 9**6 for number in range(16)}
+    history = RestartHistory(total=9**6, in_place=times, last=Rung.IN_PLACE, failures=failures)
 
     plain = to_plain(history)
     assert len(str(plain)) < 60_000
@@ -147,28 +148,52 @@ def test_the_total_bounds_every_restart() -> None:
     assert rung(CRASH, total=5) is Rung.FAIL
 
 
-def test_a_repeat_offender_is_exchanged_by_a_spare() -> None:
-    assert rung(CRASH, ONE, node="a", repeats=2) is Rung.SPARE
-    assert rung(CRASH, ONE, node="b", repeats=2) is Rung.IN_PLACE
-    assert rung(CRASH, ONE, node="a", repeats=1) is Rung.IN_PLACE
-    assert rung(CRASH, NONE, node="a", repeats=2) is Rung.IN_PLACE
+def test_a_node_to_avoid_is_exchanged_only_by_a_better_one_and_within_the_budget() -> None:
+    better = Means(spares=1, avoided=1, better=1)
+
+    assert rung(CRASH, better) is Rung.SPARE
+    assert rung(CRASH, better, exchanges=1) is Rung.IN_PLACE
+    assert rung(CRASH, Means(spares=1, avoided=1)) is Rung.IN_PLACE
+    assert rung(CRASH, Means(avoided=1)) is Rung.IN_PLACE
+    assert rung(CRASH, Means(missing=1, spares=1, avoided=1)) is Rung.SPARE
 
 
-def test_repeats_count_consecutive_restarts_in_place_of_one_node() -> None:
-    in_place, spare = RungChoice(Rung.IN_PLACE, "x"), RungChoice(Rung.SPARE, "x", 1)
-    repeats, history = [], RestartHistory()
-    for choice, node in [(in_place, "a"), (in_place, "a"), (in_place, "b"), (spare, "b")]:
-        history = history.with_restart(choice, node, NOW)
-        repeats.append(history.repeats)
+def test_lost_nodes_are_exchanged_before_those_to_avoid() -> None:
+    both = Means(missing=1, spares=3, avoided=2, better=3)
 
-    assert repeats == [1, 2, 1, 0]
+    choices = [
+        choose_rung(CRASH, both, RestartHistory(), RestartBudget(exchanges=most))
+        for most in range(4)
+    ]
+    assert [one.rung for one in choices] == [Rung.FAIL, *[Rung.SPARE] * 3]
+    assert [one.nodes for one in choices] == [0, 1, 2, 3]
 
 
-def test_a_rank_that_needs_another_device_moves_to_a_spare() -> None:
-    moved = Cause(node="a", text="exit code 16", moves=True)
+def test_a_node_is_a_repeat_offender_with_its_last_tolerated_failure() -> None:
+    in_place, history = RungChoice(Rung.IN_PLACE, "x"), RestartHistory()
+    budget, unlimited = RestartBudget(offender_failures=2), RestartBudget(offender_failures=0)
+    assert history.is_offender("a", RestartBudget(offender_failures=1), 1)
+    for node in ("a", "b"):
+        history = history.with_restart(in_place, node, NOW)
 
-    assert rung(moved, ONE) is Rung.SPARE
-    assert rung(moved) is Rung.IN_PLACE
+    assert not history.is_offender("a", budget)
+    assert history.is_offender("a", budget, 1)
+    history = history.with_restart(in_place, "a", NOW)
+    assert history.is_offender("a", budget)
+    assert not history.is_offender("b", budget)
+    assert not history.is_offender("a", unlimited)
+
+
+@given(st.lists(st.sampled_from([f"n{number}" for number in range(20)])))
+def test_the_nodes_that_failed_last_are_remembered(nodes: list[str]) -> None:
+    history = RestartHistory()
+    for node in nodes:
+        history = history.with_restart(RungChoice(Rung.IN_PLACE, "x"), node, NOW)
+
+    last = list(dict.fromkeys(reversed(nodes)))[:16]
+    assert list(history.failures) == last[::-1]
+    if len(set(nodes)) <= 16:
+        assert sum(history.failures.values()) == len(nodes)
 
 
 def test_exit_meanings_are_parsed() -> None:

@@ -130,15 +130,17 @@ def test_the_budgets_of_the_run_policy_reach_the_launchers_and_the_controller() 
         "evalPeriodSeconds": 60,
         "numRestartBeforeFullJobRestart": 4,
         "maxFullJobRestarts": 2,
+        "maxNumRepeatOffendersToAvoid": 5,
     }
     job = a_job(runPolicy={"jobMaxRetryCount": 9, "restartPolicy": limits})
 
     found = variables(pod_of(job, 0, None))
-    assert {name: found[name] for name in found if "RESTART" in name} == {
+    assert {name: found[name] for name in found if "RESTART" in name or "OFFENDER" in name} == {
         "PET_MAX_RESTARTS": "4",
         "PET_RESTART_PERIOD": "60",
         "PET_MAX_TOTAL_RESTARTS": "9",
         "PET_MAX_JOB_RESTARTS": "2",
+        "PET_OFFENDER_FAILURES": "5",
     }
     requests = requests_of(job, LABELS)
     assert (requests.max_retries, requests.max_app_retries) == (9, 2)

@@ -97,44 +97,6 @@ def test_xid_74_replaces_the_node_and_the_job_resumes_on_the_spare(training, rec
     assert json.loads(output.splitlines()[-1])["outcome"] == "cancelled"
 
 
-LAUNCHED = """
-import os, pathlib, sys, time
-folder = pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"])
-names = ("HOLDFAST_ATTEMPT", "HOLDFAST_LAUNCH_ROUND", "RANK")
-name = ".".join(os.environ[name] for name in names)
-(folder / name).touch()
-while not (folder / "finish").exists():
-    if (folder / f"exit.{name}").exists():
-        sys.exit(5)
-    time.sleep(0.01)
-"""
-
-
-def test_holdfast_launch_restarts_ranks_in_place_and_a_lost_node_restarts_the_job(run, tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(LAUNCHED, encoding="utf-8")
-    launch = (sys.executable, "-m", "holdfast", "launch", script)
-    places = ("--nodes", "2", "--spares", "1", "--nproc-per-node", "2")
-    run.start(*places, "--", *map(str, launch))
-
-    def wait_for_ranks(attempt, number):
-        started = lambda: len(list(run.dir.checkpoints.glob(f"{attempt}.{number}.*"))) == 4  # noqa: E731
-        run.wait_until(f"round {number} of attempt {attempt}", started)
-
-    wait_for_ranks(1, 1)
-    (run.dir.checkpoints / "exit.1.1.3").touch()
-    wait_for_ranks(1, 2)
-    record = run.record()
-    assert (record.attempt, record.app_retries) == (1, 0)
-    power_off(run.dir.node(record.placement[1]))
-    wait_for_ranks(2, 1)
-    record = run.record()
-    assert (record.hardware_retries, record.app_retries) == (1, 0)
-    (run.dir.checkpoints / "finish").touch()
-
-    assert run.finish()[0] == 0
-
-
 def test_xid_73_reboots_the_node_with_another_boot_and_a_clean_kernel_log(training, recorded):
     node = node_of(training, 1)
     before = training.dir.node(node).boot_id.read_text()

@@ -2,9 +2,11 @@
 
 import re
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from launch.agent_at_work import AgentAtWork
 
 from holdfast.kit.free_ports import free_port
 from tests.engines.slurm_cluster import SlurmCluster
@@ -60,6 +62,52 @@ echo ended with $? > {tmp_path}/code
         assert [f'"NODE_RANK": "{rank // 2}"' in one for rank, one in enumerate(found)] == [
             True
         ] * 4
+
+
+REPAIRED = """
+import os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+name = os.environ["HOLDFAST_LAUNCH_ROUND"] + "." + os.environ["RANK"]
+(folder / (name + ".new")).write_text(os.environ["SLURMD_NODENAME"])
+os.rename(folder / (name + ".new"), folder / name)
+while not (folder / "finish").exists():
+    time.sleep(0.01)
+"""
+
+
+def test_a_step_leaves_a_node_that_is_being_repaired_for_a_hot_spare(
+    slurm: SlurmCluster, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(REPAIRED, encoding="utf-8")
+    endpoint = f"127.0.0.1:{free_port()}"
+    launcher = f"{sys.executable} -m holdfast launch --nnodes 2:3 --rdzv-endpoint {endpoint}"
+    with ExitStack() as stack:
+        agents = {
+            name: stack.enter_context(AgentAtWork(tmp_path / name))
+            for name in ("node1", "node2", "node3")
+        }
+        slurm.submit(
+            f"-w{','.join(agents)}",
+            f"--output={tmp_path}/output",
+            script=f"""export HOLDFAST_LAUNCH_KEY=0123456789abcdef
+srun --ntasks-per-node=1 sh -c 'exec {launcher} --nproc-per-node 2 \\
+  --node-report {tmp_path}/$SLURMD_NODENAME/report.json {script} {tmp_path}'
+echo ended with $? > {tmp_path}/code
+""",
+        )
+        slurm.until(lambda: len(list(tmp_path.glob("1.?"))) == 4)
+        bad = (tmp_path / "1.3").read_text()
+        agents[bad].log_xid(74)
+        slurm.until(lambda: len(list(tmp_path.glob("2.?"))) == 4)
+    nodes = {(tmp_path / f"2.{rank}").read_text() for rank in range(4)}
+    (tmp_path / "finish").touch()
+    slurm.until((tmp_path / "code").exists)
+
+    output = (tmp_path / "output").read_text(encoding="utf-8")
+    assert nodes == agents.keys() - {bad}
+    assert (tmp_path / "code").read_text(encoding="utf-8") == "ended with 0\n", output
+    assert re.search(r"RanksRestarted: spare: \S+ is being repaired: Nvidia", output)
 
 
 HANGS = """

@@ -6,6 +6,7 @@ from holdfast.decisions.launch_events import (
     Failed,
     Inspected,
     Joined,
+    NodeReported,
     Reported,
     Sampled,
     Stopped,
@@ -17,6 +18,7 @@ from holdfast.kit.serial import checked_value, to_plain
 
 _EVENTS: Final[dict[str, type[Reported]]] = {
     "joined": Joined,
+    "nodereported": NodeReported,
     "failed": Failed,
     "suspected": Suspected,
     "inspected": Inspected,

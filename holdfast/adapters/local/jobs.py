@@ -355,6 +355,7 @@ class LocalJobs:
             "HOLDFAST_JOB": spec.name,
             LAUNCH_KEY_VARIABLE: key,
             "HOLDFAST_NODE": record.placement[rank],
+            "PET_NODE_REPORT": str(self._run.node(record.placement[rank]).report),
             ATTEMPT_VARIABLE: str(record.attempt),
             RESTART_REASON_VARIABLE: "" if record.failure is None else record.failure.reason,
             SKIP_STEPS_VARIABLE: skipped_steps(record.attempts),

@@ -20,14 +20,21 @@ from holdfast.apps.launch.checkpoint_watch import start_watch
 from holdfast.apps.launch.coordinator import Coordinator
 from holdfast.apps.launch.guard import FORWARDED, Lease
 from holdfast.apps.launch.node_ranks import NodeRanks
+from holdfast.apps.launch.node_watch import NodeWatch
 from holdfast.apps.launch.options import LaunchOptions
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.apps.launch.ranks import describe_unkillable
 from holdfast.apps.launch.rendezvous import Rendezvous
-from holdfast.decisions.launch_events import Joined, Lost, Member, Reported, StopRequested
+from holdfast.decisions.launch_events import (
+    Joined,
+    Lost,
+    Member,
+    NodeReported,
+    Reported,
+    StopRequested,
+)
 from holdfast.decisions.launch_orders import Order, OrderKind
 from holdfast.decisions.launch_rounds import Outcome, RoundSettings
-from holdfast.decisions.restart_rungs import RestartHistory
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.open_files import raise_limit
 from holdfast.model.errors import ConfigError
@@ -75,6 +82,7 @@ class Launcher:
             name: value for name, value in environment.items() if name != LAUNCH_KEY_VARIABLE
         }
         self._node = NodeRanks(member, options, inherited, self._reports.append)
+        self._health = NodeWatch(options.node_report)
         self._coordinator: Coordinator | None = None
         self._checkpoints = environment.get(CHECKPOINTS_VARIABLE, "")
         self._watch: subprocess.Popen[bytes] | None = None
@@ -82,7 +90,7 @@ class Launcher:
         self._link: CoordinatorLink | None = None
         if options.rendezvous is None:
             self._coordinator = Coordinator(
-                RoundSettings(budget=options.budget), _straggler_factor(options)
+                RoundSettings(budget=options.budget, can_join=False), _straggler_factor(options)
             )
         else:
             self._meet(options.rendezvous)
@@ -94,6 +102,7 @@ class Launcher:
             settings = RoundSettings(
                 nodes=rendezvous.nodes,
                 join_timeout=rendezvous.join_timeout,
+                lease=rendezvous.lease,
                 budget=self._options.budget,
             )
             coordinator = self._coordinator = Coordinator(
@@ -118,6 +127,7 @@ class Launcher:
             self._node.spared.add(self._watch.pid)
         for signum in (*FORWARDED, signal.SIGCHLD):
             signal.signal(signum, lambda *_: None)
+        self._check_node()
         try:
             while not self._is_over():
                 readers = [wake, *self._node.descriptors()]
@@ -129,6 +139,7 @@ class Launcher:
                 self._ready = _ready(readers, writers, self._pause())
                 signals = _received(wake)
                 self._handle_signals(signals)
+                self._check_node()  # what it finds is sent before the end of the ranks
                 self._node.advance()
                 if signal.SIGCHLD in signals:
                     self._node.reap_adopted()  # after its own ranks: only other children are left
@@ -141,6 +152,13 @@ class Launcher:
                 if other is not None:
                     other.close()
         return self._exit_code()
+
+    def _check_node(self) -> None:
+        if not self._health.has_changed():
+            return
+        fault, member = self._health.fault, self._node.member
+        self._node.member = replace(member, fault=fault)
+        self._reports.append(NodeReported(launcher=member.name, fault=fault))
 
     def _is_over(self) -> bool:
         """Exchange events and orders; return whether nothing is left to do."""
@@ -203,8 +221,10 @@ class Launcher:
         member = self._node.member
         if not member.address:
             member = replace(member, address=address)
-        history = self._order.history if self._order is not None else RestartHistory()
-        return Joined(member=member, round=self._node.round, history=history)
+        if self._order is None:
+            return Joined(member=member)
+        last = max(self._node.round, self._order.round)
+        return Joined(member=member, round=last, history=self._order.history)
 
     def _apply_order(self, order: Order) -> None:
         if self._leaving or (self._order is not None and self._order.kind is OrderKind.END):
@@ -229,7 +249,7 @@ class Launcher:
         return not self._server.has_launchers() or now >= self._leave_at
 
     def _pause(self) -> float | None:
-        calls = [self._node.next_call(), self._leave_at]
+        calls = [self._node.next_call(), self._health.next_call(), self._leave_at]
         calls += [one.next_call() for one in (self._coordinator, self._server, self._link) if one]
         times = [one for one in calls if one is not None]
         return max(0.0, min(times) - time.monotonic()) if times else None

@@ -5,12 +5,19 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Final
 
 from holdfast.apps.launch.progress_watch import HangLimit
 from holdfast.apps.launch.rank_environment import count_gpus
+from holdfast.apps.launch.rank_output import LogOptions
+from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.apps.launch.rendezvous import parse_nodes
 from holdfast.decisions.exit_meanings import ExitMeaning, parse_exit_meanings
 from holdfast.kit.units import parse_duration
+from holdfast.model.jobs import PROGRESS_VARIABLE
+
+STREAMS: Final = {"0": 0, "1": 1, "2": 2, "3": 3}
+"""Values of ``--redirects`` and ``--tee``."""
 
 
 def duration(text: str) -> timedelta:
@@ -118,3 +125,27 @@ def exclusions(given: argparse.Namespace, *, starts_ranks: bool) -> list[str]:
         for one, is_given, other, is_other_given in pairs
         if is_given and is_other_given
     ]
+
+
+def log_options(given: argparse.Namespace) -> LogOptions:
+    """Return where the output of ranks goes."""
+    has_choice = given.tee != "" or given.redirects != "0"
+    tee = given.tee or ("3" if given.log_dir and not has_choice else "0")
+    shown = given.local_ranks_filter.split(",") if given.local_ranks_filter else []
+    return LogOptions(
+        directory=given.log_dir,
+        to_file=STREAMS[given.redirects],
+        to_both=STREAMS[tee],
+        shown=frozenset(map(int, shown)),
+    )
+
+
+def stragglers(
+    given: argparse.Namespace, environment: Mapping[str, str]
+) -> StragglerOptions | None:
+    """Return how stragglers are found; whoever sets a progress file watches the ranks itself."""
+    factor, window = given.straggler_factor, given.straggler_window
+    if factor is None:
+        is_watched = PROGRESS_VARIABLE in environment
+        return None if is_watched else StragglerOptions(window=window)
+    return StragglerOptions(factor=factor, window=window, is_requested=True) if factor else None

@@ -10,17 +10,20 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.apps.launch.option_values import (
+    STREAMS,
     count,
     duration,
     exclusions,
     exit_meanings,
     factor,
     hang_limit,
+    log_options,
     names_launcher,
     node_range,
     past_job_restarts,
     port,
     slots,
+    stragglers,
 )
 from holdfast.apps.launch.progress_watch import HangLimit
 from holdfast.apps.launch.rank_environment import count_gpus
@@ -30,7 +33,6 @@ from holdfast.apps.launch.rendezvous import ON_SIGTERM, Rendezvous, meeting_poin
 from holdfast.decisions.exit_meanings import EXIT_MEANINGS, ExitMeaning
 from holdfast.decisions.restart_rungs import MAX_IN_PLACE, RestartBudget
 from holdfast.model.errors import ConfigError
-from holdfast.model.jobs import PROGRESS_VARIABLE
 
 PROGRAM: Final = "holdfast launch"
 
@@ -39,8 +41,6 @@ _DESCRIPTION: Final = (
     "Replaces torchrun: it accepts the same options and PET_* variables, and sets the same "
     "variables for the script."
 )
-
-_STREAMS: Final = {"0": 0, "1": 1, "2": 2, "3": 3}
 
 OptionRow = tuple[tuple[str, ...], Mapping[str, Any]]
 """Names and settings of an option, as argparse takes them."""
@@ -99,6 +99,9 @@ class LaunchOptions:
     stragglers: StragglerOptions | None
     """How stragglers are found; None: no samples are taken."""
 
+    node_report: str
+    """File of the node's agent; empty for none."""
+
     logs: LogOptions
     warm: WarmScript | None
     """What warm ranks run; None if ranks start cold."""
@@ -136,14 +139,16 @@ def parse(
             period=given.restart_period,
             total=given.max_total_restarts,
             job_restarts=max(0, given.max_job_restarts - past_job_restarts(environment)),
+            offender_failures=given.offender_failures,
         ),
         meanings={**EXIT_MEANINGS, **given.exit_codes},
         shutdown_signal=SIGNALS[given.shutdown_signal],
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
         hang_limit=replace(given.hang_timeout, floor=given.stall_floor, start=given.stall_start),
-        stragglers=None if starts_ranks else _stragglers(given, environment),
-        logs=_log_options(given),
+        stragglers=None if starts_ranks else stragglers(given, environment),
+        node_report=given.node_report,
+        logs=log_options(given),
         script_file="" if given.module or given.no_python or starts_ranks else given.script,
         warm=_warm_script(given),
     )
@@ -181,6 +186,9 @@ def _row(*names: str, **settings: Any) -> OptionRow:
 
 
 _BUDGET: Final = RestartBudget()
+_NODE_REPORT: Final = "/run/holdfast/report.json"
+"""In the agent's default ``report_dir``."""
+
 _IGNORED: Final = "ignored; accepted for compatibility with torchrun"
 
 _OPTIONS: Final = (
@@ -241,6 +249,16 @@ _OPTIONS: Final = (
         "job; counted by HOLDFAST_ATTEMPT or SLURM_RESTART_COUNT (default: 0)",
     ),
     _row(
+        "--offender-failures", type=count, default=_BUDGET.offender_failures, metavar="N",
+        help="failures of ranks on one node after which a hot spare takes its place; 0: no limit "
+        "(default: 3)",
+    ),
+    _row(
+        "--node-report", default=_NODE_REPORT, metavar="FILE",
+        help="report of the node's agent: ranks do not restart on a node that is being repaired; "
+        f"empty: none (default: {_NODE_REPORT})",
+    ),
+    _row(
         "--exit-codes", type=exit_meanings, default={}, metavar="CODE=MEANING,...",
         help="meanings of exit codes of ranks: crash, resume, another-device or stop "
         "(default: 16=another-device,17=resume,93=stop)",
@@ -292,11 +310,11 @@ _OPTIONS: Final = (
     ),
     _row("--log-dir", default="", metavar="DIR", help="directory of log and error files of ranks"),
     _row(
-        "-r", "--redirects", choices=tuple(_STREAMS), default="0",
+        "-r", "--redirects", choices=tuple(STREAMS), default="0",
         help="streams that go to files only: 1 stdout, 2 stderr, 3 both",
     ),
     _row(
-        "-t", "--tee", choices=tuple(_STREAMS), default="",
+        "-t", "--tee", choices=tuple(STREAMS), default="",
         help="streams that go to files and the console (default: 3 with --log-dir, else 0)",
     ),
     _row(
@@ -326,7 +344,7 @@ _OPTIONS: Final = (
 
 def _unusable(given: argparse.Namespace) -> list[str]:
     choices: Mapping[str, Collection[str]] = {
-        "shutdown_signal": SIGNALS, "redirects": _STREAMS, "tee": ("", *_STREAMS),
+        "shutdown_signal": SIGNALS, "redirects": STREAMS, "tee": ("", *STREAMS),
         "on_sigterm": ON_SIGTERM,
     }  # fmt: skip
     problems = [  # argparse does not check a default, and PET_* variables are defaults
@@ -346,34 +364,11 @@ def _unusable(given: argparse.Namespace) -> list[str]:
     return problems
 
 
-def _stragglers(
-    given: argparse.Namespace, environment: Mapping[str, str]
-) -> StragglerOptions | None:
-    """Return the options; whoever sets a progress file watches the ranks itself."""
-    factor, window = given.straggler_factor, given.straggler_window
-    if factor is None:
-        is_watched = PROGRESS_VARIABLE in environment
-        return None if is_watched else StragglerOptions(window=window)
-    return StragglerOptions(factor=factor, window=window, is_requested=True) if factor else None
-
-
 def _command(given: argparse.Namespace, *, starts_ranks: bool) -> tuple[str, ...]:
     if given.no_python or starts_ranks:
         return given.script, *given.arguments
     python = (sys.executable, "-u")
     return *python, *(("-m",) if given.module else ()), given.script, *given.arguments
-
-
-def _log_options(given: argparse.Namespace) -> LogOptions:
-    has_choice = given.tee != "" or given.redirects != "0"
-    tee = given.tee or ("3" if given.log_dir and not has_choice else "0")
-    shown = given.local_ranks_filter.split(",") if given.local_ranks_filter else []
-    return LogOptions(
-        directory=given.log_dir,
-        to_file=_STREAMS[given.redirects],
-        to_both=_STREAMS[tee],
-        shown=frozenset(map(int, shown)),
-    )
 
 
 def _warm_script(given: argparse.Namespace) -> WarmScript | None:

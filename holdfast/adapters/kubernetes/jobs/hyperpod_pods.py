@@ -112,6 +112,7 @@ def _variables(job: HyperPodJob, rank: int) -> Iterator[Json]:
         "PET_RESTART_PERIOD": restarts.get("evalPeriodSeconds"),
         "PET_MAX_TOTAL_RESTARTS": policy.get("jobMaxRetryCount"),
         "PET_MAX_JOB_RESTARTS": restarts.get("maxFullJobRestarts"),
+        "PET_OFFENDER_FAILURES": restarts.get("maxNumRepeatOffendersToAvoid"),
     }
     if job.ranks > 1:
         least = sum(one.get("replicas") or 0 for one in job.spec.get("replicaSpecs") or ())
