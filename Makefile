@@ -89,7 +89,7 @@ torch: $(VENV)/.dev ## PyTorch into the environment, for `holdfast demo --torch`
 	@echo "Installing PyTorch into $(VENV)"
 	@UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --quiet --python $(BIN)/python --editable '.[torch]'
 
-frameworks: torch ## Lightning, Transformers, Accelerate and DeepSpeed, for tests (190 MB)
+frameworks: torch ## Lightning, Transformers, Accelerate, DeepSpeed, JAX and MPI, for tests (300 MB)
 	@echo "Installing frameworks into $(VENV)"
 	@DS_BUILD_OPS=0 UV_HTTP_TIMEOUT=300 $(BIN)/uv pip install --quiet --python $(BIN)/python \
 	    --editable '.[torch,frameworks]'

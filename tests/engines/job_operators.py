@@ -20,9 +20,12 @@ def run_training_operator(plane: ControlPlane, binaries: Mapping[str, Path], *ki
     """Start the training operator, with the CRDs of kinds of jobs: by default, of all."""
     crds = module_files(TRAINING_OPERATOR, "github.com/kubeflow/training-operator")
     crds /= "manifests/base/crds"
-    files = [crds / f"kubeflow.org_{kind.lower()}s.yaml" for kind in kinds]
-    options = [part for one in files for part in ("--filename", one)] or ["--kustomize", crds]
-    subprocess.run([*_kubectl(plane, binaries), "create", *options], check=True)
+    names = [f"kubeflow.org_{kind.lower()}s.yaml" for kind in kinds] or ["kubeflow.org_*.yaml"]
+    files = [path for name in names for path in crds.glob(name)]
+    options = [part for path in files for part in ("--filename", path)]
+    kubectl = _kubectl(plane, binaries)
+    subprocess.run([*kubectl, "create", *options], check=True)
+    until_defined(kubectl, *options)
     start_training_operator(plane, binaries, *kinds)
 
 

@@ -8,6 +8,7 @@ from phases import Phases
 from site_of_nodes import Site, installed_site
 
 from tests.engines.control_plane import Built
+from tests.engines.job_operators import TRAINING_OPERATOR, run_training_operator
 from tests.engines.matrix import Matrix
 from tests.engines.real_cluster import REAL_PROGRAMS, missing_for_nodes
 
@@ -26,6 +27,14 @@ def whole_site(
 ) -> Iterator[Site]:
     with installed_site(node_programs, tmp_path_factory.mktemp("site")) as site:
         yield site
+
+
+@pytest.fixture(scope="session")
+def training_operator(whole_site: Site, built: Built, node_programs: dict[str, Path]) -> None:
+    """PyTorchJobs run from now on; their workers need not wait for the name of the master."""
+    plane = whole_site.cluster.plane
+    (plane.folder / "initContainer.yaml").write_text("[]", encoding="utf-8")
+    run_training_operator(plane, {**node_programs, **built(TRAINING_OPERATOR)}, "PyTorchJob")
 
 
 @pytest.fixture

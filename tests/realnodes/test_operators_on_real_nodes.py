@@ -12,12 +12,7 @@ from phases import Phases
 from site_of_nodes import REPLACE_XID, Site
 
 from tests.engines.control_plane import Built
-from tests.engines.job_operators import (
-    MPI_OPERATOR,
-    TRAINING_OPERATOR,
-    run_mpi_operator,
-    run_training_operator,
-)
+from tests.engines.job_operators import MPI_OPERATOR, run_mpi_operator
 from tests.engines.job_sets import run_jobset
 
 pytestmark = pytest.mark.torch
@@ -71,11 +66,12 @@ class Jobs:
 
 
 @pytest.fixture(scope="module")
-def operators(whole_site: Site, built: Built, node_programs: dict[str, Path]) -> None:
-    """The operators run from now on."""
-    binaries = {**node_programs, **built(TRAINING_OPERATOR, MPI_OPERATOR, "jobset")}
+def operators(
+    whole_site: Site, built: Built, node_programs: dict[str, Path], training_operator: None
+) -> None:
+    """The operators of all kinds run from now on."""
+    binaries = {**node_programs, **built(MPI_OPERATOR, "jobset")}
     plane = whole_site.cluster.plane
-    run_training_operator(plane, binaries, "PyTorchJob")
     run_mpi_operator(plane, binaries)
     run_jobset(plane, binaries["jobset"], binaries)
 

@@ -24,6 +24,8 @@ from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 SOUND = ClusterFacts(
     settings={
+        "SLURM_VERSION": "25.11.2",
+        "SlurmctldParameters": "enable_expedited_requeue,idle_on_node_suspend",
         "JobRequeue": "1",
         "MaxBatchRequeue": "11",
         "Prolog[0]": "/etc/slurm/prolog",
@@ -87,6 +89,8 @@ VIOLATIONS: list[tuple[str, ClusterFacts]] = [
         "n1": AgentFacts(age=timedelta(minutes=1, microseconds=1), skew=timedelta())})),
     ("clocks", replace(SOUND, agents={
         "n1": AgentFacts(age=timedelta(), skew=timedelta(seconds=1, microseconds=1))})),
+    ("expedited-requeue", with_settings(SlurmctldParameters="(null)")),
+    ("expedited-requeue", with_settings(SlurmctldParameters="", SLURM_VERSION="26.05.0-rc1")),
     ("job-requeue", with_settings(JobRequeue="0")),
     ("max-batch-requeue", with_settings(MaxBatchRequeue="10")),
     ("prolog-holds-jobs", with_settings(SchedulerParameters=EXPANDS)),
@@ -151,6 +155,8 @@ def test_every_rule_is_violated_here() -> None:
         powered("60 sec", None),
         replace(powered("60 sec", timedelta(minutes=20)), replace="ec2"),
         with_settings(PrologFlags="X11"),
+        with_settings(SLURM_VERSION="25.05.9", SlurmctldParameters="(null)"),
+        with_settings(SLURM_VERSION="", SlurmctldParameters="(null)"),
         with_settings(**{"Prolog[0]": "(null)", "PrologFlags": "(null)"}),
         replace(SOUND, agents={"n1": AgentFacts(age=timedelta(), skew=-timedelta(days=1))}),
     ],

@@ -73,12 +73,31 @@ def rank_environment(
         "CROSS_SIZE": nodes,
         "JAX_COORDINATOR_ADDRESS": f"{order.master_addr}:{order.master_port}",
         "HOLDFAST_LAUNCH_ROUND": str(order.round),
+        **_mpi_names(rank, world, local, local_world),
     }
     recorder = recorder_environment(inherited, files.dumps)
     environment = {**recorder, **with_defaults(inherited, slots), **given}
     if order.rotation:
         environment |= _shifted_devices(environment, order.rotation)
     return environment
+
+
+def _mpi_names(rank: str, world: str, local: str, local_world: str) -> dict[str, str]:
+    """Return what scripts read that ``mpirun`` starts: the variables of Open MPI and of MPICH.
+
+    They connect nobody: for both libraries, each rank stays a world of its own.
+    """
+    return {
+        "OMPI_COMM_WORLD_RANK": rank,
+        "OMPI_COMM_WORLD_SIZE": world,
+        "OMPI_COMM_WORLD_LOCAL_RANK": local,
+        "OMPI_COMM_WORLD_LOCAL_SIZE": local_world,
+        "OMPI_COMM_WORLD_NODE_RANK": local,
+        "PMI_RANK": rank,
+        "PMI_SIZE": world,
+        "MPI_LOCALRANKID": local,
+        "MPI_LOCALNRANKS": local_world,
+    }
 
 
 def launcher_environment(

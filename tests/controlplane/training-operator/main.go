@@ -1,6 +1,7 @@
 // The training operator's own reconcilers, without the webhooks, which would need certificates
 // that a kubelet mounts, and without leader election. Arguments name the kinds to reconcile, such as
-// PyTorchJob; without any, all.
+// PyTorchJob; without any, all. The template of its init containers, if it is not the default, is in
+// initContainer.yaml in the working directory.
 package main
 
 import (
@@ -33,7 +34,7 @@ func main() {
 		must(add(scheme))
 	}
 	config.Config.PyTorchInitContainerImage = config.PyTorchInitContainerImageDefault
-	config.Config.PyTorchInitContainerTemplateFile = config.PyTorchInitContainerTemplateFileDefault
+	config.Config.PyTorchInitContainerTemplateFile = "initContainer.yaml"
 	config.Config.PyTorchInitContainerMaxTries = config.PyTorchInitContainerMaxTriesDefault
 	config.Config.MPIKubectlDeliveryImage = config.MPIKubectlDeliveryImageDefault
 

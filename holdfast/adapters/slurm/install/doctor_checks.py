@@ -14,6 +14,11 @@ _SUPERVISORS_RETRIES: Final = re.compile(r" --max-retries=([0-9]{1,9})(?= |$)")
 RETRIES: Final = JobSpec(name="", nodes=1).max_retries
 """Restarts of a job without ``max-retry`` in its Comment."""
 
+_VERSION: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?=[.-]|$)")
+_EXPEDITED: Final = "enable_expedited_requeue"
+_EXPEDITED_SINCE: Final = (25, 11)
+"""Release of Slurm: https://slurm.schedmd.com/news.html."""
+
 _SKEW: Final = timedelta(seconds=1)
 """Half of the 2 s that a requeued job starts ahead, by the clock of slurmctld."""
 
@@ -38,6 +43,13 @@ def invalid_nodes(cluster: ClusterFacts) -> Iterator[str]:
         for name, node in cluster.nodes.items()
         if "INVALID_REG" in node.get("State", "").split("+")
     )
+
+
+def lacks_expedited_requeue(cluster: ClusterFacts) -> bool:
+    """Return whether Slurm has ``--requeue=expedite``, and the cluster does not allow it."""
+    found = _VERSION.match(cluster.settings.get("SLURM_VERSION", ""))
+    has_option = found is not None and (int(found[1]), int(found[2])) >= _EXPEDITED_SINCE
+    return has_option and _EXPEDITED not in cluster.items("SlurmctldParameters")
 
 
 def missing_agents(cluster: ClusterFacts) -> Iterator[str]:

@@ -12,6 +12,7 @@ from holdfast.adapters.slurm.install.doctor_checks import (
     does_not_load,
     fixed_addresses,
     invalid_nodes,
+    lacks_expedited_requeue,
     lacks_plugin,
     missing_agents,
     other_retries,
@@ -342,6 +343,15 @@ RULES: Final = (
         " controller runs",
         "slurm.conf: AuthInfo=...,cred_expire=30",
         _setting("AuthInfo", _cred_expire),
+    ),
+    ClusterRule(
+        "expedited-requeue", RuleSeverity.NOTE,
+        "jobs without auto-resume wait in the queue after a fault of a node; from version 25.11 on,"
+        " Slurm restarts those at once that were submitted with sbatch --requeue=expedite, if the"
+        " Epilog fails",
+        "slurm.conf: SlurmctldParameters=...,enable_expedited_requeue, and Epilog=... with:"
+        " holdfast check epilog",
+        _setting("SlurmctldParameters", lacks_expedited_requeue),
     ),
     ClusterRule(
         "no-spares", RuleSeverity.NOTE,
