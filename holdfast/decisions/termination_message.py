@@ -1,12 +1,9 @@
 """Termination message of the init container that verifies checkpoints: text, then records. Pure."""
 
-import json
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
 
-from holdfast.kit.serial import parse_value, to_plain
-from holdfast.kit.units import one_line
+from holdfast.decisions.set_aside_records import RECORD_LIMIT, parse_record, record_of
 from holdfast.model.set_aside import SetAside
 
 MESSAGE_LIMIT: Final = 4096
@@ -15,12 +12,8 @@ MESSAGE_LIMIT: Final = 4096
 _RECORD: Final = "set aside: "
 """Beginning of the line with the record of a moved checkpoint, as JSON."""
 
-_RECORDS_LIMIT: Final = 3072
+_RECORDS_LIMIT: Final = RECORD_LIMIT
 """Bytes for all records, so that the text has room: a sentence takes about 200."""
-
-_PROBLEMS: Final = 2
-_PROBLEM_CHARS: Final = 200
-_ATTEMPTS: Final = 20
 
 
 def termination_message(lines: Iterable[str], moved: Iterable[SetAside]) -> bytes:
@@ -28,7 +21,7 @@ def termination_message(lines: Iterable[str], moved: Iterable[SetAside]) -> byte
     records: list[bytes] = []
     left = _RECORDS_LIMIT
     for one in moved:
-        record = f"\n{_RECORD}{json.dumps(to_plain(_brief(one)), separators=(',', ':'))}".encode()
+        record = f"\n{_RECORD}{record_of(one)}".encode()
         if len(record) <= left:
             records.append(record)
             left -= len(record)
@@ -46,16 +39,7 @@ def parse_termination_message(text: str) -> tuple[tuple[str, ...], tuple[SetAsid
             lines.append(line)
             continue
         try:
-            moved.append(parse_value(SetAside, line.removeprefix(_RECORD)))
+            moved.append(parse_record(line.removeprefix(_RECORD)))
         except ValueError:
             continue
     return tuple(line for line in lines if line.strip()), tuple(moved)
-
-
-def _brief(one: SetAside) -> SetAside:
-    return replace(
-        one,
-        why=one_line(one.why, _PROBLEM_CHARS),
-        problems=tuple(one_line(each, _PROBLEM_CHARS) for each in one.problems[:_PROBLEMS]),
-        attempts=one.attempts[-_ATTEMPTS:],
-    )

@@ -29,6 +29,10 @@ the time at which it was found, as ``30@2026-01-01T12:00:00+00:00``; empty for a
 CHECKPOINTS_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DIR"
 """Environment variable of ranks: directory to which the job saves."""
 
+CHECKPOINT_WATCH_VARIABLE: Final = "HOLDFAST_CHECKPOINT_WATCH"
+"""Environment variable that turns off the background verification of checkpoints with ``0``.
+Holdfast also sets it for programs whose checkpoints another process watches already."""
+
 LAUNCH_KEY_VARIABLE: Final = "HOLDFAST_LAUNCH_KEY"
 """Environment variable of the launchers of a job: the secret that they share."""
 

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,11 +23,14 @@ from holdfast.apps.run.checkpoint_verification import (
     verify_for_all,
     wait_for_result,
 )
+from holdfast.decisions.set_aside_records import after_moved_lines
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import BackendError
+from tests.engines.checkpoint_watches import watches_of
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DEEPER = "use --depth hashes"
+HOLDFAST = [sys.executable, "-m", "holdfast", "checkpoint"]
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +103,81 @@ def test_the_command_gets_the_directory_for_its_reports(rank: str, tmp_path: Pat
     )  # fmt: skip
 
     assert done.stdout == f"{tmp_path / 'ckpt'}\n"
+
+
+CHILDREN = """
+import os
+print(os.environ.get("HOLDFAST_CHECKPOINT_WATCH"), os.environ["HOLDFAST_CHECKPOINT_DIR"])
+print(open(f"/proc/self/task/{os.getpid()}/children").read().split())
+"""
+
+
+@pytest.mark.parametrize(
+    ("rank", "setting", "shown"), [("0", None, "0"), ("1", None, "0"), ("0", "0", "0")]
+)
+def test_one_process_watches_the_saves_of_the_command(
+    rank: str, setting: str | None, shown: str, folder: Path
+) -> None:
+    environment = {**os.environ, "RANK": rank}
+    environment |= {} if setting is None else {"HOLDFAST_CHECKPOINT_WATCH": setting}
+    key = ["--job=j", "--attempt=2"]
+    write_result(folder, AttemptKey(job="j", attempt=2))
+    (folder / "iter_0000300").rename(folder.parent / "broken")
+    (folder / TRACKER).write_text("200")
+
+    done = subprocess.run(
+        [*HOLDFAST, "guard", str(folder), *key, "--", sys.executable, "-c", CHILDREN],
+        env=environment, capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+
+    where, children = done.stdout.splitlines()
+    assert where == f"{shown} {folder}"
+    assert (children != "[]") == (rank == "0" and setting is None)
+
+
+def test_a_save_of_the_command_is_verified_and_the_watch_ends_with_the_command(
+    folder: Path,
+) -> None:
+    output = folder.parent / "output"
+    program = ["sh", "-c", f"until [ -e {folder.parent}/end ]; do sleep 0.1; done"]
+    with output.open("wb") as file:
+        guarded = subprocess.Popen(
+            [*HOLDFAST, "guard", str(folder), "--job=j", "--rank=0", "--attempt=2", "--", *program],
+            stderr=file,
+        )
+    until(lambda: "iter_0000200 is complete" in output.read_text())
+    until(lambda: watches_of(folder))
+    newer = folder / "iter_0000400"
+    shutil.copytree(folder / "iter_0000200", newer)
+    path = next(newer.glob("*.distcp"))
+    os.truncate(path, path.stat().st_size - 1)
+    (folder / TRACKER).write_text("400")
+    for path in (*newer.rglob("*"), newer):
+        os.utime(path, (time.time() - 60,) * 2)
+
+    until(lambda: "iter_0000400: damaged: " in output.read_text())
+    (folder.parent / "end").touch()
+    assert guarded.wait(timeout=120) == 0
+    until(lambda: watches_of(folder) == [])
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def test_a_moved_checkpoint_is_recorded_in_the_log_of_the_command(folder: Path) -> None:
+    done = subprocess.run(
+        [*HOLDFAST, "guard", str(folder), "--rank=0", "--job=uid-1", "--attempt=2", "--", "true"],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+
+    [one] = after_moved_lines((), done.stderr.splitlines())
+    assert (one.name, one.state, one.job, one.attempt) == ("iter_0000300", "damaged", "uid-1", 2)
+    assert one.resumed == "iter_0000200"
+    assert one.path == f"{folder}.set-aside/iter_0000300"
 
 
 def test_the_result_of_another_attempt_or_job_lets_no_rank_start(folder: Path) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,13 @@ from real_cluster import Cluster, until
 from training import ON, Training
 
 from holdfast.apps.kubernetes.jobs import KubernetesJobList
+from holdfast.decisions.set_aside_records import moved_line
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
     LOG_MONITORING_CONFIG_MAP,
     LOSS_ACTION,
 )
+from holdfast.model.set_aside import SetAside
 from tests.engines.kubelet import PodServer
 
 
@@ -88,7 +90,15 @@ def test_each_action_is_carried_out_and_no_job_restarts_without_end(
         job.until_running(1)
         job.log("master-0", *GOOD)
     jobs["ask"].log("worker-0", "holdfast: StragglerFound: round 1: rank 1 on b is slow")
-    jobs["ask"].log("master-0", "holdfast: CheckpointChosen: iter_2 is broken", "holdfast: other")
+    moved = SetAside(
+        name="iter_2",
+        path="/ckpt.set-aside/iter_2",
+        why="damaged: x",
+        at=datetime.now(UTC),
+        state="damaged",
+        resumed="iter_1",
+    )
+    jobs["ask"].log("master-0", "holdfast: CheckpointChosen: iter_2 is broken", moved_line(moved))
     stays(lambda: all(job.record["attempt"] == 1 for job in jobs.values()), 2)
     with closing(KubernetesJobList(api_of(fleet.cluster), "default")) as listed:
         found = listed.with_steps(listed.jobs(), timedelta(seconds=30))
@@ -96,6 +106,9 @@ def test_each_action_is_carried_out_and_no_job_restarts_without_end(
     until(lambda: any(reason == "StragglerFound" for reason, _ in jobs["ask"].events))
     chosen = [text for reason, text in jobs["ask"].events if reason == "CheckpointChosen"]
     assert chosen == ["pytorchjob/default/ask: before attempt 1: iter_2 is broken"]
+    until(lambda: [one for one in fleet.incidents if one.checkpoint is not None])
+    [incident] = [one for one in fleet.incidents if one.checkpoint is not None]
+    assert (incident.job, incident.checkpoint) == ("pytorchjob/default/ask", moved)
 
     for job in jobs.values():
         job.log("master-0", BAD)

@@ -3,7 +3,15 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import IO
+
+from holdfast.model.jobs import CHECKPOINT_WATCH_VARIABLE
+
+
+def is_watch_enabled(environment: Mapping[str, str]) -> bool:
+    """Return whether saves are to be verified in the background, and nobody does so yet."""
+    return environment.get(CHECKPOINT_WATCH_VARIABLE, "") != "0"
 
 
 def start_watch(folder: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:

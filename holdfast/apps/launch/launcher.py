@@ -16,7 +16,7 @@ from typing import Final
 from holdfast.adapters.launch.client import CoordinatorLink
 from holdfast.adapters.launch.server import MAX_CONNECTIONS, LauncherServer
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.launch.checkpoint_watch import start_watch
+from holdfast.apps.launch.checkpoint_watch import is_watch_enabled, start_watch
 from holdfast.apps.launch.coordinator import Coordinator
 from holdfast.apps.launch.guard import FORWARDED, Lease
 from holdfast.apps.launch.node_ranks import NodeRanks
@@ -84,7 +84,9 @@ class Launcher:
         self._node = NodeRanks(member, options, inherited, self._reports.append)
         self._health = NodeWatch(options.node_report)
         self._coordinator: Coordinator | None = None
-        self._checkpoints = environment.get(CHECKPOINTS_VARIABLE, "")
+        self._checkpoints = (
+            environment.get(CHECKPOINTS_VARIABLE, "") if is_watch_enabled(environment) else ""
+        )
         self._watch: subprocess.Popen[bytes] | None = None
         self._server: LauncherServer | None = None
         self._link: CoordinatorLink | None = None

@@ -18,12 +18,12 @@ class SaveWatches:
     """One ``holdfast checkpoint watch`` for each directory to which jobs save.
 
     Args:
-        log: file for their output.
+        log: file for their output; None: damage goes to standard error.
         now: time.
 
     """
 
-    def __init__(self, log: Path, now: datetime) -> None:
+    def __init__(self, log: Path | None, now: datetime) -> None:
         self._log = log
         self._next = now + _INTERVAL
         self._processes: dict[Path, subprocess.Popen[bytes]] = {}
@@ -38,8 +38,13 @@ class SaveWatches:
         for folder in set(folders) - self._processes.keys():
             with suppress(OSError):  # no directory yet, or no memory for a process: tried again
                 if any(os.scandir(folder)):
-                    with self._log.open("ab") as log:
-                        self._processes[folder] = start_watch(str(folder), log)
+                    self._processes[folder] = self._started(folder)
+
+    def _started(self, folder: Path) -> subprocess.Popen[bytes]:
+        if self._log is None:
+            return start_watch(str(folder), None)
+        with self._log.open("ab") as log:
+            return start_watch(str(folder), log)
 
     def close(self) -> None:
         """End all watches."""

@@ -9,19 +9,23 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.slurm.jobs.own_job import OwnJob
-from holdfast.adapters.slurm.jobs.step_foreground import PreparedCheckpoints
+from holdfast.adapters.slurm.jobs.step_foreground import CheckpointCalls, PreparedCheckpoints
 from holdfast.adapters.slurm.jobs.step_monitor import MAX_RETRIES
 from holdfast.adapters.slurm.jobs.step_supervisor import COMMAND, SupervisedStep
 from holdfast.apps.slurm.srun import ForegroundSrun
 from holdfast.decisions.step_restart import RestartTimeouts
 from holdfast.kit.units import format_duration, parse_duration
 from holdfast.model.jobs import AttemptRecord
+
+if TYPE_CHECKING:  # every step waits for the start of this process
+    from holdfast.apps.run.save_watches import SaveWatches
 
 _DESCRIPTION: Final = (
     "Run a job step, and restart it after a node fault. Replaces srun, with its input, output and "
@@ -43,14 +47,14 @@ def main(argv: Sequence[str]) -> int:
         command_line_parser().error("missing command line of srun; write it after --")
     if not job.isdecimal() or os.environ.get(SUPERVISED) == job:
         os.execvp(command[0], command)  # noqa: S606 - an argument list
-    with ForegroundSrun() as foreground:
+    with ForegroundSrun() as foreground, closing(_StepSaves(os.environ)) as saves:
         environment = {**os.environ, SUPERVISED: job}
         step = SupervisedStep(
             job=job,
             srun=command,
             environment=environment,
             foreground=foreground,
-            prepare=partial(_prepare, job, environment),
+            saves=CheckpointCalls(partial(_prepare, job, environment), saves.advance),
             timeouts=RestartTimeouts(
                 grace=options.grace,
                 fence=options.fence,
@@ -62,6 +66,30 @@ def main(argv: Sequence[str]) -> int:
         )
         status = step.run()
     return _end_as_srun(status)
+
+
+class _StepSaves:
+    """Background verification of the saves of a step; on the node of the batch script."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = environment
+        self._watches: SaveWatches | None = None
+
+    def advance(self, folder: Path) -> None:
+        """See ``WatchSaves``."""
+        from holdfast.apps.launch.checkpoint_watch import is_watch_enabled  # noqa: PLC0415 - see above
+        from holdfast.apps.run.save_watches import SaveWatches  # noqa: PLC0415 - see above
+
+        if not is_watch_enabled(self._environment):
+            return
+        if self._watches is None:
+            self._watches = SaveWatches(None, datetime.now(UTC))
+        self._watches.advance([folder], datetime.now(UTC))
+
+    def close(self) -> None:
+        """End the watch."""
+        if self._watches is not None:
+            self._watches.close()
 
 
 def _prepare(

@@ -8,6 +8,7 @@ from holdfast.decisions.logged_steps import LoggedSteps
 from holdfast.decisions.notice_lines import LoggedNotices
 from holdfast.decisions.step_progress import SuspectedHang
 from holdfast.model.jobs import JobView
+from holdfast.model.set_aside import SetAside
 
 _NOT_RESTARTED: Final = (
     "it is restarted only by a log rule; find the rank that the others wait for with py-spy dump"
@@ -27,6 +28,9 @@ class Findings:
 
     notices: LoggedNotices = LoggedNotices()
     """What ``holdfast launch`` and ``holdfast checkpoint guard`` report in its containers."""
+
+    moved: tuple[SetAside, ...] = ()
+    """Checkpoints that ``holdfast checkpoint guard`` has moved in its containers."""
 
     steps: LoggedSteps = LoggedSteps()
     """What its logs have shown."""

@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.jobs.next_attempt import prepare_attempt
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pod_operator import PodOperator
 from holdfast.adapters.kubernetes.jobs.pod_removal import PodRemoval
-from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates
+from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates, moves_of
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.adapters.kubernetes.jobs.records import FAILED, is_restart, record_patch
 from holdfast.adapters.kubernetes.jobs.release import release_job
@@ -172,9 +172,9 @@ class KubernetesJobs:
         return views
 
     def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
-        """See ``JobBackend.moved_checkpoints``: what init containers have moved."""
+        """See ``JobBackend.moved_checkpoints``: from the status and the logs of pods."""
         return {
-            key: tuple(one for pod in job.pods for one in pod.checkpoint_report.moved)
+            key: (*moves_of(job.pods), *self._hangs.findings(job.state.uid).moved)
             for key, job in self._jobs.items()
             if job.record is not None
         }

@@ -355,6 +355,7 @@ class HangWatch:
             hang=monitor.hang(known_until),
             suspected=monitor.suspected(known_until),
             notices=monitor.notices,
+            moved=monitor.moved,
             steps=monitor.steps,
         )
 

@@ -14,6 +14,7 @@ from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.notice_lines import LoggedNotices
 from holdfast.decisions.notice_lines import after_lines as after_notice_lines
+from holdfast.decisions.set_aside_records import after_moved_lines
 from holdfast.decisions.step_progress import (
     StepProgress,
     SuspectedHang,
@@ -22,6 +23,7 @@ from holdfast.decisions.step_progress import (
     suspicious_at,
 )
 from holdfast.decisions.step_times import StallLimits
+from holdfast.model.set_aside import SetAside
 from holdfast.ports.clock import Clock
 
 _STALLS: Final = StallLimits()
@@ -67,6 +69,7 @@ class LogMonitor:
         self._steps = LoggedSteps()
         self._progress = progress
         self._notices = LoggedNotices()
+        self._moved: tuple[SetAside, ...] = ()
         self._rejected: list[Rejection] = []
         self.take(0, ())
 
@@ -84,6 +87,11 @@ class LogMonitor:
     def notices(self) -> LoggedNotices:
         """What Holdfast's programs report in the containers; of a hang, until the next step."""
         return self._notices
+
+    @property
+    def moved(self) -> tuple[SetAside, ...]:
+        """Checkpoints that ``holdfast checkpoint guard`` has moved in the containers."""
+        return self._moved
 
     @property
     def progress(self) -> StepProgress:
@@ -120,6 +128,7 @@ class LogMonitor:
             if self._steps.last != before:
                 self._notices = replace(self._notices, hang="")
             self._notices = after_notice_lines(self._notices, lines)
+            self._moved = after_moved_lines(self._moved, lines)
             if lines:
                 self._look(now)
             for rule, hits in zip(rules, found, strict=True):

@@ -9,6 +9,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.jobs.objects import UNNUMBERED, PodState
 from holdfast.model.names import PodPhase
+from holdfast.model.set_aside import SetAside
 
 _ENDED_KEPT: Final = 4096
 """Ended pods whose final state is kept, since operators delete them at once."""
@@ -116,3 +117,8 @@ class AttemptPods:
         """Remove the state of all jobs but these."""
         for removed in self._attempts.keys() - set(jobs):
             del self._attempts[removed]
+
+
+def moves_of(pods: Iterable[PodState]) -> tuple[SetAside, ...]:
+    """Return the checkpoints that init containers of pods report as moved."""
+    return tuple(one for pod in pods for one in pod.checkpoint_report.moved)

@@ -62,9 +62,19 @@ class PreparedCheckpoints(NamedTuple):
     """Step from which the framework resumes; None if none is known."""
 
 
+WatchSaves = Callable[[Path], None]
+"""Called again and again while a step with a checkpoint directory runs, to verify its saves."""
+
 PrepareCheckpoints = Callable[[Path, int | None, AttemptRecord | None], PreparedCheckpoints]
 """Makes the framework load a complete checkpoint of a directory, before an attempt.
 
 Gets the directory, the number of the attempt, None if unknown, and the attempt before, if it ended
 for its loss. Raises ``BackendError`` while a person has to decide.
 """
+
+
+class CheckpointCalls(NamedTuple):
+    """What is done with the checkpoints of a step."""
+
+    prepare: PrepareCheckpoints
+    watch_saves: WatchSaves

@@ -14,8 +14,8 @@ from holdfast.adapters.slurm.jobs.attempts import attempt_number
 from holdfast.adapters.slurm.jobs.own_job import OwnJob
 from holdfast.adapters.slurm.jobs.srun_command import is_bound, relaunch_command
 from holdfast.adapters.slurm.jobs.step_foreground import (
+    CheckpointCalls,
     Foreground,
-    PrepareCheckpoints,
     RunningSrun,
     write_message,
 )
@@ -31,7 +31,13 @@ from holdfast.decisions.step_restart import (
     format_faults,
 )
 from holdfast.model.errors import BackendError
-from holdfast.model.jobs import ATTEMPT_VARIABLE, RESTART_REASON_VARIABLE, AttemptRecord, LossFault
+from holdfast.model.jobs import (
+    ATTEMPT_VARIABLE,
+    CHECKPOINT_WATCH_VARIABLE,
+    RESTART_REASON_VARIABLE,
+    AttemptRecord,
+    LossFault,
+)
 
 COMMAND: Final = timedelta(seconds=15)
 """Timeout of one Slurm command. While slurmctld is down, one takes 4 s."""
@@ -57,7 +63,7 @@ class SupervisedStep:
         srun: command line of the step.
         environment: of srun.
         foreground: this process, entered.
-        prepare: see ``PrepareCheckpoints``.
+        saves: what is done with its checkpoints.
         timeouts: of the restart ladder.
         poll: time between two checks of the nodes while the step runs.
         max_retries: restarts of the step if the Comment of the job has no ``max-retry``.
@@ -71,7 +77,7 @@ class SupervisedStep:
         srun: Sequence[str],
         environment: Mapping[str, str],
         foreground: Foreground,
-        prepare: PrepareCheckpoints,
+        saves: CheckpointCalls,
         timeouts: RestartTimeouts,
         poll: timedelta,
         max_retries: int,
@@ -79,7 +85,7 @@ class SupervisedStep:
         self._slurm = OwnJob(job, COMMAND)
         self._job, self._command, self._environment = job, list(srun), environment
         self._timeouts, self._poll = timeouts, poll
-        self._foreground, self._prepare = foreground, prepare
+        self._foreground, self._saves = foreground, saves
         self._bound = is_bound(srun)
         self._monitor = StepMonitor(
             self._slurm,
@@ -141,6 +147,8 @@ class SupervisedStep:
         attempt = attempt_number(monitor.restarts, self._relaunches)
         if attempt:
             environment[ATTEMPT_VARIABLE] = str(attempt)
+        if monitor.checkpoints is not None:
+            environment[CHECKPOINT_WATCH_VARIABLE] = "0"  # this process watches them
         monitor.finish_launch()
         self._is_stopped_by_watch = False
         self._published = None
@@ -161,6 +169,8 @@ class SupervisedStep:
             with suppress(BackendError):  # slurmctld is down, and the step runs on
                 self._check(srun)
             self._check_training()
+            if (folder := self._monitor.checkpoints) is not None:
+                self._saves.watch_saves(folder)
             if self._monitor.faults or self._is_stopped_by_watch:
                 cancelled_at = cancelled_at or time.monotonic()
                 self._end_srun(srun, timedelta(seconds=time.monotonic() - cancelled_at))
@@ -247,7 +257,7 @@ class SupervisedStep:
         reported = ""
         while True:
             try:
-                lines, self._iteration = self._prepare(folder, attempt, ended)
+                lines, self._iteration = self._saves.prepare(folder, attempt, ended)
             except BackendError as error:  # a person decides; the job's time limit applies
                 lines = [] if str(error) == reported else [str(error)]
                 reported = str(error)

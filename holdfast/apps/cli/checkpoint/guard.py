@@ -16,6 +16,7 @@ from holdfast.apps.cli.checkpoint.options import DEEPER, depth_option, format_op
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
+from holdfast.apps.launch.checkpoint_watch import is_watch_enabled, start_watch
 from holdfast.apps.run.checkpoint_verification import (
     RANK_VARIABLES,
     AttemptVerification,
@@ -27,10 +28,16 @@ from holdfast.apps.run.checkpoints import limits_in
 from holdfast.apps.run.copy_restore import COPIES_VARIABLE
 from holdfast.apps.run.resume_history import AwaitsDecision
 from holdfast.decisions.notice_lines import checkpoint_line
+from holdfast.decisions.set_aside_records import moved_line
 from holdfast.decisions.termination_message import termination_message
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import ConfigError
-from holdfast.model.jobs import BAD_LOSS_VARIABLE, CHECKPOINTS_VARIABLE, RESTART_REASON_VARIABLE
+from holdfast.model.jobs import (
+    BAD_LOSS_VARIABLE,
+    CHECKPOINT_WATCH_VARIABLE,
+    CHECKPOINTS_VARIABLE,
+    RESTART_REASON_VARIABLE,
+)
 from holdfast.model.set_aside import SetAside
 
 _TERMINATION_MESSAGE: Final = Path("/dev/termination-log")
@@ -89,7 +96,8 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
     """Verify the checkpoints in DIRECTORY, then run COMMAND in a pod; without it, exit.
 
     Rank 0 does what `verify` does; the other ranks of the attempt wait for it. Then COMMAND
-    replaces this process, with HOLDFAST_CHECKPOINT_DIR set to DIRECTORY. It also starts if no
+    replaces this process, with HOLDFAST_CHECKPOINT_DIR set to DIRECTORY; on rank 0, `watch` runs as
+    its child, unless HOLDFAST_CHECKPOINT_WATCH is 0. COMMAND also starts if no
     checkpoint is complete, or if the directory cannot be read: the log has the reason. Ranks do not
     wait if neither --attempt nor --job is known.
 
@@ -129,13 +137,19 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
     if command:
         sys.stdout.flush()
         environment = {**os.environ, CHECKPOINTS_VARIABLE: str(directory.absolute())}
+        if is_watch_enabled(os.environ):
+            environment[CHECKPOINT_WATCH_VARIABLE] = "0"
+            if rank == 0:
+                start_watch(str(directory.absolute()), None)  # a child of COMMAND
         os.execvpe(command[0], command, environment)  # noqa: S606 - an argument list
     return ExitCode.OK
 
 
 def _report_all(lines: list[str], moved: Sequence[SetAside], *, is_init: bool) -> None:
-    """Print lines; those of an init container also go to the status of its pod."""
+    """Print lines and records; those of an init container go to the status of its pod, too."""
     for line in lines:
         click.echo(checkpoint_line(line), err=True)
+    for record in () if is_init else filter(None, map(moved_line, moved)):
+        click.echo(record, err=True)
     if is_init and (lines or moved) and _TERMINATION_MESSAGE.is_file():
         _TERMINATION_MESSAGE.write_bytes(termination_message(lines, moved))

@@ -1,0 +1,25 @@
+"""Processes of ``holdfast checkpoint watch`` on this machine."""
+
+from contextlib import suppress
+from pathlib import Path
+
+
+def watches_of(folder: Path) -> list[int]:
+    """Return those that watch a directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            arguments = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"watch" in arguments and str(folder).encode() in arguments:
+                found.append(int(entry.name))
+    return found
+
+
+def ancestors_of(pid: int) -> list[int]:
+    """Return the parent of a process, its parent, and so on."""
+    found = []
+    while pid > 1:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        pid = int(fields[1])
+        found.append(pid)
+    return found
