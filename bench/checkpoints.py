@@ -1,97 +1,120 @@
-"""Verification of checkpoints before an attempt: choice by sizes, a damaged one, and checksums.
+"""Checkpoints: the choice before an attempt, checksums, 2,000 waiting ranks, the search for NaN.
 
-PyTorch DCP with 1,000 shards for each checkpoint, as 1,000 ranks write them. Shards are sparse: by
-sizes, no tensor is read. Checksums are measured in time of the processor on one file in memory,
-next to a program that only reads it and computes its CRC32.
+The choice is made among checkpoints of PyTorch DCP with an index as 1,000 ranks write it; their
+shards are sparse, since no tensor is read to compare sizes. Hashing is compared with ``sha256sum``,
+and CRC32 with reading alone, both on files that are not in the page cache. Last comes what training
+frameworks do by themselves with a damaged checkpoint, of those that are installed.
 """
 
 import os
-import pickle
-import random
+import shutil
+import subprocess
 import tempfile
 import time
-import zipfile
-import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
+from bench import _checkpoint_index, _checkpoint_ranks, _checkpoint_resumes
 from bench.figure import Figure
+from bench.needs import torch
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.adapters.checkpoints.manifest_check import compare, file_record
+from holdfast.adapters.checkpoints.plain_files import opened
 from holdfast.adapters.checkpoints.torch_file import file_problems
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.engine.checkpoint_guard import inspect
-from holdfast.model.checkpoints import Depth
+from holdfast.model.checkpoint_manifests import CheckpointManifest, WeightScan
+from holdfast.model.checkpoints import CheckpointState, Depth
+
+BY_NAME_ONLY = "with `make frameworks`, it runs seven training jobs under each kind of damage"
 
 CHECKPOINTS = 100
-SHARDS = 1000
-QUICK_CHECKPOINTS = 5
-LENGTH = 1 << 20
-"""Bytes of a shard, all of them a hole."""
+TENSORS = 10
+MANY_TENSORS = 100
+"""Tensors of a model with 16 layers. The index has a line for each of them on each rank."""
 
-TENSORS_BYTES = 256 << 20
-QUICK_BYTES = 32 << 20
+QUICK_CHECKPOINTS = 5
+TENSORS_BYTES = 1 << 30
+QUICK_BYTES = 128 << 20
 TIMES = 3
 """The best of so many measurements counts: what else runs on the machine only adds time."""
 
 
-@dataclass(eq=False)
-class Position:
-    """As ``MetadataIndex``: the key of an item."""
-
-    fqn: str
-
-
-@dataclass(eq=False)
-class Place:
-    """As ``_StorageInfo``: where an item is stored."""
-
-    relative_path: str
-    offset: int
-    length: int
-
-
-@dataclass(eq=False)
-class Metadata:
-    """As the class of that name in PyTorch: the content of ``.metadata``."""
-
-    storage_data: dict[Position, Place] = field(default_factory=dict)
+def lacks() -> str:
+    """PyTorch writes the checkpoints."""
+    return torch()
 
 
 def run(*, quick: bool = False) -> list[Figure]:
-    """Choose among many checkpoints, then with a damaged newest one; then compare checksums."""
-    count = QUICK_CHECKPOINTS if quick else CHECKPOINTS
-    with tempfile.TemporaryDirectory() as home:
-        folder = Path(home) / "sizes"
-        _save(folder, count)
-        whole = _best(lambda: _choose(folder, count))
-        os.truncate(folder / f"step_{count}/__7_0.distcp", LENGTH // 2)
-        damaged = _best(lambda: _choose(folder, count - 1))
-        path = Path(home) / "model.pt"
-        _save_tensors(path, QUICK_BYTES if quick else TENSORS_BYTES)
-        plain = _best(lambda: _crc(path), time.process_time)
-        cpu_s = _best(lambda: _compare_checksums(path), time.process_time)
-    named = f"choose among {count} x {SHARDS} shards by sizes"
+    """Measure all, each with its goal."""
+    with tempfile.TemporaryDirectory(dir=_checkpoint_ranks.HOME) as home:
+        return [
+            *_choices(Path(home) / "sizes", QUICK_CHECKPOINTS if quick else CHECKPOINTS),
+            *_checksums(Path(home) / "model.pt", QUICK_BYTES if quick else TENSORS_BYTES),
+            *_checkpoint_ranks.waiting(Path(home) / "waiting", 200 if quick else 2000),
+            *_checkpoint_ranks.searching(Path(home) / "searched", 3 if quick else 10),
+            *([] if quick else _checkpoint_resumes.figures(Path(home) / "resumes")),
+        ]
+
+
+def _choices(folder: Path, count: int) -> list[Figure]:
+    shards = _checkpoint_index.SHARDS
+    _checkpoint_index.save(folder, 2, MANY_TENSORS)
+    many = _best(lambda: _choose(folder, 2))
+    shutil.rmtree(folder)
+    _checkpoint_index.save(folder, count, TENSORS)
+    whole = _best(lambda: _choose(folder, count))
+    os.truncate(folder / f"step_{count}/__7_0.distcp", 100)
+    damaged = _best(lambda: _choose(folder, count - 1))
+    shutil.rmtree(folder)
+    named = f"choose among {count} x {shards} shards by sizes"
+    large = f"the same among 2, index of {MANY_TENSORS * shards} parts"
+    more = "more for a damaged newest checkpoint"
     return [
         Figure(name=named, value=whole, unit="s", goal=2),
-        Figure(name="more for a damaged newest one", value=max(0.0, damaged - whole), unit="s",
-               goal=1),
-        Figure(name="checksums, CPU beside reading and CRC32", value=100 * cpu_s / plain, unit="%",
-               goal=125),
+        Figure(name=large, value=many, unit="s", goal=None),
+        Figure(name=more, value=max(0.0, damaged - whole), unit="s", goal=1),
+    ]
+
+
+def _checksums(path: Path, size: int) -> list[Figure]:
+    _checkpoint_index.save_tensors(path, size)
+    with opened(path) as window:
+        record = file_record(window, "", path.stat().st_mtime_ns)
+    now = datetime.now(UTC)
+    manifest = CheckpointManifest(
+        name=path.name,
+        step=None,
+        format="torch-save",
+        saved_at=now,
+        verified_at=now,
+        seconds=0,
+        state=CheckpointState.COMPLETE,
+        files=(record,),
+        weights=WeightScan(),
+    )
+    times = _alternating(
+        path,
+        read=lambda: _read(path),
+        crc=lambda: _compare_crcs(path),
+        program=lambda: _sha256sum(path),
+        compare=lambda: _compare_manifest(path, manifest),
+        record=lambda: _record(path),
+    )
+    path.unlink()
+    gib = size / (1 << 30)
+    speeds = {name: gib / seconds for name, seconds in times.items()}
+    return [
+        Figure(name="sha256sum", value=speeds["program"], unit="GiB/s", goal=None),
+        Figure(name="compare SHA-256, time beside sha256sum", unit="%", goal=125,
+               value=100 * times["compare"] / times["program"]),
+        Figure(name="SHA-256 and CRC32 of a save, beside sha256sum", unit="%", goal=125,
+               value=100 * times["record"] / times["program"]),
+        Figure(name="read alone", value=speeds["read"], unit="GiB/s", goal=None),
+        Figure(name="compare CRC32, time beside reading", unit="%", goal=125,
+               value=100 * times["crc"] / times["read"]),
     ]  # fmt: skip
-
-
-def _save(folder: Path, count: int) -> None:
-    names = [f"__{rank}_0.distcp" for rank in range(SHARDS)]
-    index = Metadata({Position(name): Place(name, 0, LENGTH) for name in names})
-    content = pickle.dumps(index, protocol=4)
-    for step in range(1, count + 1):
-        path = folder / f"step_{step}"
-        path.mkdir(parents=True)
-        for name in names:
-            with (path / name).open("wb") as file:
-                file.truncate(LENGTH)
-        (path / ".metadata").write_bytes(content)
 
 
 def _choose(folder: Path, expected: int) -> None:
@@ -101,29 +124,50 @@ def _choose(folder: Path, expected: int) -> None:
     assert choice.resume.step == expected, choice
 
 
-def _save_tensors(path: Path, size: int) -> None:
-    data = random.Random(0).randbytes(1 << 20) * (size >> 20)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("model/data.pkl"), pickle.dumps({}, protocol=2))
-        archive.writestr(zipfile.ZipInfo("model/data/0"), data)
-
-
-def _crc(path: Path) -> None:
-    checksum = 0
+def _read(path: Path) -> None:
     with path.open("rb", buffering=0) as file:
-        while part := file.read(1 << 20):
-            checksum = zlib.crc32(part, checksum)
+        while file.read(1 << 20):
+            pass
 
 
-def _compare_checksums(path: Path) -> None:
+def _compare_crcs(path: Path) -> None:
     assert not list(file_problems(path, Depth.HASHES))
 
 
-def _best(measured: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
-    return min(_took_s(measured, clock) for _ in range(TIMES))
+def _sha256sum(path: Path) -> None:
+    subprocess.run(["sha256sum", path], check=True, stdout=subprocess.DEVNULL)
 
 
-def _took_s(measured: Callable[[], None], clock: Callable[[], float]) -> float:
-    begun = clock()
+def _compare_manifest(path: Path, manifest: CheckpointManifest) -> None:
+    assert not compare(path, manifest, Depth.HASHES, 0).problems
+
+
+def _record(path: Path) -> None:
+    with opened(path) as window:
+        file_record(window, "", 0)
+
+
+def _alternating(path: Path, **measured: Callable[[], None]) -> dict[str, float]:
+    """Return the best time of each, taken in turns, from the disk."""
+    times = {name: float("inf") for name in measured}
+    for _ in range(TIMES):
+        for name, one in measured.items():
+            _drop_from_cache(path)
+            times[name] = min(times[name], _took_s(one))
+    return times
+
+
+def _drop_from_cache(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def _best(measured: Callable[[], None]) -> float:
+    return min(_took_s(measured) for _ in range(TIMES))
+
+
+def _took_s(measured: Callable[[], None]) -> float:
+    begun = time.perf_counter()
     measured()
-    return clock() - begun
+    return time.perf_counter() - begun

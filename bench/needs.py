@@ -1,5 +1,6 @@
 """What benchmarks need of the machine: each function returns what is missing, or nothing."""
 
+import importlib.util
 import shutil
 from typing import Final
 
@@ -34,3 +35,9 @@ def slurm() -> str:
     except BackendError as error:
         return str(error)
     return ""
+
+
+def torch() -> str:
+    """PyTorch."""
+    is_there = importlib.util.find_spec("torch") is not None
+    return "" if is_there else "PyTorch is not installed: make torch"

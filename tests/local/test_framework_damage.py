@@ -1,21 +1,29 @@
-"""Real frameworks on ``holdfast run``: the newest checkpoint is cut off, and the rank is killed."""
+"""Real frameworks on ``holdfast run``: the newest checkpoint is damaged, and its node loses power.
+
+The first attempt loses half of a file with weights, and the second one has a bit of it flipped, of
+which a safetensors file has no trace: the background verification of the save has.
+"""
 
 import importlib.util
+import json
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from holdfast.adapters.checkpoints.manifest_check import manifest_of
+
 SCRIPTS = Path(__file__).parent / "frameworks" / "resuming"
-DEADLINE_S = 500
-"""For a machine that is busy with other tests."""
+SAVED = re.compile(r"saved (\d+) with (\w+) as (.*): (.*)")
 
 pytestmark = pytest.mark.frameworks
 
 JOBS = {
     "torch_save": "torch",
     "dcp": "torch",
+    "safetensors_file": "safetensors",
     "lightning_file": "lightning",
     "hf_trainer": "transformers",
     "accelerate_state": "accelerate",
@@ -23,13 +31,29 @@ JOBS = {
 }
 
 
+def cut_off(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def flip(path: Path) -> None:
+    """Flip a bit among the weights, as a fault of the storage does: the file gets no other time."""
+    status = path.stat()
+    with path.open("r+b") as file:
+        file.seek(status.st_size // 2)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 @pytest.mark.parametrize("script", JOBS)
-def test_the_job_resumes_from_the_checkpoint_before_a_truncated_one(run, tmp_path, script) -> None:
+def test_the_job_resumes_from_the_checkpoint_before_a_damaged_one(run, tmp_path, script) -> None:
     module = JOBS[script]
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed: make frameworks")
     run.environment |= {
         "CUDA_VISIBLE_DEVICES": "",
+        "DAMAGED_ATTEMPTS": "1,2",
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
@@ -39,16 +63,56 @@ def test_the_job_resumes_from_the_checkpoint_before_a_truncated_one(run, tmp_pat
     folder = tmp_path / "ckpt"
     folder.mkdir()
 
-    ended = run.run(
-        *("--max-app-retries", "1", "--checkpoint-dir", str(folder)),
-        *("--", "python", str(SCRIPTS / f"{script}.py")),
-        timeout=DEADLINE_S,
-        cwd=tmp_path,
-    )
+    run.start("--checkpoint-dir", str(folder), "--", "python", str(SCRIPTS / f"{script}.py"))
+    saved = {}
+    for attempt, damage in ((1, cut_off), (2, flip)):
+        saved |= wait_for_saves(run, attempt)
+        _, name, path = saved[6]
+        if damage is flip:
+            wait_for_manifest(run, folder, name)
+        damage(Path(path))
+        powered_off = run.holdfast("inject", "power-off", "--node", "0")
+        assert powered_off.returncode == 0, powered_off.stderr
+        assert resumed(run, attempt + 1) == f"resumed at 4 with {saved[4][0]}"
+    code, output = run.finish()
 
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "resumed at 0" in run.dir.log(1, 0).read_text()
-    assert "resumed at 4" in run.dir.log(2, 0).read_text()
-    broken, *_, chosen = [line for line in ended.stdout.splitlines() if "before attempt 2" in line]
-    assert "; moved to " in broken
-    assert "is complete (sizes only" in chosen
+    assert code == 0, output
+    for attempt, moved in ((2, name), (3, f"{name}.2")):
+        lines = [line for line in output.splitlines() if f"before attempt {attempt}" in line]
+        [broken] = [line for line in lines if "; moved to " in line]
+        assert broken.endswith(f"; moved to {folder}.set-aside/{moved}")
+        assert re.search(rf"{re.escape(name)} is (damaged|incomplete): ", broken)
+        [chosen] = [line for line in lines if " is complete" in line]
+        assert re.search(rf"{re.escape(saved[4][1])} is complete", chosen)
+    listed = run.holdfast("incidents", "list", "--output", "json")
+    evidence = [one["checkpoint"] for one in json.loads(listed.stdout) if one["checkpoint"]]
+    assert sorted((one["attempt"], one["resumed"]) for one in evidence) == [
+        (2, saved[4][1]), (3, saved[4][1]),
+    ]  # fmt: skip
+
+
+def wait_for_saves(run, attempt: int) -> dict[int, tuple[str, str, str]]:
+    log = run.dir.log(attempt, 0)
+    run.wait_until(f"the last save of attempt {attempt}", lambda: 6 in saves_in(log))
+    return saves_in(log)
+
+
+def wait_for_manifest(run, folder: Path, name: str) -> None:
+    run.wait_until("the verification of the save", lambda: manifest_of(folder, name))
+
+
+def resumed(run, attempt: int) -> str:
+    """The line of an attempt that names its step and its weights."""
+    log = run.dir.log(attempt, 0)
+
+    def lines() -> list[str]:
+        text = log.read_text() if log.exists() else ""
+        return re.findall(r"^resumed at .*(?=\n)", text, re.MULTILINE)
+
+    return run.wait_until(f"the resume of attempt {attempt}", lines)[0]
+
+
+def saves_in(log: Path) -> dict[int, tuple[str, str, str]]:
+    """Step to digest of the weights, name of the checkpoint and its file, as a rank printed."""
+    found = SAVED.findall(log.read_text()) if log.exists() else []
+    return {int(step): (digest, name, path) for step, digest, name, path in found}

@@ -5,9 +5,10 @@ archives, and the index ``.metadata``, which is written last and gives the file,
 of every item. With ``use_collectives=False`` each rank has its own index, ``__{rank}.metadata``.
 """
 
+import gc
 import re
 from collections.abc import Collection, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import islice
@@ -145,24 +146,44 @@ def read_index(folder: Path, names: Names) -> Index | Problem:
     for entry in _indexes(names):
         if entry.size > SIZE_LIMIT:
             raise CannotVerify(f"{entry.name} is larger than {SIZE_LIMIT >> 20} MiB")
-        try:
-            loaded = load(read_bytes(folder / entry.name, SIZE_LIMIT))
-        except PickleTooLarge as error:
-            raise CannotVerify(f"{entry.name}: {error}") from error
-        except InvalidPickle as error:
-            return damaged(f"{entry.name} cannot be read: {error}")
-        state = loaded.value.state if isinstance(loaded.value, Built) else None
-        rows = state.get("storage_data") if isinstance(state, Pairs) else None
-        if not isinstance(rows, Pairs) or not _filled(index, rows):
-            return damaged(f"{entry.name} is not a PyTorch DCP index")
-        why = next(changed_names(loaded.names), None)
-        if isinstance(state, Pairs):
-            index.contents.is_known &= not has_new_classes(loaded.names)
-            why = why or add_contents(index.contents, state)
-            index.saved_as |= _saved_as(state)
-        if why is not None:
-            return damaged(f"{entry.name} {why}")
+        data = read_bytes(folder / entry.name, SIZE_LIMIT)
+        with _paused_collector():
+            problem = _added(index, entry.name, data)
+        if problem is not None:
+            return problem
     return index
+
+
+@contextmanager
+def _paused_collector() -> Iterator[None]:
+    """Pause the collector of cycles, which takes as long as reading an index of a large job."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _added(index: Index, name: str, data: bytes) -> Problem | None:
+    """Add the content of a file; returns the problem that prevents that."""
+    try:
+        loaded = load(data)
+    except PickleTooLarge as error:
+        raise CannotVerify(f"{name}: {error}") from error
+    except InvalidPickle as error:
+        return damaged(f"{name} cannot be read: {error}")
+    state = loaded.value.state if isinstance(loaded.value, Built) else None
+    rows = state.get("storage_data") if isinstance(state, Pairs) else None
+    if not isinstance(rows, Pairs) or not _filled(index, rows):
+        return damaged(f"{name} is not a PyTorch DCP index")
+    why = next(changed_names(loaded.names), None)
+    if isinstance(state, Pairs):
+        index.contents.is_known &= not has_new_classes(loaded.names)
+        why = why or add_contents(index.contents, state)
+        index.saved_as |= _saved_as(state)
+    return None if why is None else damaged(f"{name} {why}")
 
 
 def _indexes(names: Names) -> list[Entry]:

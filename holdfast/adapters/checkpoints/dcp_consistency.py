@@ -227,11 +227,11 @@ def _check_properties(name: str, properties: object) -> None:
 
 def _argument(value: object, name: str) -> object:
     """Return the only argument of a call of a function; None if it is another call."""
-    args = (
-        value.args
-        if isinstance(value, Built) and value.name.strip("_") == name.strip("_")
-        else None
-    )
+    if not isinstance(value, Built):
+        return None
+    if value.name != name and value.name.strip("_") != name.strip("_"):
+        return None
+    args = value.args
     return args[0] if isinstance(args, tuple) and len(args) == 1 else None
 
 
@@ -242,8 +242,9 @@ def _add_stored(contents: Contents, key: object, value: object) -> None:
     state = value.state if isinstance(value, Built) else None
     if not isinstance(own, Pairs) or not isinstance(state, Pairs):
         return
+    known = _FIELDS["MetadataIndex"]
     for each, _ in own:
-        if flipped(str(each), _FIELDS["MetadataIndex"]) is not None:
+        if each not in known and flipped(str(each), known) is not None:
             raise _Unknown(f"has the field {each} in an item")
     name, offset, length = own.get("fqn"), own.get("offset"), state.get("length")
     at = None if offset is None else _numbers(offset)
@@ -255,10 +256,10 @@ def _fields(value: Built) -> list[object]:
     expected = _FIELDS.get(value.name, ())
     if not isinstance(state, Pairs):
         raise _Unknown(f"has a {value.name or 'part'} without fields")
-    present = {key for key, _ in state}
-    if missing := [one for one in expected if one not in present]:
+    found = {key: each for key, each in state if isinstance(key, str)}
+    if missing := [one for one in expected if one not in found]:
         raise _Unknown(f"has a {value.name} without {missing[0]}")
-    return [state.get(one) for one in expected]
+    return [found[one] for one in expected]
 
 
 def _numbers(value: object) -> tuple[int, ...]:

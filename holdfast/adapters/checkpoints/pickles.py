@@ -61,7 +61,10 @@ class Pairs(list[tuple[object, object]]):
 
     def get(self, key: str) -> object:
         """Return the last value of a key; None if it is missing."""
-        return next((value for one, value in reversed(self) if one == key), None)
+        for one, value in reversed(self):
+            if one == key:
+                return value
+        return None
 
 
 @dataclass(slots=True)
@@ -99,6 +102,9 @@ class _Machine:
         return self.data[begin : self.at]
 
     def size(self, width: int) -> int:
+        if width == 1:  # by far the most frequent
+            self.at += 1
+            return self.data[self.at - 1]
         return int.from_bytes(self.take(width), "little")
 
     def marked(self) -> list[Any]:
@@ -140,6 +146,11 @@ def load(data: bytes, start: int = 0) -> Loaded:
 
 def _constant(value: object) -> _Handler:
     return lambda machine: machine.stack.append(value)
+
+
+def _byte(machine: _Machine) -> None:
+    machine.stack.append(machine.data[machine.at])
+    machine.at += 1
 
 
 def _integer(width: int, *, signed: bool = False) -> _Handler:
@@ -318,7 +329,7 @@ _HANDLERS: Final[dict[int, _Handler]] = {
     ord("N"): _constant(None),
     0x88: _constant(True),  # noqa: FBT003 - NEWTRUE
     0x89: _constant(False),  # noqa: FBT003 - NEWFALSE
-    ord("K"): _integer(1),
+    ord("K"): _byte,
     ord("M"): _integer(2),
     ord("J"): _integer(4, signed=True),
     0x8A: _long(1),

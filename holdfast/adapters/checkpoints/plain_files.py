@@ -18,6 +18,9 @@ from holdfast.kit.bounded_files import open_regular, parse_json
 CHUNK: Final = 1 << 20
 """Bytes per read."""
 
+_AHEAD: Final = 8 * CHUNK
+"""Bytes from which a range is read by a thread: starting one takes as long as reading 200 KiB."""
+
 _TEXT_LIMIT: Final = 256
 
 JSON_LIMIT: Final = 1 << 24
@@ -47,6 +50,26 @@ class Window:
         """Return a range within this one, clipped to it."""
         begin = max(0, min(offset, self.size))
         return Window(self.handle, self.start + begin, max(0, min(size, self.size - begin)))
+
+
+def chunks(window: Window) -> Iterator[bytes]:
+    """Yield the bytes of a range in order; of a large one, the next are read meanwhile.
+
+    Fewer bytes than the range has come if the file was truncated since. Raises OSError.
+    """
+    offsets = range(0, window.size, CHUNK)
+    if window.size < _AHEAD:
+        for offset in offsets:
+            yield window.read(offset, CHUNK)
+        return
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - slow, and rarely needed
+
+    with ThreadPoolExecutor(1) as reader:
+        ahead = reader.submit(window.read, 0, CHUNK)
+        for offset in offsets:
+            data = ahead.result()
+            ahead = reader.submit(window.read, offset + CHUNK, CHUNK)
+            yield data
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from holdfast.adapters.checkpoints.pickles import (
     Pairs,
     load,
 )
-from holdfast.adapters.checkpoints.plain_files import CHUNK, Window, opened
+from holdfast.adapters.checkpoints.plain_files import Window, chunks, opened
 from holdfast.model.checkpoints import Depth, Problem
 
 ZIP_START: Final = b"PK\x03\x04"
@@ -349,13 +349,11 @@ def _check_sums(window: Window, found: dict[str, Record]) -> None:
     if not any(record.crc for record in found.values()):
         return
     for record in found.values():
-        crc = at = 0
-        while at < record.size:
-            part = window.read(record.offset + at, min(CHUNK, record.size - at))
-            if not part:
-                raise InvalidTorchFile(f"has a record {record.name} that exceeds the file")
-            crc = zlib.crc32(part, crc)
-            at += len(part)
+        crc = size = 0
+        for part in chunks(window.part(record.offset, record.size)):
+            crc, size = zlib.crc32(part, crc), size + len(part)
+        if size < record.size:
+            raise InvalidTorchFile(f"has a record {record.name} that exceeds the file")
         if crc != record.crc:
             raise InvalidTorchFile(f"has a wrong checksum in record {record.name}")
 

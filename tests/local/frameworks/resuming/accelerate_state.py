@@ -3,7 +3,7 @@
 import torch
 from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
-from dying import FOLDER, LAST, SAVES, damage_and_die
+from saving import FOLDER, LAST, SAVES, report_resume, report_save
 
 
 class Counter:
@@ -25,12 +25,13 @@ accelerator.register_for_checkpointing(counter)
 if found := sorted(FOLDER.glob("checkpoints/checkpoint_*")):
     accelerator.load_state()
     project.iteration = len(found)
-print(f"resumed at {counter.step}", flush=True)
+report_resume(counter.step, model.state_dict())
 while counter.step < LAST:
     counter.step += 1
+    torch.nn.init.normal_(accelerator.unwrap_model(model).weight)
     if counter.step in SAVES:
-        path = accelerator.save_state()
-        if counter.step == SAVES[-1]:
-            newest = max((FOLDER / "checkpoints").iterdir(), key=lambda one: one.name)
-            damage_and_die(newest / "model.safetensors")
+        accelerator.save_state()
+        newest = max((FOLDER / "checkpoints").iterdir(), key=lambda one: one.name)
+        name, path = f"checkpoints/{newest.name}", newest / "model.safetensors"
+        report_save(counter.step, model.state_dict(), name, path)
 accelerator.end_training()

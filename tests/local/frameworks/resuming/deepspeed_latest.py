@@ -2,7 +2,7 @@
 
 import deepspeed
 import torch
-from dying import FOLDER, LAST, SAVES, damage_and_die
+from saving import FOLDER, LAST, SAVES, report_resume, report_save
 
 model = torch.nn.Linear(64, 64)
 engine, *_ = deepspeed.initialize(
@@ -12,11 +12,13 @@ engine, *_ = deepspeed.initialize(
 )
 _, client = engine.load_checkpoint(str(FOLDER)) if (FOLDER / "latest").exists() else (None, None)
 step = client["step"] if client else 0
-print(f"resumed at {step}", flush=True)
+report_resume(step, engine.module.state_dict())
 while step < LAST:
     step += 1
+    torch.nn.init.normal_(model.weight)
     if step in SAVES:
-        engine.save_checkpoint(str(FOLDER), f"global_step{step}", client_state={"step": step})
-        if step == SAVES[-1]:
-            damage_and_die(FOLDER / f"global_step{step}/mp_rank_00_model_states.pt")
+        name = f"global_step{step}"
+        engine.save_checkpoint(str(FOLDER), name, client_state={"step": step})
+        path = FOLDER / name / "mp_rank_00_model_states.pt"
+        report_save(step, engine.module.state_dict(), name, path)
 torch.distributed.destroy_process_group()

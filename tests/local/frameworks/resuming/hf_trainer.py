@@ -1,7 +1,7 @@
 """Hugging Face Trainer on a tiny random Llama; ``resume_from_checkpoint=True``."""
 
 import torch
-from dying import FOLDER, LAST, SAVES, damage_and_die
+from saving import FOLDER, LAST, SAVES, report_resume, report_save
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
@@ -11,13 +11,16 @@ from transformers import (
 )
 
 
-class Dying(TrainerCallback):
-    def on_train_begin(self, args, state, control, **_):
-        print(f"resumed at {state.global_step}", flush=True)
+class Reports(TrainerCallback):
+    """Reports a save at the begin of the next step, when the weights are still those."""
 
-    def on_step_begin(self, args, state, control, **_):
-        if state.global_step == SAVES[-1]:
-            damage_and_die(FOLDER / f"checkpoint-{SAVES[-1]}/model.safetensors")
+    def on_train_begin(self, args, state, control, model=None, **_):
+        report_resume(state.global_step, model.state_dict())
+
+    def on_step_begin(self, args, state, control, model=None, **_):
+        if (step := state.global_step) in SAVES:
+            name = f"checkpoint-{step}"
+            report_save(step, model.state_dict(), name, FOLDER / name / "model.safetensors")
 
 
 config = LlamaConfig(
@@ -43,6 +46,6 @@ trainer = Trainer(
     model=LlamaForCausalLM(config),
     args=arguments,
     train_dataset=[{"input_ids": one, "labels": one} for one in tokens],
-    callbacks=[Dying()],
+    callbacks=[Reports()],
 )
 trainer.train(resume_from_checkpoint=any(FOLDER.glob("checkpoint-*")) or None)

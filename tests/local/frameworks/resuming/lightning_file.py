@@ -2,15 +2,15 @@
 
 import lightning
 import torch
-from dying import FOLDER, LAST, SAVES, damage_and_die
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from saving import FOLDER, LAST, SAVES, report_resume, report_save
 from torch.utils.data import DataLoader, TensorDataset
 
 
 class Tiny(lightning.LightningModule):
     def __init__(self):
         super().__init__()
-        self.layer = torch.nn.Linear(64, 1)
+        self.layer = torch.nn.Linear(64, 64)
 
     def training_step(self, batch, _):
         inputs, targets = batch
@@ -20,13 +20,16 @@ class Tiny(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), 0.1)
 
 
-class Dying(Callback):
-    def on_train_start(self, trainer, _):
-        print(f"resumed at {trainer.global_step}", flush=True)
+class Reports(Callback):
+    """Reports a save at the begin of the next step, when the weights are still those."""
 
-    def on_train_batch_start(self, trainer, *_):
-        if trainer.global_step == SAVES[-1]:
-            damage_and_die(FOLDER / f"step={SAVES[-1]}.ckpt")
+    def on_train_start(self, trainer, module):
+        report_resume(trainer.global_step, module.state_dict())
+
+    def on_train_batch_start(self, trainer, module, *_):
+        if (step := trainer.global_step) in SAVES:
+            path = FOLDER / f"step={step}.ckpt"
+            report_save(step, module.state_dict(), path.name, path)
 
 
 saving = ModelCheckpoint(
@@ -37,10 +40,10 @@ trainer = lightning.Trainer(
     devices=1,
     max_steps=LAST,
     logger=False,
-    callbacks=[saving, Dying()],
+    callbacks=[saving, Reports()],
     enable_progress_bar=False,
     enable_model_summary=False,
 )
-data = TensorDataset(torch.randn(128, 64), torch.randn(128, 1))
+data = TensorDataset(torch.randn(128, 64), torch.randn(128, 64))
 newest = max(FOLDER.glob("*.ckpt"), default=None)
 trainer.fit(Tiny(), DataLoader(data, batch_size=8), ckpt_path=newest)
