@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, Protocol
 
 from holdfast.model.clusters import ClusterEvent, DesiredCluster
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
+from holdfast.model.node_settings import KubernetesConfig
 from holdfast.model.requests import Verb
 from holdfast.model.sagemaker import InstanceStatus
 
@@ -39,6 +40,9 @@ class Node:
 
     has_machine: bool = True
     """Whether the node has a machine yet."""
+
+    settings: KubernetesConfig = field(default_factory=KubernetesConfig)
+    """Its labels and taints that its group requests or has requested."""
 
     @property
     def known_as(self) -> str:

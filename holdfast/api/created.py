@@ -115,8 +115,9 @@ def _node(member: Member, instance_type: str) -> Node:
         instance_type=instance_type or "unknown",
         launched_at=machine.launched_at if machine is not None else member.added_at,
         status=member.status,
-        message=member.message,
+        message=" ".join(filter(None, (member.message, member.settings.conflict))),
         logical_id=member.logical_id,
         addresses=machine.addresses if machine is not None else (),
         has_machine=machine is not None,
+        settings=member.settings.current,
     )

@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from holdfast.api.clusters import Node
+from holdfast.api.kubernetes_config import group_config
 from holdfast.api.sagemaker_model import Json
+from holdfast.decisions.cluster_members import desired_settings
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage, SoftwareUpdate
 from holdfast.model.sagemaker import GROUP_SETTINGS, ClusterStatus, GroupStatus, InstanceStatus
 
@@ -57,6 +59,7 @@ def _group(cluster: DesiredCluster, group: DesiredGroup, nodes: Sequence[Node]) 
         "CurrentImageId": None if _is_moving(update) else group.made_of.image or None,
         "DesiredImageId": group.made_of.image or None,
         "SoftwareUpdateStatus": None if update is None else update.status,
+        "KubernetesConfig": group_config(desired_settings(group), nodes),
         "ActiveSoftwareUpdateConfig": _deployment(update) if _is_moving(update) else None,
     }
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from holdfast.api.kubernetes_config import config_rejections, requested_config
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.clusters import (
@@ -40,6 +41,7 @@ def _rejections_of(group: Json) -> Iterator[str]:
     entry = scripts.get("OnCreate", "")
     if entry.startswith("/") or ".." in entry.split("/"):
         yield f"LifeCycleConfig.OnCreate must be a path within SourceS3Uri, got {entry!r}"
+    yield from config_rejections(group.get("KubernetesConfig", {}))
 
 
 def desired_group(
@@ -71,6 +73,7 @@ def desired_group(
             else None,
             repairs=repairs,
             deep_checks=tuple(spec.get("OnStartDeepHealthChecks", ())),
+            kubernetes=requested_config(spec.get("KubernetesConfig", {})),
             spec={**network, **spec},
         ),
         target=spec["InstanceCount"],

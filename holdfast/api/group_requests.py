@@ -15,11 +15,19 @@ def resized(group: Mapping[str, Any], count: int) -> dict[str, Any]:
 
     """
     types = group.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
+    config = _config(group.get("KubernetesConfig", {}))
     least = min(group.get("MinCount", 0), count)
     return {
         **{key: group[key] for key in GROUP_SETTINGS if key in group},
         **({} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}),
+        **({"KubernetesConfig": config} if config else {}),
         "InstanceGroupName": group["InstanceGroupName"],
         "InstanceCount": count,
         **({"MinInstanceCount": least} if least else {}),
     }
+
+
+def _config(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the requested labels and taints of a group."""
+    found = {name: described.get(f"Desired{name}") for name in ("Labels", "Taints")}
+    return {name: value for name, value in found.items() if value}

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 from holdfast.api.call import Call, node_named
 from holdfast.api.clusters import Cluster, Node
 from holdfast.api.described import described
+from holdfast.api.kubernetes_config import described_config
 from holdfast.api.paging import page
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
+from holdfast.decisions.cluster_members import desired_settings
 from holdfast.model.sagemaker import NODE_SETTINGS, ClusterStatus, GroupStatus, InstanceStatus
 
 Item = TypeVar("Item")
@@ -101,9 +103,13 @@ def _group_settings(cluster: Cluster, node: Node) -> Json:
     desired = cluster.desired()
     if desired is None:
         return {}
-    groups = [one for one in desired.groups if one.name == node.group]
-    spec = {name: value for one in groups for name, value in dict(one.made_of.spec).items()}
-    return {name: spec[name] for name in NODE_SETTINGS if name in spec}
+    for group in desired.groups:
+        if group.name == node.group:
+            spec = dict(group.made_of.spec)
+            config = described_config(desired_settings(group), node.settings)
+            shown = {name: spec[name] for name in NODE_SETTINGS if name in spec}
+            return {**shown, "KubernetesConfig": config}
+    return {}
 
 
 def _orchestrator(call: Call) -> Json | None:

@@ -30,6 +30,9 @@ class RequestField:
     note: str = ""
     """Limits of the support, or the reason why there is none and what to use."""
 
+    is_map: bool = False
+    """Whether its members are keys that people choose, which have no rows."""
+
     allowed: Mapping[str, Any] | None = None
     """Value of a refused field that is accepted, because it requests nothing."""
 
@@ -49,7 +52,7 @@ def _ignored(path: str, note: str) -> dict[str, RequestField]:
 def _refused(
     path: str, note: str, allowed: Mapping[str, Any] | None = None
 ) -> dict[str, RequestField]:
-    return {path: RequestField(Support.REFUSED, note, allowed)}
+    return {path: RequestField(Support.REFUSED, note, allowed=allowed)}
 
 
 def _below(path: str, fields: Fields) -> dict[str, RequestField]:
@@ -58,6 +61,7 @@ def _below(path: str, fields: Fields) -> dict[str, RequestField]:
 
 _DISABLED: Final = {"Mode": "Disable"}
 _ON_EC2: Final = "On EC2. Elsewhere it has no effect and is returned."
+_ON_KUBERNETES: Final = "On Kubernetes. Refused on Slurm and on one machine."
 _ON_NEW_MACHINES: Final = (
     "On one machine and on EC2. Existing nodes of Kubernetes and Slurm run no scripts."
 )
@@ -91,6 +95,11 @@ _DEPLOYMENT: Final = {
         "AutoRollbackConfiguration.AlarmName",
         note='Requires `alarms = "cloudwatch"` in the configuration of the server.',
     ),
+}
+
+_KUBERNETES: Final = {
+    "Labels": RequestField(Support.SUPPORTED, _ON_KUBERNETES, is_map=True),
+    **_supported("Taints", "Taints.Key", "Taints.Value", "Taints.Effect", note=_ON_KUBERNETES),
 }
 
 _GROUP: Final = {
@@ -147,9 +156,8 @@ _GROUP: Final = {
         "AutoPatchConfig", "images are not patched; call UpdateClusterSoftware with a new ImageId"
     ),
     **_refused("ImageReleaseVersion", _NO_RELEASE),
-    **_refused(
-        "KubernetesConfig", "set labels and taints of nodes with kubectl or with flags of kubelet"
-    ),
+    **_supported("KubernetesConfig", note=_ON_KUBERNETES),
+    **_below("KubernetesConfig", _KUBERNETES),
     **_supported("SlurmConfig"),
     **_supported(
         "SlurmConfig.NodeType", note="`BatchDeleteClusterNodes` refuses to delete a `Controller`."
@@ -268,7 +276,7 @@ def _unsupported(fields: Fields, value: Json, above: str, shown: str) -> Iterato
         elif field.support is Support.REFUSED:
             if item != field.allowed:
                 yield f"{shown}{name} is not supported: {field.note}"
-        elif field.support is Support.SUPPORTED:
+        elif field.support is Support.SUPPORTED and not field.is_map:
             yield from _below_supported(fields, item, path, f"{shown}{name}")
 
 

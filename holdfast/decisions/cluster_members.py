@@ -2,10 +2,11 @@
 
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.decisions.node_settings import observed
 from holdfast.model.clusters import (
     ClusterEvent,
     DesiredCluster,
@@ -15,6 +16,7 @@ from holdfast.model.clusters import (
     Member,
     NodeHealth,
 )
+from holdfast.model.node_settings import KubernetesConfig
 from holdfast.model.sagemaker import EventLevel, InstanceStatus
 
 _SPACE: Final = uuid.UUID("5d0f3c1e-6a59-4b7e-9f0a-2f4f1c7d8e21")
@@ -36,6 +38,9 @@ class ObservedCluster:
 
     alarms: frozenset[str] = frozenset()
     """Names of the alarms in state ALARM."""
+
+    settings: Mapping[str, KubernetesConfig] = field(default_factory=dict)
+    """Labels and taints of Kubernetes nodes by machine id; empty if none are requested or owned."""
 
 
 class ClusterEventCollector:
@@ -136,11 +141,23 @@ def _judged(
     collector: ClusterEventCollector,
 ) -> Member:
     status, message = _status(machine, group, seen.health.get(machine.id))
-    judged = replace(member, machine=machine, message=message)
+    desired = desired_settings(group)
+    settings = observed(member.settings, desired, seen.settings.get(machine.id, KubernetesConfig()))
+    judged = replace(member, machine=machine, message=message, settings=settings)
+    if settings.conflict and settings.conflict != member.settings.conflict:
+        what = "Labels and taints of {i} in Cluster {c} and IG {g} were not applied"
+        collector.member(judged, what, settings.conflict)
     if status is not member.status:
         judged = replace(judged, status=status, status_since=now)
         _report_status(judged, collector)
     return replace(judged, released=judged.released or status is InstanceStatus.RUNNING)
+
+
+def desired_settings(group: DesiredGroup | None) -> KubernetesConfig:
+    """Return the labels and taints that the nodes of a group should have."""
+    if group is None or group.is_going:
+        return KubernetesConfig()
+    return group.made_of.kubernetes
 
 
 def _status(

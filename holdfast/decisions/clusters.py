@@ -4,10 +4,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from holdfast.decisions.cluster_members import ClusterEventCollector, ObservedCluster, present
+from holdfast.decisions.cluster_members import (
+    ClusterEventCollector,
+    ObservedCluster,
+    desired_settings,
+    present,
+)
 from holdfast.decisions.cluster_policy import ClusterPolicy
+from holdfast.decisions.node_settings import is_applied, planned
 from holdfast.decisions.software_update import advanced, renewals
-from holdfast.model.cluster_actions import ClusterAction, Delete, Ensure, Remove, Scale
+from holdfast.model.cluster_actions import ClusterAction, Configure, Delete, Ensure, Remove, Scale
 from holdfast.model.clusters import (
     ClusterEvent,
     DesiredCluster,
@@ -63,11 +69,17 @@ def decide(
         )
     judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, collector)
     actions: list[ClusterAction] = []
+    recorded: dict[str, Member] = {}
     for group in judged.groups if judged is not None else ():
+        configured, changes = _configured(group, by_group[group.name], seen)
+        recorded |= {one.logical_id: one for one in configured}
+        actions += changes
         actions += _actions(group, by_group[group.name], seen, policy, now)
     return ClusterStep(
         cluster=judged,
-        members=there if judged is not None else (),
+        members=tuple(recorded.get(one.logical_id, one) for one in there)
+        if judged is not None
+        else (),
         actions=tuple(actions),
         cluster_events=tuple(collector.reported),
     )
@@ -158,6 +170,8 @@ def _problem(
         if group.failure:
             return f"{group.name}: {group.failure}"
         for one in members[group.name]:
+            if one.machine is not None and one.settings.conflict:
+                return f"{group.name}: {one.machine.id}: {one.settings.conflict}"
             is_failed = one.status is InstanceStatus.FAILURE
             if is_failed and one.machine is not None and not cluster.is_continuous:
                 return f"{group.name}: {one.machine.id}: {one.message}"
@@ -199,9 +213,29 @@ def _is_settled(group: DesiredGroup, members: Sequence[Member]) -> bool:
 
 
 def _is_fulfilled(group: DesiredGroup, members: Sequence[Member], *, is_continuous: bool) -> bool:
-    running = sum(one.status is InstanceStatus.RUNNING for one in members)
+    desired = desired_settings(group)
+    running = sum(
+        one.status is InstanceStatus.RUNNING and is_applied(one.settings, desired)
+        for one in members
+    )
     least = group.minimum if is_continuous else group.target
     return _is_settled(group, members) and running >= least
+
+
+def _configured(
+    group: DesiredGroup, members: Sequence[Member], seen: ObservedCluster
+) -> tuple[list[Member], list[ClusterAction]]:
+    """Return the members with the settings to record, and the change of their nodes."""
+    recorded, changes = [], []
+    for one in members:
+        machine = one.machine
+        if machine is None or machine.id not in seen.settings:
+            continue
+        settings, change = planned(machine.id, machine.name, one.settings, desired_settings(group))
+        recorded.append(replace(one, settings=settings))
+        if change is not None and machine.state is not MachineState.LEAVING:
+            changes.append(change)
+    return recorded, [Configure(group.made_of.key, tuple(changes))] if changes else []
 
 
 def _actions(

@@ -1,6 +1,6 @@
 """Loop that brings clusters to their desired state: read, decide, write, act."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -10,18 +10,22 @@ from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.clusters import ClusterStep, decide
 from holdfast.model.cluster_actions import (
     ClusterAction,
+    Configure,
     Delete,
     Ensure,
+    GroupAction,
     Remove,
     Renew,
     Scale,
 )
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
+from holdfast.model.node_settings import KubernetesConfig
 from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
 from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
+from holdfast.ports.kubernetes_nodes import KubernetesNodes
 from holdfast.ports.machine_groups import MachineGroups
 
 AFTER_ERROR: Final = timedelta(seconds=5)
@@ -41,6 +45,9 @@ class ClusterPorts:
     clock: Clock
     report: Callable[[str], None]
     """Receives a message for each failure."""
+
+    kubernetes: KubernetesNodes | None = None
+    """Labels and taints of the nodes; None if they are not nodes of Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +129,16 @@ class ClusterReconciler:
             },
             health=self._ports.nodes.health(stored.cluster.name),
             alarms=self._ports.alarms.active_alarms(alarms) if alarms else frozenset(),
+            settings=self._settings(stored),
         )
+
+    def _settings(self, stored: StoredCluster) -> Mapping[str, KubernetesConfig]:
+        kubernetes = self._ports.kubernetes
+        desired = [one.made_of.kubernetes for one in stored.cluster.groups]
+        owned = [one.settings.owned for one in stored.members]
+        if kubernetes is None or all(one.is_empty for one in (*desired, *owned)):
+            return {}
+        return kubernetes.settings()
 
     def _is_saved(self, stored: StoredCluster, step: ClusterStep) -> bool:
         is_changed = (
@@ -133,6 +149,10 @@ class ClusterReconciler:
         )
 
     def _carry_out(self, cluster: str, action: ClusterAction) -> None:
+        if isinstance(action, Configure):
+            if self._ports.kubernetes is not None:
+                self._ports.kubernetes.configure(action.changes)
+            return
         key = action.group.key if isinstance(action, Ensure) else action.group
         try:
             self._act(cluster, action)
@@ -151,7 +171,7 @@ class ClusterReconciler:
             case _:
                 self._note(cluster, key, lambda group: replace(group, failure=""))
 
-    def _act(self, cluster: str, action: ClusterAction) -> None:
+    def _act(self, cluster: str, action: GroupAction) -> None:
         groups = self._ports.groups
         match action:
             case Ensure(group):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from holdfast.model.clusters import MachineGroup
+from holdfast.model.node_settings import SettingsChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,4 +50,15 @@ class Renew:
     """Name of its node."""
 
 
-ClusterAction = Ensure | Scale | Remove | Delete | Renew
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """Change labels and taints of Kubernetes nodes of a group."""
+
+    group: str
+    changes: tuple[SettingsChange, ...]
+
+
+GroupAction = Ensure | Scale | Remove | Delete | Renew
+"""Action of the provider of the machines."""
+
+ClusterAction = Configure | GroupAction

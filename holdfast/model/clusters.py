@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from holdfast.model.node_settings import KubernetesConfig, NodeSettings
 from holdfast.model.sagemaker import (
     ClusterStatus,
     EventLevel,
@@ -49,6 +50,9 @@ class MachineGroup:
 
     deep_checks: tuple[str, ...] = ()
     """Deep health checks of a machine that joins: ``OnStartDeepHealthChecks``."""
+
+    kubernetes: KubernetesConfig = field(default_factory=KubernetesConfig)
+    """Labels and taints of its Kubernetes nodes: ``KubernetesConfig``."""
 
     spec: Mapping[str, object] = field(default_factory=dict)
     """Complete request, as ``CreateCluster`` takes a group; ``VpcConfig`` is that of the cluster
@@ -242,6 +246,9 @@ class Member:
     status_since: datetime
     released: bool = False
     """Whether it has ever run."""
+
+    settings: NodeSettings = field(default_factory=NodeSettings)
+    """Requested labels and taints of its Kubernetes node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

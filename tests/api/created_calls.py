@@ -22,6 +22,7 @@ from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.incidents import Incident
 from holdfast.model.requests import Verb
 from holdfast.model.sagemaker import InstanceStatus
+from tests.ports.fake_kubernetes_nodes import FakeKubernetesNodes
 from tests.ports.fake_machine_groups import FakeMachineGroups
 
 AT_ONCE = PollIntervals(busy=timedelta(0), quiet=timedelta(0))
@@ -120,6 +121,7 @@ class Lab(Api):
         self.groups = FakeMachineGroups(self.late)
         self.nodes = FakeNodes(self.groups)
         self.alarms = FakeAlarms()
+        self.kubernetes = FakeKubernetesNodes()
         self.rejections: list[str] = []
         self.reported: list[str] = []
         self.limit = limit
@@ -153,6 +155,7 @@ class Lab(Api):
             alarms=self.alarms,
             clock=self.late,
             report=self.reported.append,
+            kubernetes=self.kubernetes,
         )
         self.reconciler = ClusterReconciler(ports, ClusterPolicy(), pace)
 

@@ -23,9 +23,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.config import Config
 from botocore.credentials import Credentials
-from botocore_files import read_once
 
 from holdfast.apps.main import run
+from tests.apps.botocore_files import read_once
 
 read_once()
 

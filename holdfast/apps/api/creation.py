@@ -24,6 +24,7 @@ from holdfast.apps.api.adopted import Opener
 from holdfast.apps.api.config import AlarmSource, ApiConfig
 from holdfast.apps.api.fleet_clusters import FleetClusters
 from holdfast.apps.api.local_clusters import ClusterSupervisors, LocalClusters, local_groups
+from holdfast.apps.api.node_settings import labeled_nodes, with_settings
 from holdfast.apps.api.shared_fleet import SharedFleet
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.target import TargetPlatform, Where
@@ -138,6 +139,7 @@ def creation_of(
         alarms=_alarms(config),
         clock=SystemClock(),
         report=report,
+        kubernetes=labeled_nodes(where, opened),
     )
     thread = ReconciliationThread(
         ClusterReconciler(ports, ClusterPolicy(), backend.intervals), database.back_up_changes
@@ -146,7 +148,7 @@ def creation_of(
     opened.enter_context(closing(thread))
     creation = ClusterCreation(
         records=records,
-        rejections=limited_to(config.script_sources, backend.rejections),
+        rejections=limited_to(config.script_sources, with_settings(where, backend.rejections)),
         wake=thread.wake,
         node_limit=config.node_limit,
         has_alarms=config.alarms is not AlarmSource.NONE,
