@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.api.call import Call
+from holdfast.api.deployments import alarm_rejections
 from holdfast.api.desired_groups import changed_group, desired_group, node_count, rejections
 from holdfast.api.problems import (
     Conflict,
@@ -35,7 +36,7 @@ def create_cluster(call: Call) -> Json:
     """See ``CreateCluster``."""
     creation, request = call.require_creation(), call.request
     name = request["ClusterName"]
-    refuse(list(rejections(request)))
+    refuse([*rejections(request), *_alarm_rejections(call)])
     tags = checked_tags({}, request.get("Tags", ()))
     shared = {key: request[key] for key in _SHARED if key in request}
     repairs = request.get("NodeRecovery", _AUTOMATIC) == _AUTOMATIC
@@ -49,7 +50,7 @@ def create_cluster(call: Call) -> Json:
         repairs=repairs,
         is_continuous="NodeProvisioningMode" in request,
         groups=tuple(
-            desired_group(name, uid, one, shared, repairs=repairs)
+            desired_group(name, uid, one, shared, call.now, repairs=repairs)
             for one in request.get("InstanceGroups", ())
         ),
         requested=shared,
@@ -71,7 +72,7 @@ def create_cluster(call: Call) -> Json:
 
 def update_cluster(call: Call) -> Json:
     """See ``UpdateCluster``."""
-    refuse(list(rejections(call.request)))
+    refuse([*rejections(call.request), *_alarm_rejections(call)])
     return changed(
         call, "UpdateCluster", lambda stored: _updated(call, stored), fits=within_limit(call)
     )
@@ -175,7 +176,7 @@ def _updated(call: Call, stored: StoredCluster) -> Change:
         repairs = request["NodeRecovery"] == _AUTOMATIC
     requested = {
         one["InstanceGroupName"]: desired_group(
-            cluster.name, cluster.uid, one, shared, repairs=repairs
+            cluster.name, cluster.uid, one, shared, call.now, repairs=repairs
         )
         for one in request.get("InstanceGroups", ())
     }
@@ -204,6 +205,15 @@ def _updated(call: Call, stored: StoredCluster) -> Change:
     return Change(
         cluster=after, members=stored.members, cluster_events=tuple(collector.reported), answer={}
     )
+
+
+def _alarm_rejections(call: Call) -> Iterator[str]:
+    has_alarms = call.require_creation().has_alarms
+    for group in call.request.get("InstanceGroups", ()):
+        config = group.get("ScheduledUpdateConfig", {}).get("DeploymentConfig", {})
+        for problem in alarm_rejections(config, has_alarms=has_alarms):
+            name = group["InstanceGroupName"]
+            yield f"InstanceGroups: {name}: ScheduledUpdateConfig.{problem}"
 
 
 def _with_recovery(group: DesiredGroup, *, repairs: bool) -> DesiredGroup:

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
+from holdfast.api.deployments import requested_schedule, schedule_rejections
 from holdfast.api.kubernetes_config import config_rejections, requested_config
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
@@ -13,6 +15,7 @@ from holdfast.model.clusters import (
     GroupStage,
     LifecycleScripts,
     MachineGroup,
+    UpdateSchedule,
 )
 
 
@@ -42,10 +45,11 @@ def _rejections_of(group: Json) -> Iterator[str]:
     if entry.startswith("/") or ".." in entry.split("/"):
         yield f"LifeCycleConfig.OnCreate must be a path within SourceS3Uri, got {entry!r}"
     yield from config_rejections(group.get("KubernetesConfig", {}))
+    yield from schedule_rejections(group)
 
 
 def desired_group(
-    cluster: str, uid: str, spec: Json, shared: Mapping[str, Any], *, repairs: bool
+    cluster: str, uid: str, spec: Json, shared: Mapping[str, Any], now: datetime, *, repairs: bool
 ) -> DesiredGroup:
     """Instance group that a request describes.
 
@@ -54,7 +58,11 @@ def desired_group(
         uid: unique ID of the cluster.
         spec: the group in the request.
         shared: settings of the whole cluster.
+        now: current time.
         repairs: whether faults are repaired automatically.
+
+    Raises:
+        ValidationException: all times of its schedule have passed.
 
     """
     scripts = spec.get("LifeCycleConfig", {})
@@ -78,6 +86,7 @@ def desired_group(
         ),
         target=spec["InstanceCount"],
         minimum=spec.get("MinInstanceCount", 0),
+        schedule=requested_schedule(spec, now),
     )
 
 
@@ -95,10 +104,24 @@ def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
             "add a group with another name"
         )
     made_of = replace(after.made_of, image=before.made_of.image, revision=before.made_of.revision)
-    resized = replace(before, target=after.target, minimum=after.minimum)
+    resized = replace(
+        before,
+        target=after.target,
+        minimum=after.minimum,
+        schedule=_changed_schedule(before.schedule, after.schedule),
+    )
     if made_of == before.made_of:
         return resized
     return replace(resized, made_of=made_of, stage=GroupStage.NEW)
+
+
+def _changed_schedule(
+    before: UpdateSchedule | None, after: UpdateSchedule | None
+) -> UpdateSchedule | None:
+    """Updated schedule; a run that is due stays due unless the times change."""
+    if before is None or after is None or before.expression != after.expression:
+        return after
+    return replace(after, next_at=before.next_at)
 
 
 def node_count(clusters: Sequence[DesiredCluster]) -> int:

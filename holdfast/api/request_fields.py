@@ -148,12 +148,21 @@ _GROUP: Final = {
     ),
     **_supported("OverrideVpcConfig", note=_ON_EC2),
     **_below("OverrideVpcConfig", _VPC),
-    **_refused(
-        "ScheduledUpdateConfig", "updates have no schedule; call UpdateClusterSoftware when due"
+    **_supported(
+        "ScheduledUpdateConfig",
+        "ScheduledUpdateConfig.DeploymentConfig",
+        note="Runs `UpdateClusterSoftware` for the group with its present image.",
     ),
+    **_supported(
+        "ScheduledUpdateConfig.ScheduleExpression",
+        note="`cron(...)` in UTC; a run that cannot start within an hour is skipped.",
+    ),
+    **_below("ScheduledUpdateConfig.DeploymentConfig", _DEPLOYMENT),
     **_supported("ImageId", note=_ON_EC2),
     **_refused(
-        "AutoPatchConfig", "images are not patched; call UpdateClusterSoftware with a new ImageId"
+        "AutoPatchConfig",
+        "it installs the security patches that AWS releases for images of SageMaker, and nobody "
+        "announces such patches for your images; set ScheduledUpdateConfig",
     ),
     **_refused("ImageReleaseVersion", _NO_RELEASE),
     **_supported("KubernetesConfig", note=_ON_KUBERNETES),

@@ -61,9 +61,19 @@ class ClusterEventCollector:
         """
         self._report(what, why)
 
-    def group(self, group: str, what: str, why: str = "") -> None:
-        """Add an event of an instance group; ``{g}`` in the text is its name."""
-        self._report(what, why, group=group)
+    def group(
+        self, group: str, what: str, why: str = "", level: EventLevel = EventLevel.INFO
+    ) -> None:
+        """Add an event of an instance group; ``{g}`` in the text is its name.
+
+        Args:
+            group: name of the group.
+            what: text of the event.
+            why: as in ``cluster``.
+            level: level of an event that is no failure.
+
+        """
+        self._report(what, why, level, group=group)
 
     def member(self, member: Member, what: str, why: str = "") -> None:
         """Add an event of a node; ``{i}`` in the text is the id of its machine."""
@@ -72,7 +82,7 @@ class ClusterEventCollector:
             what, why, group=member.group, instance_id=machine, logical_id=member.logical_id
         )
 
-    def _report(self, what: str, why: str, **of: str) -> None:
+    def _report(self, what: str, why: str, level: EventLevel = EventLevel.INFO, **of: str) -> None:
         text = what.format(c=self._cluster.name, g=of.get("group"), i=of.get("instance_id"))
         text = f"{text}: {why}" if why else text
         seed = "|".join((self._cluster.name, self._now.isoformat(), text, of.get("logical_id", "")))
@@ -81,7 +91,7 @@ class ClusterEventCollector:
                 id=str(uuid.uuid5(_SPACE, seed)),
                 at=self._now + timedelta(microseconds=len(self.reported)),  # keeps their order
                 description=text,
-                level=EventLevel.ERROR if why else EventLevel.INFO,
+                level=EventLevel.ERROR if why else level,
                 **of,
             )
         )

@@ -20,7 +20,12 @@ class ClusterPolicy:
     """Time for all nodes of a batch of a software update to run; after it, the update is rolled
     back. The same as ``provision_timeout``."""
 
+    start_window: timedelta = timedelta(hours=1)
+    """Time for which a scheduled software update may start late: because the server was down, or
+    because the cluster was changing. After it, the run is skipped, since an update stops jobs, and
+    people expect it at its time."""
+
     def __post_init__(self) -> None:
-        for key in ("retry_failed", "provision_timeout", "batch_timeout"):
+        for key in ("retry_failed", "provision_timeout", "batch_timeout", "start_window"):
             if getattr(self, key) <= timedelta(0):
                 raise ValueError(f"{key} must be longer than 0s, got {getattr(self, key)}")

@@ -12,6 +12,7 @@ from holdfast.decisions.cluster_members import (
 )
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.node_settings import is_applied, planned
+from holdfast.decisions.scheduled_updates import next_run, with_due_updates
 from holdfast.decisions.software_update import advanced, renewals
 from holdfast.model.cluster_actions import ClusterAction, Configure, Delete, Ensure, Remove, Scale
 from holdfast.model.clusters import (
@@ -68,6 +69,8 @@ def decide(
             deleted, "Instance Group {g} deletion in Cluster {c} completed successfully"
         )
     judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, collector)
+    if judged is not None:
+        judged = with_due_updates(judged, policy, now, collector)
     actions: list[ClusterAction] = []
     recorded: dict[str, Member] = {}
     for group in judged.groups if judged is not None else ():
@@ -146,7 +149,7 @@ def _provisioned(
         cluster,
         status=ClusterStatus.ROLLING_BACK,
         failure=why,
-        groups=tuple(_rolled_back(one) for one in cluster.groups),
+        groups=tuple(_rolled_back(one, now) for one in cluster.groups),
     )
 
 
@@ -178,9 +181,10 @@ def _problem(
     return ""
 
 
-def _rolled_back(group: DesiredGroup) -> DesiredGroup:
+def _rolled_back(group: DesiredGroup, now: datetime) -> DesiredGroup:
     """Return a group as it was before the failed change; a new group keeps no machine."""
     before = group.before
+    group = replace(group, schedule=next_run(before.schedule if before else None, now))
     if before is None and group.stage is GroupStage.NEW:
         return _leaving(group)
     if before is None or group.is_going:
@@ -199,7 +203,12 @@ def _rolled_back(group: DesiredGroup) -> DesiredGroup:
 
 
 def _known_good(group: DesiredGroup) -> KnownGoodGroup:
-    return KnownGoodGroup(made_of=group.made_of, target=group.target, minimum=group.minimum)
+    return KnownGoodGroup(
+        made_of=group.made_of,
+        target=group.target,
+        minimum=group.minimum,
+        schedule=group.schedule,
+    )
 
 
 def _leaving(group: DesiredGroup) -> DesiredGroup:

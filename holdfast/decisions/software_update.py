@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from math import ceil
 
 from holdfast.decisions.cluster_members import ClusterEventCollector, ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.model.cluster_actions import ClusterAction, Remove, Renew
 from holdfast.model.clusters import (
+    BatchSize,
+    Deployment,
     DesiredGroup,
     GroupMachine,
     GroupStage,
@@ -16,6 +19,43 @@ from holdfast.model.clusters import (
     SoftwareUpdate,
 )
 from holdfast.model.sagemaker import InstanceStatus, UpdateStatus
+
+
+def started(
+    group: DesiredGroup, deployment: Deployment, now: datetime, *, image: str = ""
+) -> DesiredGroup:
+    """Return a group with a software update that begins now.
+
+    Args:
+        group: group without an active update.
+        deployment: how the update proceeds.
+        now: current time.
+        image: new image of its machines; the present one if empty.
+
+    """
+    batch = _size(deployment.batch, group.target, group.target)
+    revision = group.made_of.revision + 1
+    return replace(
+        group,
+        made_of=replace(group.made_of, image=image or group.made_of.image, revision=revision),
+        stage=GroupStage.NEW,
+        update=SoftwareUpdate(
+            status=UpdateStatus.PENDING,
+            began_at=now,
+            before=group.made_of,
+            batch=batch,
+            rollback_batch=_size(deployment.rollback_batch, group.target, batch),
+            bake=deployment.bake,
+            alarms=deployment.alarms,
+        ),
+    )
+
+
+def _size(size: BatchSize | None, whole: int, otherwise: int) -> int:
+    """Return the number of nodes of a batch: at least one, a percentage is rounded up."""
+    if size is None:
+        return max(1, otherwise)
+    return max(1, ceil(whole * size.value / 100) if size.is_percentage else size.value)
 
 
 def advanced(

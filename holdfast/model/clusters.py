@@ -100,6 +100,44 @@ class GroupMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSize:
+    """Number of machines that are updated at once."""
+
+    value: int
+    is_percentage: bool = False
+    """Whether the value is a percentage of the group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployment:
+    """How a software update proceeds: ``DeploymentConfig``."""
+
+    batch: BatchSize | None = None
+    """None for all machines of the group."""
+
+    rollback_batch: BatchSize | None = None
+    """None for the same number as ``batch``."""
+
+    bake: timedelta = timedelta(0)
+    """Time for which each batch must run without failure before the next one starts."""
+
+    alarms: tuple[str, ...] = ()
+    """Names of the alarms that roll the update back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateSchedule:
+    """Software updates at certain times: ``ScheduledUpdateConfig``."""
+
+    expression: str
+    """Cron expression of AWS; see ``kit.cron``."""
+
+    deployment: Deployment = field(default_factory=Deployment)
+    next_at: datetime | None = None
+    """Next time of an update; None if there is no further one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SoftwareUpdate:
     """New software for the machines of a group, one batch at a time, with rollback."""
 
@@ -183,6 +221,9 @@ class DesiredGroup:
     update: SoftwareUpdate | None = None
     """Present or last software update."""
 
+    schedule: UpdateSchedule | None = None
+    """Schedule of its software updates; None without one."""
+
     @property
     def name(self) -> str:
         """Name, unique in the cluster."""
@@ -201,6 +242,7 @@ class KnownGoodGroup:
     made_of: MachineGroup
     target: int
     minimum: int
+    schedule: UpdateSchedule | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ GROUP_SETTINGS: Final[tuple[str, ...]] = (
     "SlurmConfig",
     "CapacityRequirements",
     "NetworkInterface",
+    "ScheduledUpdateConfig",
 )
 """Settings of an instance group that ``UpdateCluster`` accepts beside its name and size;
 ``DescribeCluster`` returns them unchanged."""

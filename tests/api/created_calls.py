@@ -125,6 +125,7 @@ class Lab(Api):
         self.rejections: list[str] = []
         self.reported: list[str] = []
         self.limit = limit
+        self.has_alarms = True
         self.nonce = 0
         self.restart()
         self.meanwhile: Callable[[], object] = lambda: None
@@ -203,5 +204,5 @@ class Lab(Api):
             rejections=limited_to(self.sources, lambda _: self.rejections),
             wake=self.reconciler.wake,
             node_limit=self.limit,
-            has_alarms=True,
+            has_alarms=self.has_alarms,
         )

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from holdfast.api.desired_groups import desired_group
 from holdfast.api.operations import OPERATIONS, UNSUPPORTED_OPERATIONS
 from holdfast.api.request_fields import REQUEST_FIELDS, RequestField, Support, unsupported
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOLDFAST = Path(__file__).parents[2] / "holdfast"
 TABLE = HOLDFAST / "api/request_fields.py"
 PAGE = HOLDFAST.parent / "docs/reference/sagemaker-api.md"
@@ -176,14 +178,14 @@ def test_ignored_fields_of_a_group_change_no_machine() -> None:
         if row.support is Support.IGNORED and path.startswith("InstanceGroups.")
     }
     settings = Ec2GroupSettings(subnets=("subnet-1",), image="ami-1")
-    plain = desired_group("lab", "uid", group("gpu"), {}, repairs=True).made_of
+    plain = desired_group("lab", "uid", group("gpu"), {}, NOW, repairs=True).made_of
 
     assert {one.partition(".")[0] for one in ignored if not one.startswith(disks)} == set(
         IGNORED_OF_GROUPS
     )
     for name, value in IGNORED_OF_GROUPS.items():
         spec = group("gpu", **{name: value})
-        made = desired_group("lab", "uid", spec, {}, repairs=True).made_of
+        made = desired_group("lab", "uid", spec, {}, NOW, repairs=True).made_of
         assert replace(made, spec={}) == replace(plain, spec={})
         data = [
             template_data(one, settings, begin={}, cores=None, region="us-east-1")

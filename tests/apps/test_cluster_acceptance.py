@@ -16,8 +16,8 @@ NAME, GROUP = "ml-cluster", "worker-group-1"
 
 
 def guide_request(scripts: Path) -> str:
-    """The request of the guide, letter by letter but for the place of the scripts."""
-    [text] = re.findall(r"```json\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    """The first request of the guide, letter by letter but for the place of the scripts."""
+    text, *_ = re.findall(r"```json\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     place = "file:///home/ada/scripts"
     assert place in text
     return text.replace(place, scripts.as_uri())
