@@ -7,6 +7,7 @@ from typing import Final
 
 from holdfast.detectors import (
     clock_state,
+    device_inventory,
     disk_state,
     edac_state,
     efa_devices,
@@ -112,3 +113,12 @@ def required_samples(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:
         for name in sorted(detector.reads - {KERNEL_LOG, LOGS}):
             required[name] = min(required.get(name, detector.every), detector.every)
     return required
+
+
+def displayed_samples(detectors: tuple[Detector, ...]) -> dict[str, timedelta]:
+    """Return the samples that are only displayed, with their intervals.
+
+    They are of GPUs, and are read where a detector reads those.
+    """
+    is_read = any(gpu_state.SOURCE in detector.reads for detector in detectors)
+    return dict(device_inventory.SAMPLES) if is_read else {}

@@ -1,11 +1,13 @@
 """The agent's loop: read, detect, fold, report."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from functools import partial
+from typing import Final, TypeVar
 
 from holdfast.detectors.contract import Detector, Readings
+from holdfast.detectors.device_inventory import inventory
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.line_trust import LONGEST_DRILL
 from holdfast.model.errors import BackendError
@@ -16,8 +18,14 @@ from holdfast.ports.clock import Clock
 from holdfast.ports.host import Host
 from holdfast.ports.report import ReportSink
 
+T = TypeVar("T")
+
 CATCH_UP_READS: Final = 1000
 """Number of reads after which the first report is published even if the log keeps growing."""
+
+HARDWARE_EVERY: Final = timedelta(minutes=10)
+"""Minimum interval of reports whose only changes are readings of devices: temperatures always
+change, and on Kubernetes each report is a write to the Node object."""
 
 LINES_AT_ONCE: Final = 200
 """Lines between two looks at the schedule of the heartbeat; they take some 10 ms to evaluate."""
@@ -59,6 +67,9 @@ class AgentLoop:
         last = sink.last()
         is_same_boot = last is not None and last.boot_id == self._boot_id
         self._health = _known(last) if last is not None and is_same_boot else Health()
+        self._hardware = last.hardware if last is not None and is_same_boot else ()
+        self._shown_hardware = self._hardware
+        self._hardware_at = clock.now()
 
     def step(self) -> datetime:
         """Run one round.
@@ -81,9 +92,7 @@ class AgentLoop:
         is_due = self._is_heartbeat_due(now)
         is_time = is_due or self._is_urgent()
         try:
-            if is_time and (
-                self._health != self._reported or self._drill(now) != self._reported_drill
-            ):
+            if is_time and self._has_changed(now):
                 self._publish(now)
         finally:
             if is_due and self._reported is not None:
@@ -92,6 +101,20 @@ class AgentLoop:
             self._host.commit()
         return now if has_changes else self._next_heartbeat_at
 
+    def _has_changed(self, now: datetime) -> bool:
+        is_changed = self._health != self._reported or self._drill(now) != self._reported_drill
+        return is_changed or self._is_hardware_due(now)
+
+    def _is_hardware_due(self, now: datetime) -> bool:
+        """Whether devices are to be reported: other kinds than before, or old readings."""
+        if self._hardware == self._shown_hardware:
+            return False
+        kinds, shown = (
+            {one.kind for one in groups} for groups in (self._hardware, self._shown_hardware)
+        )
+        # Also if the clock was set back.
+        return kinds != shown or not (self._hardware_at <= now < self._hardware_at + HARDWARE_EVERY)
+
     def _take_in(self) -> bool:
         """Read and evaluate. Return whether there may be more to read."""
         rounds = 1 if self._reported is not None else CATCH_UP_READS
@@ -99,12 +122,29 @@ class AgentLoop:
             readings = self._host.read()
             if readings == _NOTHING:
                 return False
+            self._read_devices(readings)
             self._judge(replace(readings, kernel_log=readings.kernel_log[:LINES_AT_ONCE]))
             for start in range(LINES_AT_ONCE, len(readings.kernel_log), LINES_AT_ONCE):
                 self._send_heartbeat_within_round()
                 lines = readings.kernel_log[start : start + LINES_AT_ONCE]
                 self._judge(Readings(kernel_log=lines))
         return True
+
+    def _read_devices(self, readings: Readings) -> None:
+        found = self._attempt(
+            "device inventory", lambda: inventory(self._hardware, readings.samples)
+        )
+        if isinstance(found, Finding):
+            self._health = fold(self._health, [found])
+        else:
+            self._hardware = found
+
+    def _attempt(self, name: str, evaluate: Callable[[], T]) -> T | Finding:
+        """Return the result, or a finding that the evaluation of readings failed."""
+        try:
+            return evaluate()
+        except Exception as error:  # noqa: BLE001 - the other detectors must run
+            return _failure(name, error, self._clock.now())
 
     def _send_heartbeat_within_round(self) -> None:
         """Send the heartbeat that is due while lines are left: reading them must not delay it."""
@@ -127,10 +167,9 @@ class AgentLoop:
         for detector in self._detectors:
             if not readings.has_changes(detector.reads):
                 continue
-            try:
-                found = detector.detect(readings)
-            except Exception as error:  # noqa: BLE001 - the other detectors must run
-                findings.append(_failure(detector, error, self._clock.now()))
+            found = self._attempt(detector.name, partial(detector.detect, readings))
+            if isinstance(found, Finding):
+                findings.append(found)
                 continue
             findings += found
             if all(finding.reason != Reason.SOURCE_FAILED for finding in found):
@@ -148,6 +187,7 @@ class AgentLoop:
     def _publish(self, now: datetime) -> None:
         drill = self._drill(now)
         notices = (*(_drill_notices(drill)), *self._health.reported)
+        is_new = self._is_urgent() or self._is_hardware_due(now)
         self._sink.publish(
             NodeReport(
                 node=self._node,
@@ -158,8 +198,11 @@ class AgentLoop:
                 notices=notices,
                 suspects=self._health.suspects,
                 drill_until=drill,
+                hardware=self._hardware if is_new else self._shown_hardware,
             )
         )
+        if is_new:
+            self._shown_hardware, self._hardware_at = self._hardware, now
         self._reported_drill = drill
         self._reports += 1
         self._reported = self._health
@@ -208,14 +251,14 @@ def _drill_notices(until: datetime | None) -> tuple[Finding, ...]:
     return (notice,)
 
 
-def _failure(detector: Detector, error: Exception, now: datetime) -> Finding:
+def _failure(detector: str, error: Exception, now: datetime) -> Finding:
     return Finding(
         family="agent",
         condition=Condition.SOFTWARE,
         reason=Reason.DETECTOR_FAILED,
         severity=Severity.WARNING,
         remedy=Remedy.NONE,
-        message=f"the detector {detector.name} failed: {type(error).__name__}: {error}",
+        message=f"the detector {detector} failed: {type(error).__name__}: {error}",
         observed_at=now,
-        device=detector.name,
+        device=detector,
     )

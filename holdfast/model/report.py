@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.model.conditions import NodeCondition
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.health import Fault, Finding
 
 REPORT_LIMIT: Final = 4 * 1024 * 1024
@@ -36,3 +37,7 @@ class NodeReport:
 
     conditions: tuple[NodeCondition, ...] = ()
     """Conditions that result from the faults; they persist over restarts and reboots."""
+
+    hardware: tuple[DeviceGroup, ...] = ()
+    """Devices and their readings, for display; renewed at most every ``HARDWARE_EVERY`` of the
+    agent's loop, unless there is another reason for a report."""

@@ -18,6 +18,7 @@ from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.main import run as run_process
 from holdfast.kit.processes import start_time
 from holdfast.kit.serial import to_plain
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.health import Fault, Finding, Remedy, Severity, Urgency
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.names import Condition, Reason
@@ -159,7 +160,12 @@ class WrittenRuns:
         directory.processes.write_text(json.dumps({"node": [me, start_time(me)]}), encoding="utf-8")
 
     def report(
-        self, run: str, number: int, boot_id: str = BOOT, drill_until: datetime | None = None
+        self,
+        run: str,
+        number: int,
+        boot_id: str = BOOT,
+        drill_until: datetime | None = None,
+        hardware: tuple[DeviceGroup, ...] = (),
     ) -> None:
         """Have the agent of a node report XID 74, and XID 31 as a notice."""
         finding = Finding(
@@ -190,6 +196,7 @@ class WrittenRuns:
             reported_at=NOW,
             faults=(fault,),
             notices=(finding,),
+            hardware=hardware,
         )
         directory = self.directory(run).node(node(number))
         directory.report.write_text(json.dumps(to_plain(report)), encoding="utf-8")

@@ -21,6 +21,7 @@ from holdfast.model.health import Remedy
 from holdfast.model.names import (
     AGENT_CONDITIONS,
     AGENT_HEALTH_STATUS,
+    HARDWARE,
     JOB_RECORD,
     JOB_STATUS,
     RECORD,
@@ -458,7 +459,12 @@ def test_names_in_the_policies_are_those_that_are_published(helm: Helm) -> None:
         labels.fault_types,
         labels.fault_reasons,
     }
-    assert listed("ownAnnotations") == {labels.fault_details, REPORT, AGENT_HEALTH_STATUS}
+    assert listed("ownAnnotations") == {
+        labels.fault_details,
+        REPORT,
+        HARDWARE,
+        AGENT_HEALTH_STATUS,
+    }
     assert listed("pending") == {
         HealthStatus.PENDING_REBOOT,
         HealthStatus.PENDING_REPLACEMENT,

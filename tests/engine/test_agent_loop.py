@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.detectors.contract import Detector, LogLine, Profile, Readings, Sample
 from holdfast.detectors.table import detectors
-from holdfast.engine.agent_loop import CATCH_UP_READS, AgentLoop
+from holdfast.engine.agent_loop import CATCH_UP_READS, HARDWARE_EVERY, AgentLoop
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Finding, Severity
 from holdfast.model.names import Reason
@@ -508,3 +508,78 @@ def test_a_boot_ends_the_wait_for_a_witness() -> None:
     agent.steps()
 
     assert 74 not in {fault.code for fault in agent.sink.reports[-1].faults}
+
+
+def edac(at: datetime, corrected: int) -> dict[str, Sample]:
+    values = {"mc0/ce_count": str(corrected)}
+    return {"edac": Sample(name="edac", taken_at=at, values=values)}
+
+
+def shown(agent: Agent) -> list[str]:
+    """Corrected errors in each report that has devices."""
+    groups = [group for report in agent.sink.reports for group in report.hardware]
+    return [group.devices[0].values["ecc_corrected"] for group in groups]
+
+
+def test_new_devices_come_with_the_next_heartbeat_and_new_readings_ten_minutes_later(
+    agent: Agent,
+) -> None:
+    agent.host.samples.append(edac(START, 1))
+    agent.steps()
+    assert shown(agent) == []
+    agent.step(BEAT)
+    assert shown(agent) == ["1"]
+
+    for count in (1, 2, 3):  # a heartbeat is half a second
+        agent.host.samples.append(edac(agent.clock.time, 1))
+        agent.steps()
+        agent.step(BEAT)
+        assert len(agent.sink.reports) == 2, count
+    agent.host.samples.append(edac(agent.clock.time, 1))
+    agent.step(HARDWARE_EVERY)
+    agent.step(BEAT)
+    assert shown(agent) == ["1", "1"]
+    assert agent.sink.reports[-1].hardware[0].read_at > START
+
+
+def test_a_fault_brings_the_newest_readings_of_devices(agent: Agent) -> None:
+    agent.host.samples.append(edac(START, 1))
+    agent.step(BEAT)
+    agent.step(BEAT)
+    agent.host.samples.append(edac(agent.clock.time, 1))
+    agent.steps()
+    agent.log("74, x")
+    agent.step(MOMENT)
+
+    report = agent.sink.reports[-1]
+    assert [fault.code for fault in report.faults] == [74]
+    assert report.hardware[0].read_at > START
+
+
+def test_an_agent_of_the_same_boot_keeps_the_devices(agent: Agent) -> None:
+    agent.host.samples.append(edac(START, 1))
+    agent.step(BEAT)
+    agent.step(BEAT)
+
+    agent.start()
+    agent.steps()
+    assert agent.sink.reports[-1].hardware[0].read_at == START
+    agent.host.boot = "b2"
+    agent.start()
+    agent.steps()
+    assert agent.sink.reports[-1].hardware == ()
+
+
+def test_a_bug_in_the_inventory_of_devices_stops_no_detection(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("holdfast.engine.agent_loop.inventory", fails)
+    agent.log("74, x")
+    agent.steps()
+
+    report = agent.sink.reports[-1]
+    assert [fault.code for fault in report.faults] == [74]
+    assert [one.reason for one in report.notices] == [Reason.DETECTOR_FAILED]

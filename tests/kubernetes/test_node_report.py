@@ -1,6 +1,9 @@
+import base64
 import json
 import threading
+import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -8,10 +11,13 @@ import pytest
 from agent_on_node import HEALTH, OnNode, allow_events, grant, reporting
 from real_cluster import Cluster, until
 
+from holdfast.adapters.kubernetes.nodes.hardware import unpack
 from holdfast.adapters.kubernetes.nodes.report import ReportIntervals
+from holdfast.apps.kubernetes.nodes import connect
 from holdfast.kit.serial import to_plain
+from holdfast.model.hardware import Device, DeviceGroup, DeviceKind
 from holdfast.model.health import Fault, Remedy
-from holdfast.model.names import RECORD, REPORT, Condition, Labels
+from holdfast.model.names import HARDWARE, RECORD, REPORT, Condition, Labels
 from holdfast.model.nodes import Phase
 from holdfast.model.report import NodeReport
 from tests.engines.api_connection import Refused
@@ -28,6 +34,10 @@ def a_report(*faults: Fault, boot_id: str = "boot-1") -> NodeReport:
     return NodeReport(
         node=NODE, boot_id=boot_id, sequence=1, reported_at=datetime.now(UTC), faults=faults
     )
+
+
+def pack_bytes(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content, 9)).decode()
 
 
 @pytest.fixture
@@ -328,3 +338,42 @@ def test_a_closed_reporter_is_silent(node: OnNode) -> None:
     node.reporter.close()
 
     assert node.object["metadata"].get("labels") == before["metadata"].get("labels")
+
+
+def test_devices_are_in_an_annotation_of_their_own(cluster: Cluster, node: OnNode) -> None:
+    gpus = DeviceGroup(
+        kind=DeviceKind.GPU,
+        read_at=START,
+        versions={"driver": "595.45.04"},
+        devices=tuple(
+            Device(name=f"PCI:0000:{bus:02x}:00", values={"temperature": "34 C"})
+            for bus in range(8)
+        ),
+    )
+    node.tell(replace(a_report(REBOOT), hardware=(gpus,)))
+    until(lambda: node.annotation(HARDWARE))
+
+    path = f"/api/v1/nodes/{NODE}"
+    assert unpack(cluster.plane.request("GET", path)) == (gpus,)
+    assert len(node.annotation(HARDWARE)) < 300
+    assert json.loads(node.annotation(REPORT))["hardware"] == []
+    with closing(connect(cluster.plane.kubeconfig(), None)) as fleet:
+        assert fleet.hardware(NODE) == (gpus,)
+        assert fleet.hardware("nobody") == ()
+
+    node.tell(a_report())
+    until(lambda: node.annotation(HARDWARE) is None)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "!", "e30=", pack_bytes(b"[" * 9000), pack_bytes(b'[{"kind":"gpu"}]')]
+)
+def test_devices_that_others_invalidated_are_none(text: str) -> None:
+    assert unpack({"metadata": {"annotations": {HARDWARE: text}}}) == ()
+
+
+def test_a_compressed_bomb_is_cut_off() -> None:
+    bomb = pack_bytes(b"[" + b" " * 40_000_000 + b"]")
+
+    assert len(bomb) < 64 * 1024
+    assert unpack({"metadata": {"annotations": {HARDWARE: bomb}}}) == ()

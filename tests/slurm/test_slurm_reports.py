@@ -16,6 +16,7 @@ from holdfast.adapters.slurm.nodes.reports import Reports
 from holdfast.adapters.slurm.nodes.signatures import SIGN_EVERY, VALID_FOR, signed
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.hardware import Device, DeviceGroup, DeviceKind
 from holdfast.model.report import NodeReport
 from tests.ports.builders import NOW, a_fault
 
@@ -507,3 +508,20 @@ def test_an_agent_signs_again_and_waits_for_munge(tmp_path: Path, monkeypatch) -
     one.close()
     monkeypatch.undo()
     assert path.read_text(encoding="utf-8").splitlines()[0] == before.splitlines()[0]
+
+
+def test_devices_are_read_from_the_report_on_request_only(tmp_path: Path) -> None:
+    memory = DeviceGroup(
+        kind=DeviceKind.MEMORY,
+        read_at=REPORT.reported_at,
+        devices=(Device(name="MC0", values={"ecc_corrected": "3"}),),
+    )
+    one = reporter(tmp_path)
+    one.changed(None, replace(REPORT, hardware=(memory,)))
+    until((tmp_path / "n1.json").exists)
+    one.close()
+
+    reports = looked(tmp_path)
+    assert reports.received()["n1"].report.hardware == ()  # of thousands of nodes
+    assert reports.hardware("n1") == (memory,)
+    assert reports.hardware("n2") == ()

@@ -51,9 +51,13 @@ def instance_type(root: Path) -> str:
 def neuron(root: Path) -> dict[str, str]:
     """Return the health files of Neuron devices by path, such as ``neuron0/reset``.
 
-    ``/read`` is always present, so that a reading without devices is not empty.
+    ``/driver`` is the version of the driver. ``/read`` is always present, so that a reading without
+    devices is not empty.
     """
-    return {"/read": ""} | dict(_neuron_files(root / "sys/devices/virtual/neuron_device"))
+    driver = read_small(root / "sys/module/neuron/version")
+    return {"/read": "", **({"/driver": driver} if driver else {})} | dict(
+        _neuron_files(root / "sys/devices/virtual/neuron_device")
+    )
 
 
 def neuron_counters(root: Path) -> frozenset[str]:

@@ -63,11 +63,11 @@ class Ports:
     def read(self) -> Reading:
         """Return the state and counters of all ports.
 
-        Names are ``DEVICE`` (``efa`` or ``infiniband``) and ``DEVICE/PORT/`` followed by ``state``
-        (as in sysfs), ``down_s`` (seconds; only while a link is down that was up before), ``flaps``
-        (number of flaps within ``FLAP_WINDOW_S``), ``active`` (only while the link is up), or the
-        name of a counter. ``/read`` is always present, so that a reading without devices is not
-        empty.
+        Names are ``DEVICE`` (``efa`` or ``infiniband``), ``DEVICE/firmware`` (its version), and
+        ``DEVICE/PORT/`` followed by ``state`` and ``rate`` (as in sysfs), ``down_s`` (seconds; only
+        while a link is down that was up before), ``flaps`` (number of flaps within
+        ``FLAP_WINDOW_S``), ``active`` (only while the link is up), or the name of a counter.
+        ``/read`` is always present, so that a reading without devices is not empty.
         """
         return Reading(values={"/read": ""} | dict(self._values(time.monotonic())))
 
@@ -77,6 +77,9 @@ class Ports:
             if vendor is None:
                 continue  # software device without hardware below it
             yield device, "efa" if vendor == _EFA_VENDOR else "infiniband"
+            firmware = read_small(self._devices / device / "fw_ver")
+            if firmware:
+                yield f"{device}/firmware", firmware
             for port in names_in(self._devices / device / "ports"):
                 yield from self._port(f"{device}/{port}", f"{device}/ports/{port}", now)
 
@@ -85,6 +88,9 @@ class Ports:
         if state is None:
             return
         yield f"{name}/state", state
+        rate = read_small(self._devices / path / "rate")
+        if rate:
+            yield f"{name}/rate", rate
         yield from self._remediation(name, now, is_up=state == _ACTIVE)
         for counter in _COUNTERS:
             count = read_small(f"{self._devices}/{path}/{counter}")

@@ -89,6 +89,17 @@ def _error_text(error: pynvml.NVMLError) -> str:
 
 def _identity(handle: object) -> Fields:
     yield "uuid", _requested(lambda: pynvml.nvmlDeviceGetUUID(handle))
+    yield "product_name", _requested(lambda: pynvml.nvmlDeviceGetName(handle))
+    yield "serial", _requested(lambda: pynvml.nvmlDeviceGetSerial(handle))
+    yield "vbios_version", _requested(lambda: pynvml.nvmlDeviceGetVbiosVersion(handle))
+
+
+def _temperature(handle: object) -> Fields:
+    sensor = pynvml.NVML_TEMPERATURE_GPU
+    yield (
+        "temperature/gpu_temp",
+        _requested(lambda: f"{pynvml.nvmlDeviceGetTemperature(handle, sensor)} C"),
+    )
 
 
 def _recovery_action(handle: object) -> Fields:
@@ -181,6 +192,7 @@ def _fabric(handle: object) -> Fields:
 
 _READERS: Final[tuple[Callable[[object], Fields], ...]] = (
     _identity,
+    _temperature,
     _recovery_action,
     _ecc,
     _sram,

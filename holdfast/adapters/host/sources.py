@@ -204,6 +204,7 @@ SOURCES: Final = {
             ),
         ),
     ),
+    "nvlink-errors": _command("nvidia-smi", "nvlink", "-e"),
     "dcgm-health": _command("dcgmi", "health", "-c", "-j"),
     "dcgm-diag": _command("dcgmi", "diag", "-r", "1", "-j", timeout=_DIAGNOSIS, needs_root=True),
     "dcgm-policy": _stream("dcgmi", "policy", "--reg"),

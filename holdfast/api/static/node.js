@@ -2,10 +2,11 @@
 
 import { submitRepair, may, read, repeated } from "./api.js";
 import { confirmDialog } from "./confirm.js";
+import { devices } from "./devices.js";
 import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, measure, number, since } from "./format.js";
 import { listen, table } from "./live.js";
-import { LOOKS, badge, incidentBadge, incidentLink, jobOf, mark, nodeLink, shortName } from "./appearance.js";
+import { badge, incidentBadge, incidentLink, jobOf, mark, nodeLink, shortName } from "./appearance.js";
 import { measurePlot } from "./plots.js";
 import { plainTable } from "./table.js";
 
@@ -24,7 +25,7 @@ const REPAIRS = {
 
 export function open(container, { parts: [fleet, name] }) {
   const head = h("header.head");
-  const body = h("div.columns", {}, h("div.loading", { role: "status" }, "Reading the node…"));
+  const body = h("div", {}, h("div.loading", { role: "status" }, "Reading the node…"));
   const buttons = h("div.actions");
   const heading = h("h1", { tabindex: "-1" }, shortName(name));
   const state = h("span");
@@ -58,7 +59,7 @@ export function open(container, { parts: [fleet, name] }) {
   function paint(node) {
     refill(state, badge(node.row.look), node.pause_reason && h("span.badge.tint-joining", {}, "Repairs paused"));
     paintButtons(node);
-    refill(body, h("div", {}, repairProgress(node), facts(node), findings(node)), h("div", {}, checks(node), history(node)));
+    refill(body, h("div.columns", {}, h("div", {}, repairProgress(node), facts(node), findings(node)), h("div", {}, checks(node), history(node))), devices(node));
   }
 
   function paintButtons(node) {

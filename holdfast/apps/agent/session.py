@@ -25,7 +25,7 @@ from holdfast.apps.agent.equipment import identity_labels, node_equipment
 from holdfast.apps.clock import SystemClock
 from holdfast.detectors.contract import Detector
 from holdfast.detectors.line_trust import trusted_since
-from holdfast.detectors.table import log_keywords, reasons, required_samples
+from holdfast.detectors.table import displayed_samples, log_keywords, reasons, required_samples
 from holdfast.engine.agent_loop import AgentLoop
 from holdfast.kit.files import write_atomically
 from holdfast.model.errors import ConfigError
@@ -163,7 +163,7 @@ def open_host(
         resume=resume,
         keywords=log_keywords(watchers),
         clock=SystemClock(),
-        plans=plans(required_samples(watchers), machine, needed),
+        plans=plans(required_samples(watchers) | displayed_samples(watchers), machine, needed),
     )
 
 

@@ -43,6 +43,7 @@ from holdfast.apps.views.runs import open_runs
 from holdfast.apps.views.trends import Range, trends
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import BackendError
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.health import Urgency
 from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request, Verb
@@ -251,7 +252,12 @@ class ConsoleSource:
             for node in one.nodes:
                 if (node.run, node.name) == (fleet, name):
                     row = node_row(node, jobs_by_node(seen.jobs))
-                    return {**node_details(node, one.incidents), "row": row}
+                    return {
+                        **node_details(node, one.incidents),
+                        "row": row,
+                        "hardware": to_plain(self._hardware(fleet, name)),
+                        "no_hardware": self._no_hardware(),
+                    }
         successors = [
             past.successor
             for one in chosen
@@ -260,6 +266,21 @@ class ConsoleSource:
         ]
         replacement = f"; it was replaced by {successors[-1]}" if successors else ""
         raise UnknownObject(f"node {name} no longer exists{replacement}")
+
+    def _hardware(self, fleet: str, node: str) -> tuple[DeviceGroup, ...]:
+        if self._where.place is not TargetPlatform.LOCAL:
+            return self._open()[0].hardware(node)
+        try:
+            with open_runs(default_home(), fleet, ended=True) as known:
+                return known[0].hardware(node)
+        except NotFound:  # removed meanwhile
+            return ()
+
+    def _no_hardware(self) -> str:
+        """Why a node may have no devices to show."""
+        if self._where.place is TargetPlatform.LOCAL:
+            return "The nodes of a run share this machine. Their agents read kernel logs only."
+        return "The agent has not reported any GPU, Neuron or network device, or memory controller."
 
     def _job(self, name: str) -> Json:
         seen = self._fresh()

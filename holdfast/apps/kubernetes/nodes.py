@@ -8,9 +8,11 @@ from pathlib import Path
 
 from holdfast import __version__
 from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import NotFound
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, parse_annotations
+from holdfast.adapters.kubernetes.nodes.hardware import unpack
 from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, LeaseReader, NodeLease
 from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
@@ -27,6 +29,7 @@ from holdfast.adapters.kubernetes.nodes.views import (
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import ClusterFleet, NodeStatus, incidents_by_node, node_status
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.incidents import Incident
 from holdfast.model.names import HOLD, REQUEST
 from holdfast.model.nodes import Breaker
@@ -99,6 +102,13 @@ class KubernetesFleet(ClusterFleet):
     def incidents(self) -> tuple[Incident, ...]:
         """See ``Fleet.incidents``."""
         return self._incidents.list_incidents()
+
+    def hardware(self, node: str) -> tuple[DeviceGroup, ...]:
+        """See ``Fleet.hardware``."""
+        try:
+            return unpack(self._api.get(f"/api/v1/nodes/{node}"))
+        except NotFound:
+            return ()
 
     def submit(self, node: str, request: Request) -> str:
         """See ``Fleet.submit``."""

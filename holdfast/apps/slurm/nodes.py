@@ -17,6 +17,7 @@ from holdfast.adapters.slurm.settings import STATE_DIR, SlurmSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import ClusterFleet, NodeStatus, incidents_by_node, node_status
 from holdfast.model.errors import ConfigError
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
@@ -104,6 +105,11 @@ class SlurmFleet(ClusterFleet):
     def incidents(self) -> tuple[Incident, ...]:
         """See ``Fleet.incidents``."""
         return self._store.list_incidents()
+
+    def hardware(self, node: str) -> tuple[DeviceGroup, ...]:
+        """See ``Fleet.hardware``."""
+        self._reports.refresh(self._clock.now())
+        return self._reports.hardware(node)
 
     def submit(self, node: str, request: Request) -> str:
         """See ``Fleet.submit``."""

@@ -12,6 +12,7 @@ from holdfast.decisions.node_labels import deep_check_status, health_status
 from holdfast.decisions.planned_work import is_planned, is_requested_check
 from holdfast.kit.units import DAY, HOUR
 from holdfast.model.errors import HoldfastError
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.health import Fault, Finding, Urgency
 from holdfast.model.incidents import Incident
 from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus, Reason
@@ -248,6 +249,10 @@ class Fleet(Protocol):
 
     def incidents(self) -> tuple[Incident, ...]:
         """Return all its incidents, oldest first."""
+        ...
+
+    def hardware(self, node: str) -> tuple[DeviceGroup, ...]:
+        """Return the devices that a node's agent has read; empty without any, or a report."""
         ...
 
     def submit(self, node: str, request: Request) -> str:

@@ -11,6 +11,7 @@ from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.views.nodes import JobRank, NodeStatus, node_status
 from holdfast.kit.bounded_files import read_bounded
 from holdfast.kit.serial import parse_value
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import NodeRecord, NodeView
 from holdfast.model.report import REPORT_LIMIT, NodeReport
@@ -56,6 +57,14 @@ def node_statuses(run: RunNow) -> list[NodeStatus]:
         )
         for name, (provider_id, replaces, record) in run.store.nodes().items()
     ]
+
+
+def node_hardware(directory: NodeDir) -> tuple[DeviceGroup, ...]:
+    """Return the devices in the report of a machine that is powered on."""
+    if "node" not in powered_processes(directory):
+        return ()
+    report = _report(directory, _text(directory.boot_id))
+    return report.hardware if report is not None else ()
 
 
 def _status(

@@ -13,8 +13,9 @@ from holdfast.adapters.local.layout import RunDir, runs
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.apps.views.nodes import JobRank, NodeStatus, NotFound, no_such
-from holdfast.apps.views.run_nodes import RunNow, node_statuses
+from holdfast.apps.views.run_nodes import RunNow, node_hardware, node_statuses
 from holdfast.model.errors import BackendError
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.nodes import Breaker
@@ -124,6 +125,10 @@ class KnownRun:
     def incidents(self) -> tuple[Incident, ...]:
         """See ``Fleet.incidents``."""
         return self.store.list_incidents()
+
+    def hardware(self, node: str) -> tuple[DeviceGroup, ...]:
+        """See ``Fleet.hardware``."""
+        return node_hardware(self.directory.node(node))
 
     def submit(self, node: str, request: Request) -> str:
         """See ``Fleet.submit``."""

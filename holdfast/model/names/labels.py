@@ -64,6 +64,9 @@ RECORD: Final = f"{OWN_PREFIX}/record"
 REPORT: Final = f"{OWN_PREFIX}/report"
 """Annotation with the agent's ``NodeReport``; written by the agent alone."""
 
+HARDWARE: Final = f"{OWN_PREFIX}/hardware"
+"""Annotation with the devices of the node, compressed; written by the agent alone."""
+
 AGENT_HEALTH_STATUS: Final = f"{OWN_PREFIX}/agent-health-status"
 """Annotation: value of the health label that the agent set, so that it is not taken for a person's
 request; absent while the agent has set none."""

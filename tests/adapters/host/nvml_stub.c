@@ -58,6 +58,21 @@ int nvmlDeviceGetUUID(void *gpu, char *text, unsigned size) {
     return SUCCESS;
 }
 
+int nvmlDeviceGetName(void *gpu, char *text, unsigned size) {
+    snprintf(text, size, "NVIDIA H200");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetVbiosVersion(void *gpu, char *text, unsigned size) {
+    snprintf(text, size, "96.00.89.00.01");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetTemperature(void *gpu, int sensor, unsigned *celsius) {
+    *celsius = 41;
+    return is("old") ? NOT_SUPPORTED : SUCCESS;
+}
+
 int nvmlDeviceGetFieldValues(void *gpu, int count, Field *fields) {
     fields[0].result = is("old") ? NOT_SUPPORTED : SUCCESS;
     fields[0].value.ui = is_bad(gpu) || is("old") ? 2 : 0;

@@ -12,6 +12,7 @@ from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.sources import SOURCES
 from holdfast.detectors.contract import Profile, Readings, Sample
+from holdfast.detectors.device_inventory import inventory
 from holdfast.detectors.gpu_state import build, judge_xml
 from holdfast.detectors.judgement import HealthState
 from holdfast.model.errors import BackendError
@@ -45,12 +46,15 @@ class Stub:
         self.machine = Machine(root=root, path=str(root))
         self._monkeypatch = monkeypatch
 
-    def found(self, state: str) -> list[Finding]:
+    def sample(self, state: str) -> Sample:
         self._monkeypatch.setenv("NVML_STUB", state)
         source = SOURCES["nvidia-smi"]
         assert source.is_on(self.machine)
         reading = source.plan(self.machine, timedelta(minutes=1)).read()
-        sample = Sample(name="nvidia-smi", taken_at=NOW, text=reading.text, values=reading.values)
+        return Sample(name="nvidia-smi", taken_at=NOW, text=reading.text, values=reading.values)
+
+    def found(self, state: str) -> list[Finding]:
+        sample = self.sample(state)
         return build(Profile.HYPERPOD).detect(Readings(samples={"nvidia-smi": sample}))
 
 
@@ -61,6 +65,20 @@ def stub(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stub
 
 def test_healthy_gpus_give_no_finding(stub: Stub) -> None:
     assert stub.found("healthy") == []
+
+
+def test_the_devices_are_listed_with_driver_firmware_and_temperature(stub: Stub) -> None:
+    [gpus] = inventory((), {"nvidia-smi": stub.sample("faulty")})
+
+    assert gpus.versions == {"driver": "570.86.15"}
+    good, bad = gpus.devices
+    assert (good.name, good.model) == ("PCI:0000:a8:00", "NVIDIA H200")
+    assert good.values["vbios"] == "96.00.89.00.01"
+    assert good.values["temperature"] == "41 C"
+    assert (good.values["ecc_uncorrected"], bad.values["ecc_uncorrected"]) == ("0", "3")
+    assert good.values["ecc_uncorrected_lifetime"] == "7"
+    [old] = inventory((), {"nvidia-smi": stub.sample("old")})
+    assert "temperature" not in old.devices[0].values
 
 
 def test_every_fault_is_judged_as_if_nvidia_smi_had_reported_it(stub: Stub) -> None:

@@ -15,7 +15,7 @@ from holdfast.adapters.host import accelerators, host_state, network
 from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.sources import SOURCES, efa_domains, journalctl, plans, unit_states
 from holdfast.detectors.contract import Profile
-from holdfast.detectors.table import detectors, required_samples
+from holdfast.detectors.table import detectors, displayed_samples, required_samples
 from holdfast.model.errors import BackendError
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -50,7 +50,9 @@ NUMBERS = " ".join(str(number) for number in range(4, 53))
 
 
 def test_every_source_is_wanted_by_a_detector_and_every_request_has_a_source() -> None:
-    assert set(required_samples(detectors(Profile.HYPERPOD))) == set(SOURCES)
+    watchers = detectors(Profile.HYPERPOD)
+    assert set(required_samples(watchers) | displayed_samples(watchers)) == set(SOURCES)
+    assert displayed_samples(()) == {}  # of an agent that reads logs only
 
 
 def test_a_machine_without_devices_has_no_sources_for_them(tmp_path: Path) -> None:
@@ -208,7 +210,9 @@ class Links:
             self.root,
             {
                 f"{device}/device/vendor": f"{vendor}\n",
+                f"{device}/fw_ver": "28.39.1002\n",
                 f"{device}/ports/1/state": f"{state}\n",
+                f"{device}/ports/1/rate": "400 Gb/sec (4X NDR)\n",
                 f"{device}/ports/1/counters/link_downed": "2\n",
             },
         )
@@ -232,6 +236,8 @@ def test_ports_have_a_kind_a_state_and_counters(links: Links) -> None:
     assert values["mlx5_0"] == "infiniband"
     assert values["rdmap79s0"] == "efa"
     assert values["mlx5_0/1/link_downed"] == "2"
+    assert values["mlx5_0/1/rate"] == "400 Gb/sec (4X NDR)"
+    assert values["mlx5_0/firmware"] == "28.39.1002"
     assert "mlx5_0/1/active" in values
     assert "rxe0" not in values
 

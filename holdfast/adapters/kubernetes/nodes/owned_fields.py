@@ -14,6 +14,7 @@ from holdfast.decisions.node_labels import deep_check_status, health_status
 from holdfast.model.names import (
     AGENT_HEALTH_STATUS,
     CORDONED,
+    HARDWARE,
     HOLD,
     RECORD,
     REPLACES,
@@ -26,7 +27,7 @@ from holdfast.model.nodes import NodeView
 MANAGERS: Final = frozenset((agent_events.COMPONENT, events.COMPONENT))
 """Field managers of agents and controllers, in ``metadata.managedFields``."""
 
-_ANNOTATIONS: Final = (RECORD, REPORT, AGENT_HEALTH_STATUS, REQUEST, CORDONED, REPLACES)
+_ANNOTATIONS: Final = (RECORD, REPORT, HARDWARE, AGENT_HEALTH_STATUS, REQUEST, CORDONED, REPLACES)
 """Annotations that only Holdfast uses; a remaining request would be carried out after the next
 installation."""
 

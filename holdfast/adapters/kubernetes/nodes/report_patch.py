@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import format_time
+from holdfast.adapters.kubernetes.nodes.hardware import pack
 from holdfast.kit.serial import parse_value, to_plain
 from holdfast.model.conditions import ConditionStatus, NodeCondition, node_conditions
 from holdfast.model.health import Fault, Remedy, Urgency
@@ -15,6 +16,7 @@ from holdfast.model.names import (
     AGENT_CONDITIONS,
     AGENT_HEALTH_STATUS,
     FAULT_DETAILS_LIMIT,
+    HARDWARE,
     RECORD,
     REPORT,
     HealthStatus,
@@ -44,7 +46,10 @@ _UNREADABLE: Final = (ValueError, TypeError)
 
 
 def brief(report: NodeReport) -> NodeReport:
-    """Return the part of a report to store: the worst faults, the newest of equal ones."""
+    """Return the part of a report to store: the worst faults, the newest of equal ones.
+
+    Devices have an annotation of their own.
+    """
     worst = sorted(report.faults, key=lambda fault: (_weight(fault), fault.since), reverse=True)
     selected = sorted(worst[:FAULT_DETAILS_LIMIT], key=lambda fault: fault.since)
     return NodeReport(
@@ -88,6 +93,7 @@ def node_patch(node: Json, report: NodeReport, labels: Labels) -> Json | None:
     }
     desired_annotations: dict[str, str | None] = {
         REPORT: _report_text(node, last_report),
+        HARDWARE: pack(report.hardware),
         labels.fault_details: _details(report.faults) if worst is not None else None,
     }
     label, mark, taints = _marked(node, last_report, labels)

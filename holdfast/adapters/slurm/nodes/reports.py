@@ -19,6 +19,7 @@ from holdfast.adapters.slurm.nodes.signatures import (
 from holdfast.kit.bounded_files import parse_json, read_bounded
 from holdfast.kit.serial import checked_value
 from holdfast.model.errors import BackendError
+from holdfast.model.hardware import DeviceGroup
 from holdfast.model.report import REPORT_LIMIT, NodeReport
 
 _SUFFIX: Final = ".json"
@@ -124,6 +125,16 @@ class Reports:
             for name, file in self._files.items()
             if file.problem
         }
+
+    def hardware(self, node: str) -> tuple[DeviceGroup, ...]:
+        """Return the devices in the report of a node; empty if there is no valid one.
+
+        They are parsed for the caller alone: of thousands of nodes, they would take 50 MB.
+        """
+        file = self._files.get(node)
+        if file is None or file.content is None or file.received is None or file.problem:
+            return ()
+        return checked_value(NodeReport, parse_json(file.content)["report"]).hardware
 
     def forget(self, node: str) -> None:
         """Delete the report of a node that is gone, or a verdict on it."""
@@ -240,4 +251,5 @@ def _parsed(
     if report.node != name:
         raise ValueError(f"a report of the node {report.node[:_SHOWN_CHARS]}")
     at, written_at = times
-    return ReceivedReport(report=report, machine=machine, at=at, written_at=written_at)
+    received = replace(report, hardware=())  # see Reports.hardware
+    return ReceivedReport(report=received, machine=machine, at=at, written_at=written_at)

@@ -48,7 +48,9 @@ from holdfast.apps.views.nodes import (
     replacement_count,
 )
 from holdfast.apps.views.selection import RowFields, Selection, selected
+from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
+from holdfast.model.hardware import Device, DeviceGroup
 from holdfast.model.health import Fault, Finding
 from holdfast.model.nodes import Breaker, PastFault, Phase, Remediation
 
@@ -149,17 +151,26 @@ def describe_node(*, node: str, watch: bool, output: str, **values: Any) -> None
     where = taken(values)
     show(
         lambda: _one(node, where),
-        lambda status: _describe(status, output),
+        lambda found: _describe(found, output),
         watch=watch,
-        essence=lambda status: dataclasses.replace(status, heartbeat_at=None),
+        essence=lambda found: dataclasses.replace(found.status, heartbeat_at=None),
     )
 
 
-def _one(node: str, where: Where) -> NodeStatus:
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """A node with its devices."""
+
+    status: NodeStatus
+    hardware: tuple[DeviceGroup, ...]
+
+
+def _one(node: str, where: Where) -> _Described:
     with open_fleets(where, ended=True) as known:
         active = [one for one in known if one.is_active]
         owner, name = find_node(node, active if node.isdecimal() and where.run is None else known)
-        return next(one for one in owner.nodes() if one.name == name)
+        status = next(one for one in owner.nodes() if one.name == name)
+        return _Described(status, owner.hardware(name))
 
 
 def _read(where: Where, selection: Selection, *, ended: bool) -> _Listing:
@@ -260,9 +271,10 @@ def _fault(node: NodeStatus) -> str:
     return "; ".join(text for text in (drill, fault) if text)
 
 
-def _describe(node: NodeStatus, output: str) -> None:
+def _describe(found: _Described, output: str) -> None:
+    node = found.status
     if is_document(output):
-        print_document(node, output)
+        print_document({**to_plain(node), "hardware": to_plain(found.hardware)}, output)
         return
     now = SystemClock().now()
     print_details(_details(node, now))
@@ -276,6 +288,30 @@ def _describe(node: NodeStatus, output: str) -> None:
         Column(title="took", cell=lambda past: format_duration(past.closed_at - past.opened_at)),
     ]
     print_section("Previous repairs of this machine", node.history, past, output=output)
+    for group in found.hardware:
+        print_section(_heading(group, now), group.devices, _DEVICE_COLUMNS, output=output)
+
+
+_DEVICE_COLUMNS: Final[list[Column[Device]]] = [
+    Column(title="device", cell=lambda one: one.name),
+    Column(title="model", cell=lambda one: one.model, drop=1),
+    Column(
+        title="readings",
+        cell=lambda one: ", ".join(
+            f"{name.replace('_', ' ')} {value}" for name, value in one.values.items()
+        ),
+        whole=True,
+    ),
+]
+
+
+def _heading(group: DeviceGroup, now: datetime) -> str:
+    """Return the heading of devices: their kind, versions, and the age of the reading."""
+    versions = [f"{name} {version}" for name, version in group.versions.items()]
+    problem = [f"later readings failed: {group.error}"] if group.error else []
+    return ", ".join(
+        [f"Devices: {group.kind}", *versions, f"read {age(group.read_at, now)} ago", *problem]
+    )
 
 
 def _details(node: NodeStatus, now: datetime) -> Iterator[tuple[str, object]]:
