@@ -9,8 +9,11 @@ from hypothesis import strategies as st
 from test_goodput import FAILED, job
 
 from holdfast.apps.views.goodput import goodput
+from holdfast.apps.views.nodes import NodeStatus, node_status
 from holdfast.apps.views.trends import Range, trends
 from holdfast.model.incidents import Incident
+from holdfast.model.nodes import NodeView
+from tests.ports.builders import a_record
 
 END = datetime(2026, 1, 10, tzinfo=UTC)
 WITHIN = Range(begin=END - timedelta(hours=10), end=END, intervals=10)
@@ -82,6 +85,46 @@ def test_the_time_in_phases_is_that_of_the_incident_within_the_range(begin, span
         clipped = max(timedelta(0), min(end, WITHIN.end) - max(start, WITHIN.begin))
         total = sum(row[phase] for row in rows) * WITHIN.step
         assert abs(total - clipped) < timedelta(milliseconds=1)
+
+
+def status(name: str, **values) -> NodeStatus:
+    return replace(
+        node_status(
+            NodeView(name=name, provider_id=name, record=a_record(phase_since=hours(9))),
+            run="r",
+            notices=(),
+            incidents=(),
+        ),
+        **values,
+    )
+
+
+def test_nodes_by_state_add_up_to_all_nodes() -> None:
+    nodes = [status("n"), status("other", created_at=hours(4))]
+    rows = trends(WITHIN, [(FAULT, True)], nodes, [])["intervals"]
+
+    assert rows[0]["in_service"] == 0.0  # before anything is known
+    assert [row["in_service"] for row in rows][1:] == pytest.approx(
+        [1.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.75, 2.0, 2.0]
+    )
+    out = [row["draining"] + row["repairing"] + row["checking"] for row in rows]
+    total = [row["in_service"] + away for row, away in zip(rows, out, strict=True)]
+    assert total == pytest.approx([0, 1, 1, 1, 1, 1, 2, 2, 2, 2])
+
+
+def test_a_replaced_node_counts_until_its_successor_comes() -> None:
+    replaced = replace(FAULT, remedy="replace", successor="new")
+    rows = trends(WITHIN, [(replaced, True)], [status("new"), status("other")], [])["intervals"]
+
+    assert [row["in_service"] for row in rows][1:] == pytest.approx(
+        [2.0, 2.0, 2.0, 2.0, 1.0, 1.0, 1.75, 2.0, 2.0]
+    )
+
+
+def test_nodes_of_ended_runs_are_in_no_state() -> None:
+    rows = trends(WITHIN, [(FAULT, False)], [], [])["intervals"]
+
+    assert {row["in_service"] for row in rows} == {0.0}
 
 
 def test_goodput_of_the_range_is_that_of_its_intervals() -> None:

@@ -112,7 +112,7 @@ export function open(container, { query, setQuery }) {
       tile("Nodes", number(nodes.length), nodes.length ? `${number(totals.healthy + totals.warning)} schedulable` : "none yet"),
       tile("Faulty", number(totals.faulty), totals.warning ? `${number(totals.warning)} with a warning` : "waiting for repair", totals.faulty ? "faulty" : ""),
       tile("In repair", number(repairs), totals.planned ? `and ${number(totals.planned)} for planned work` : "reboot, replace, check, join", repairs ? "rebooting" : ""),
-      tile("Replaced in 24 h", number(replaced("replaced_last_day")), `automatically; ${number(replaced("replaced_last_hour"))} in the last hour`),
+      tile("Replaced, 24 h", number(replaced("replaced_last_day")), `automatically; ${number(replaced("replaced_last_hour"))} in the last hour`),
       tile("Jobs running", number(running), h("a", { href: "#/jobs" }, "All jobs")),
       tile("Open incidents", number(cases), h("a", { href: "#/incidents?state=open" }, "All incidents"), cases ? "faulty" : ""),
     );

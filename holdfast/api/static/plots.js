@@ -5,9 +5,9 @@ import { dateTime, day, duration, moment, number } from "./format.js";
 
 const DAY_MS = 86_400_000;
 
-/** Round tick values for an axis from 0 to `top`, about four. */
-function steps(top) {
-  const rough = top / 4 || 1;
+/** Round tick values for an axis from 0 to `top`, about four; of counts, whole ones. */
+function steps(top, isWhole = false) {
+  const rough = Math.max(top / 4, isWhole ? 1 : 0) || 1;
   const size = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((one) => one * size).find((one) => one >= rough);
   return Array.from({ length: Math.floor(top / step) + 1 }, (_, place) => place * step);
@@ -118,9 +118,10 @@ export function measurePlot(label, points, unit, bound) {
 /**
  * Columns over time: `columns` is [{at, end, parts: [{name, value, kind}]}], times in ms, the parts stacked.
  *
- * top: value at the upper edge; by default that of the highest column. shown(value) formats a value.
+ * top: value at the upper edge; by default that of the highest column. isWhole: whether values are counts.
+ * shown(value) formats a value.
  */
-export function columnPlot(label, columns, wide, { shown = (value) => number(value, 2), top = 0 } = {}) {
+export function columnPlot(label, columns, wide, { shown = (value) => number(value, 2), top = 0, isWhole = false } = {}) {
   const [high, left, bottom] = [170, 44, 24];
   const sums = columns.map((one) => one.parts.reduce((sum, part) => sum + part.value, 0));
   const peak = top || Math.max(...sums) || 1;
@@ -132,7 +133,7 @@ export function columnPlot(label, columns, wide, { shown = (value) => number(val
   return s(
     "svg.columns-plot",
     { viewBox: `0 0 ${wide} ${high}`, width: wide, height: high, role: "img", "aria-label": label },
-    steps(peak).map((value) => [
+    steps(peak, isWhole).map((value) => [
       s("line.guide", { x1: left, x2: wide, y1: y(value), y2: y(value) }),
       s("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, shown(value)),
     ]),

@@ -9,6 +9,7 @@ import { plainTable } from "./table.js";
 const AGAIN_MS = 10_000;
 const HOUR_MS = 3_600_000;
 const RANGES = { "24h": [24, "24 hours"], "7d": [168, "7 days"], "30d": [720, "30 days"], "90d": [2160, "90 days"] };
+/** Phases of nodes out of service. */
 const PHASES = [
   ["draining", "waiting or draining"],
   ["repairing", "in repair"],
@@ -21,7 +22,7 @@ export function open(container, { query, setQuery }) {
   let range = RANGES[query.get("range")] ? query.get("range") : "7d";
   const choice = h("div.switch", { role: "group", "aria-label": "Range of time" });
   const body = h("div", {}, h("div.loading", { role: "status" }, "Computing…"));
-  container.append(h("header.head", {}, h("h1", { tabindex: "-1" }, "Trends"), h("p.about", {}, "Faults, repairs and goodput, from all recorded incidents and attempts.")), h("div.bar", {}, choice), body);
+  container.append(h("header.head", {}, h("h1", { tabindex: "-1" }, "Trends"), h("p.about", {}, "Faults, repairs, nodes and goodput, from all recorded incidents and attempts.")), h("div.bar", {}, choice), body);
   let last = null;
   let isClosed = false;
 
@@ -54,7 +55,7 @@ export function open(container, { query, setQuery }) {
   function paint() {
     const wide = Math.min(760, Math.max(280, (body.clientWidth > 900 ? body.clientWidth / 2 : body.clientWidth) - 60));
     const isOpen = body.querySelector("details")?.open ?? false;
-    refill(body, figures(last), h("div.columns", {}, faults(last, wide), out(last, wide), share(last, wide)), listed(last, isOpen));
+    refill(body, figures(last), h("div.columns", {}, faults(last, wide), share(last, wide), states(last, wide), out(last, wide)), listed(last, isOpen));
   }
 
   paintChoice();
@@ -104,11 +105,22 @@ function faults(found, wide) {
     { name: "incidents", kind: "fault", value: row.incidents },
     { name: "planned work", kind: "planned", value: row.planned },
   ];
-  return plot(`Incidents every ${number(hours, 1)} h`, count(found.incidents, "incident"), found, parts, wide);
+  return plot(`Incidents every ${number(hours, 1)} h`, count(found.incidents, "incident"), found, parts, wide, { isWhole: true });
+}
+
+/** Out of service first, at the bottom: a few nodes of thousands are seen there. */
+function states(found, wide) {
+  const parts = (row) => [...outOf(row), { kind: "serving", name: "in service", value: row.in_service }];
+  const last = found.intervals.at(-1);
+  return plot("Nodes by state", `${number(last.in_service, 1)} in service at last`, found, parts, wide);
+}
+
+function outOf(row) {
+  return PHASES.map(([kind, name]) => ({ kind, name, value: row[kind] }));
 }
 
 function out(found, wide) {
-  const parts = (row) => PHASES.map(([kind, name]) => ({ kind, name, value: row[kind] }));
+  const parts = outOf;
   return plot("Nodes out of service", "mean number", found, parts, wide);
 }
 
@@ -123,8 +135,9 @@ function listed(found, isOpen) {
     number(row.incidents),
     number(row.planned),
     ...PHASES.map(([kind]) => number(row[kind], 2)),
+    number(row.in_service, 2),
     percent(row.goodput),
   ]);
-  const titles = ["From", "Incidents", "Planned", ...PHASES.map(([, name]) => `Nodes ${name}`), "Goodput"];
+  const titles = ["From", "Incidents", "Planned", ...PHASES.map(([, name]) => `Nodes ${name}`), "Nodes in service", "Goodput"];
   return h("section.card", {}, h("details", { open: isOpen }, h("summary", {}, "Values"), plainTable("Values", titles, rows, ["moment", ...titles.slice(1).map(() => "number")])));
 }

@@ -63,6 +63,9 @@ class Interval:
 
     repairing: float = 0.0
     checking: float = 0.0
+    in_service: float = 0.0
+    """Mean number of nodes of managed fleets without an open incident."""
+
     productive_s: float = 0.0
     """Productive job time in seconds."""
 
@@ -85,7 +88,8 @@ def trends(
 
     MTBF is the time of all nodes by the number of unplanned incidents. A node counts from its
     creation, or from the first time known of any node, job or incident. Incidents of checkpoints
-    do not count.
+    do not count. Nodes by state are derived from the same history: a node that was cordoned by
+    others, or was still joining, counts as in service.
 
     Args:
         within: the range.
@@ -101,6 +105,8 @@ def trends(
     for job in jobs:
         _add_job(rows, within, job)
     known_since = _known_since(within, cases, nodes, jobs)
+    managed = [one for one, is_active in cases if is_active]
+    _add_in_service(rows, within, managed, _lifespans(managed, nodes, known_since, within.end))
     faults = [one for one, _ in cases if not is_planned(one.reason)]
     count = sum(within.place(one.detected_at) is not None for one in faults)
     repairs = [
@@ -138,6 +144,16 @@ def _add_incident(
         rows[place].planned += 1
     elif place is not None:
         rows[place].incidents += 1
+    for phase, begin, end in _phases(one, now):
+        for place, overlap in within.parts(begin, end):
+            setattr(rows[place], phase, getattr(rows[place], phase) + overlap / within.step)
+
+
+_Span = tuple[datetime, datetime]
+
+
+def _phases(one: Incident, now: datetime | None) -> Iterator[tuple[str, datetime, datetime]]:
+    """Yield the phases out of service; ``now`` ends the current one, None leaves it out."""
     over_at = one.ended_at or now
     spans = (
         ("draining", one.quarantined_at, one.drained_at),
@@ -148,10 +164,45 @@ def _add_incident(
         end = ended_at or over_at
         if begin is None or end is None:
             return
-        for place, overlap in within.parts(begin, end):
-            setattr(rows[place], phase, getattr(rows[place], phase) + overlap / within.step)
+        yield phase, begin, end
         if ended_at is None:
             return
+
+
+def _add_in_service(
+    rows: Sequence[Interval], within: Range, managed: Iterable[Incident], spans: Iterable[_Span]
+) -> None:
+    """Add the time of all nodes, without that of their incidents."""
+    for begin, end in spans:
+        for place, overlap in within.parts(begin, end):
+            rows[place].in_service += overlap / within.step
+    for one in managed:
+        for _, begin, end in _phases(one, within.end):
+            for place, overlap in within.parts(begin, end):
+                rows[place].in_service -= overlap / within.step
+    for row in rows:
+        row.in_service = max(0.0, row.in_service)
+
+
+def _lifespans(
+    managed: Iterable[Incident],
+    nodes: Sequence[NodeStatus],
+    known_since: datetime,
+    now: datetime,
+) -> Iterator[_Span]:
+    """Yield beginning and end of present nodes, and of nodes that incidents name as gone."""
+    began: dict[str, datetime] = {}
+    gone: dict[str, datetime] = {}
+    for one in managed:
+        if one.successor and one.repaired_at is not None:
+            began[one.successor] = one.repaired_at
+        left_at = one.repaired_at if one.successor else one.ended_at
+        gone[one.node] = left_at or now
+    for node in nodes:
+        gone.pop(node.name, None)
+        yield node.created_at or began.get(node.name, known_since), now
+    for name, left_at in gone.items():
+        yield began.get(name, known_since), left_at
 
 
 def _add_job(rows: Sequence[Interval], within: Range, job: Goodput) -> None:
