@@ -108,11 +108,12 @@ image: $(VENV)/.image ## both container images into build/image, without a daemo
 
 docs: reference site ## render the reference, chart schema and dashboards; build the site
 
-reference: $(VENV)/.dev ## render the reference, the schema of the chart's values and the dashboards
+reference: $(VENV)/.dev ## render the reference, the schema of the chart's values, the dashboards and the alerts
 	@$(BIN)/python tools/render_reference.py
 	@$(BIN)/python tools/render_values_schema.py
 	@$(BIN)/python tools/render_chart_lists.py
 	@$(BIN)/python tools/render_dashboards.py
+	@$(BIN)/python tools/render_alerts.py
 
 site: $(VENV)/.docs ## build the documentation site in build/site; fail on broken links
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build $(ARGS)

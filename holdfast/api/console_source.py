@@ -13,7 +13,7 @@ Tables = Mapping[str, Mapping[str, Json]]
 """``table -> key -> row``: the overview data of all pages, serializable as JSON."""
 
 
-_OF_FLEETS: Final = ("nodes", "jobs", "incidents", "attention")
+_OF_FLEETS: Final = ("nodes", "jobs", "incidents", "attention", "alerts")
 """Tables whose rows have the column ``fleet``."""
 
 

@@ -5,21 +5,20 @@ they are the same whether a controller runs or not.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
 from holdfast.decisions.planned_work import is_planned, is_requested_check
 from holdfast.decisions.save_age import overdue_since, steps_at_risk
+from holdfast.decisions.watched_fleets import WatchedFleet, WatchedJob, WatchedNode
 from holdfast.kit.units import DAY, HOUR, counted, format_duration
-from holdfast.model.checkpoint_manifests import SaveSummary
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase
-from holdfast.model.nodes import Breaker, Phase, Remediation
-from holdfast.model.requests import Request
+from holdfast.model.nodes import Phase, Remediation
 from holdfast.model.sagemaker import EventLevel
 
 _NAMED: Final = 3
@@ -43,74 +42,6 @@ class Topic(StrEnum):
 
 
 _URGENCY: Final = {topic: number for number, topic in enumerate(Topic)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedNode:
-    """State of a node that matters here."""
-
-    name: str
-    phase: Phase
-    phase_since: datetime
-    remediation: Remediation | None = None
-    request: Request | None = None
-    pause_reason: str = ""
-    """Why its repairs are paused; empty if they are not."""
-
-    closed: str = ""
-    """Who else than Holdfast made it unschedulable; empty if nobody did."""
-
-    silent_since: datetime | None = None
-    """Last heartbeat of an agent that counts as silent; None while it reports."""
-
-    is_faulty: bool = False
-    """Whether its agent reports a fault or a condition."""
-
-    jobs: frozenset[str] = frozenset()
-    """References of the jobs on it now."""
-
-    pool: tuple[str, str] = ("", "")
-    """Instance group and instance type; empty where not known."""
-
-    replaced_at: tuple[datetime, ...] = ()
-    """Times of the automatic replacements of its machine in the last day."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedJob:
-    """State of a job that matters here."""
-
-    ref: str
-    phase: str
-    """A ``JobPhase``, or another phase of a job that is not managed now."""
-
-    phase_since: datetime
-    reason: str
-    nodes: int
-    is_interrupted: bool = False
-    """Whether its Holdfast process was killed before it ended."""
-
-    last_pools: frozenset[tuple[str, str]] = frozenset()
-    """Pools of the nodes of its last attempt; empty if not known."""
-
-    step: int | None = None
-    """Last step that it reported."""
-
-    checkpoint_dir: str = ""
-    saves: SaveSummary | None = None
-    """Saves in that directory; None if they are not verified in the background."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchedFleet:
-    """Nodes and jobs of one cluster or run."""
-
-    name: str
-    is_active: bool
-    breaker: Breaker = field(default_factory=Breaker)
-    nodes: Sequence[WatchedNode] = ()
-    jobs: Sequence[WatchedJob] = ()
-    incidents: Sequence[Incident] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.attention import (
-    Attention,
-    Topic,
-    WatchedFleet,
-    WatchedJob,
-    WatchedNode,
-    needs_attention,
-)
+from holdfast.decisions.attention import Attention, Topic, needs_attention
+from holdfast.decisions.watched_fleets import WatchedFleet, WatchedJob, WatchedNode
 from holdfast.model.checkpoint_manifests import SaveSummary
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import Incident

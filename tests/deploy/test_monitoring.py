@@ -125,6 +125,18 @@ def test_the_dashboards_are_what_their_description_says() -> None:
     assert {path.stem for path in DASHBOARDS} == {"cluster", "nodes", "jobs"}
 
 
+def test_the_alerts_are_those_of_the_rules() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/render_alerts.py", "--check"],
+        cwd=DEPLOY.parent,
+        check=False,
+        capture_output=True,
+        encoding="utf-8",
+    )
+
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
 def test_alerts_ask_for_metrics_that_there_are() -> None:
     requested = set().union(*(metrics_in(rule["expr"]) for rule in alerts()))
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Final
 
+from holdfast.decisions.alert_rules import REFUSALS
 from holdfast.model.events import (
     Event,
     JobFinished,
@@ -15,10 +15,6 @@ from holdfast.model.events import (
     RepairPostponed,
 )
 from holdfast.model.jobs import JobPhase
-
-REFUSALS: Final = 3
-"""Refusals of an order before people are notified: providers throttle, and lack capacity for
-minutes. Prometheus' alert HoldfastOrdersRefused has the same threshold."""
 
 _Key = tuple[str, ...]
 

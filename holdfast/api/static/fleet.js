@@ -3,6 +3,7 @@
 import { h, icon, refill } from "./dom.js";
 import { count, number, since } from "./format.js";
 import { submitRepair, may } from "./api.js";
+import { alertCard } from "./alerts.js";
 import { confirmDialog } from "./confirm.js";
 import { awaited, connection, listen, note, table } from "./live.js";
 import { described, nodeGrid } from "./grid.js";
@@ -25,6 +26,7 @@ export function open(container, { query, setQuery }) {
   };
   const tiles = h("div.tiles");
   const alarms = h("div.alarms");
+  const alerts = alertCard();
   const asked = h("section.card.asked", { "aria-labelledby": "asked-title", hidden: true });
   const urgent = h("section.card.urgent", { "aria-labelledby": "urgent-title", hidden: true });
   const chips = h("div.chips", { role: "group", "aria-label": "Show only these states" });
@@ -49,6 +51,7 @@ export function open(container, { query, setQuery }) {
     alarms,
     asked,
     tiles,
+    alerts.element,
     urgent,
     h("section.card", { "aria-label": "All nodes" }, h("div.bar", {}, chips, h("div.tools", {}, groups, search, views)), shown, stage, marks),
   );
@@ -82,6 +85,7 @@ export function open(container, { query, setQuery }) {
     paintTiles(nodes, totals);
     paintAlarms();
     paintAsked();
+    alerts.paint();
     paintUrgent(nodes);
     paintChips(totals);
     paintGroups(nodes);

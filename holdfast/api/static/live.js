@@ -5,7 +5,7 @@ import { setServerTime } from "./format.js";
 const SILENCE_MS = 16000; // three heartbeats of the server plus a margin
 const RETRY_MS = 1000;
 
-const tables = { fleets: new Map(), nodes: new Map(), jobs: new Map(), incidents: new Map(), attention: new Map(), notes: new Map() };
+const tables = { fleets: new Map(), nodes: new Map(), jobs: new Map(), incidents: new Map(), attention: new Map(), alerts: new Map(), notes: new Map() };
 const readers = new Set();
 
 let source = null;

@@ -9,6 +9,8 @@ from holdfast.api.console_source import Json
 from holdfast.apps.views.jobs import JobStatus
 from holdfast.apps.views.nodes import NodeStatus, check_waits, replacement_count
 from holdfast.apps.views.overview import FleetSnapshot
+from holdfast.decisions.alert_rules import RULES
+from holdfast.decisions.alerts import Alert, is_evaluated
 from holdfast.decisions.attention import Attention
 from holdfast.decisions.planned_work import is_planned
 from holdfast.kit.serial import to_plain
@@ -130,6 +132,36 @@ def incident_row(incident: Incident, fleet: str, state: str) -> Json:
 def attention_row(item: Attention) -> Json:
     """Row of an item that needs a person."""
     return _row(**to_plain(item))
+
+
+SUBJECTS: Final = 20
+"""Maximum number of nodes or jobs that the row of an alert names."""
+
+RULE_ROWS: Final = [
+    {
+        "name": rule.name,
+        "severity": rule.severity.value,
+        "lasts": rule.lasts.total_seconds(),
+        "description": rule.description,
+        "is_evaluated": is_evaluated(rule),
+    }
+    for rule in RULES
+]
+"""All alert rules, also those that only Prometheus evaluates."""
+
+
+def alert_row(alert: Alert) -> Json:
+    """Row of an alert whose condition holds."""
+    return _row(
+        name=alert.rule.name,
+        severity=alert.rule.severity.value,
+        fleet=alert.fleet,
+        state=alert.state.value,
+        since=to_plain(alert.since),
+        nodes=alert.nodes[:SUBJECTS],
+        jobs=alert.jobs[:SUBJECTS],
+        all=max(1, len(alert.nodes) + len(alert.jobs)),
+    )
 
 
 def fleet_row(fleet: FleetSnapshot, now: datetime) -> Json:

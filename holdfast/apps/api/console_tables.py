@@ -7,6 +7,8 @@ from typing import Final
 
 from holdfast.api.console_source import Json, Tables, UnknownObject
 from holdfast.apps.api.console_rows import (
+    RULE_ROWS,
+    alert_row,
     attention_row,
     fleet_row,
     incident_row,
@@ -15,7 +17,9 @@ from holdfast.apps.api.console_rows import (
     node_row,
 )
 from holdfast.apps.views.jobs import JobStatus
-from holdfast.apps.views.overview import FleetSnapshot, attention, incident_state
+from holdfast.apps.views.overview import FleetSnapshot, attention, incident_state, watched
+from holdfast.decisions.alerts import current_alerts
+from holdfast.decisions.attention import needs_attention
 from holdfast.decisions.incident_steps import next_steps
 
 INCIDENTS: Final = 1000
@@ -44,15 +48,20 @@ def tables_of(seen: ConsoleSnapshot, now: datetime) -> Tables:
     active = [one for one in seen.fleets if one.is_active]
     past = [case for one in seen.fleets for case in incident_rows(one)]
     past.sort(key=lambda row: row["detected_at"])
-    urgent = attention(seen.fleets, seen.jobs, now)
+    fleets = watched(seen.fleets, seen.jobs)
+    urgent = needs_attention(fleets, now)
     notes: dict[str, Json] = {
         "jobs": {"message": seen.no_jobs},
         "incidents": {"all": len(past)},
         "attention": {"all": len(urgent)},
+        "alerts": {"rules": RULE_ROWS},
     }
     return {
         "attention": {
             f"{number:04}": attention_row(one) for number, one in enumerate(urgent[:URGENT])
+        },
+        "alerts": {
+            f"{one.rule.name} {one.fleet}": alert_row(one) for one in current_alerts(fleets, now)
         },
         "fleets": {one.name: fleet_row(one, now) for one in active},
         "nodes": {

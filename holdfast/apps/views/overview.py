@@ -10,14 +10,9 @@ from typing import Final
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests
 from holdfast.apps.views.jobs import INTERRUPTED, JobStatus
 from holdfast.apps.views.nodes import Fleet, NodeStatus
-from holdfast.decisions.attention import (
-    Attention,
-    WatchedFleet,
-    WatchedJob,
-    WatchedNode,
-    needs_attention,
-)
+from holdfast.decisions.attention import Attention, needs_attention
 from holdfast.decisions.incident_steps import FleetState
+from holdfast.decisions.watched_fleets import PastFailure, WatchedFleet, WatchedJob, WatchedNode
 from holdfast.model.checkpoint_manifests import SaveSummary
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobPhase
@@ -58,12 +53,17 @@ def attention(
     fleets: Sequence[FleetSnapshot], jobs: Iterable[JobStatus], now: datetime
 ) -> list[Attention]:
     """Return what needs a person, the most urgent first; see ``decisions/attention.py``."""
+    return needs_attention(watched(fleets, jobs), now)
+
+
+def watched(fleets: Sequence[FleetSnapshot], jobs: Iterable[JobStatus]) -> list[WatchedFleet]:
+    """Return what decides about attention and alerts."""
     owners = defaultdict[str, list[JobStatus]](list)
     names = {one.name for one in fleets}
     for job in _latest(jobs):
         named = job.cluster or job.name  # a run on this machine has the name of its job
         owners[named if named in names else fleets[0].name if fleets else ""].append(job)
-    return needs_attention([_watched(one, owners[one.name]) for one in fleets], now)
+    return [_watched(one, owners[one.name]) for one in fleets]
 
 
 def incident_state(fleet: FleetSnapshot, found: Iterable[Attention]) -> FleetState:
@@ -124,6 +124,11 @@ def _watched(fleet: FleetSnapshot, jobs: Sequence[JobStatus]) -> WatchedFleet:
                 step=job.step,
                 checkpoint_dir=job.checkpoint_dir,
                 saves=_saves(job),
+                failures=tuple(
+                    PastFailure(one.kind, one.stopped_at)
+                    for one in job.attempts
+                    if one.kind and one.stopped_at is not None
+                ),
             )
             for job in jobs
         ],
@@ -149,6 +154,7 @@ def _node(node: NodeStatus, jobs: frozenset[str]) -> WatchedNode:
         closed=node.closed,
         silent_since=(node.heartbeat_at or node.phase_since) if is_silent else None,
         is_faulty=any(name != Condition.AGENT_SILENT for name in node.conditions),
+        fault_since=min((one.since for one in node.faults), default=None),
         jobs=jobs or frozenset(one for one in node.job.split(",") if one),
         pool=(node.group, node.instance_type),
         replaced_at=node.replaced_at,
