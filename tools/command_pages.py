@@ -54,8 +54,8 @@ def _command(command: click.Command, context: click.Context) -> Iterator[str]:
         return
     yield from ["", *_text(command.help)]
     if isinstance(command, click.Group):
-        children = {name: command.get_command(context, name) for name in command.commands}
-        for name, child in sorted(children.items()):
+        for name in sorted(command.list_commands(context)):
+            child = command.get_command(context, name)
             if child is not None and not child.hidden:
                 yield from ["", f"## holdfast {path.removeprefix('holdfast ')} {name}"]
                 yield from _command(child, click.Context(child, info_name=name, parent=context))

@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.adapters.local.layout import default_home
-from holdfast.apps.views.jobs import Jobs
-from holdfast.apps.views.nodes import Fleet
-from holdfast.apps.views.runs import open_runs
 
+if TYPE_CHECKING:  # each takes 20 ms to import, and help texts need neither
+    from holdfast.apps.views.jobs import Jobs
+    from holdfast.apps.views.nodes import Fleet
+
+_LOCAL: Final = "holdfast.apps.views.runs"
 _KUBERNETES: Final = "holdfast.apps.kubernetes.nodes"
 _SLURM: Final = "holdfast.apps.slurm.nodes"
 
@@ -87,7 +89,7 @@ class Where:
 
 
 @contextlib.contextmanager
-def open_fleets(where: Where, *, ended: bool = False) -> Iterator[Sequence[Fleet]]:
+def open_fleets(where: Where, *, ended: bool = False) -> "Iterator[Sequence[Fleet]]":
     """Open the selected fleets: a cluster, or the active runs and with ``ended`` all runs.
 
     Raises:
@@ -97,6 +99,7 @@ def open_fleets(where: Where, *, ended: bool = False) -> Iterator[Sequence[Fleet
 
     """
     if where.place is TargetPlatform.LOCAL:
+        open_runs = import_module(_LOCAL).open_runs
         with open_runs(default_home(), where.run, ended=ended) as known:
             yield known
         return
@@ -109,7 +112,7 @@ def open_fleets(where: Where, *, ended: bool = False) -> Iterator[Sequence[Fleet
 
 
 @contextlib.contextmanager
-def open_jobs(where: Where) -> Iterator[Jobs]:
+def open_jobs(where: Where) -> "Iterator[Jobs]":
     """Open the jobs of the selected target.
 
     Raises:

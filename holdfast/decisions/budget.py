@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from holdfast.decisions.lifecycle import is_out_of_service
+from holdfast.decisions.node_labels import is_out_of_service
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import Deferred, Drain, NodeAction, StartCheck
 from holdfast.model.health import Urgency

@@ -20,7 +20,7 @@ from holdfast.model.actions import (
     StartCheck,
 )
 from holdfast.model.health import Fault, Remedy, Urgency
-from holdfast.model.names import Condition, DeepCheck, Reason
+from holdfast.model.names import Condition, DeepCheck
 from holdfast.model.nodes import (
     CHECKS_LIMIT,
     HISTORY_LIMIT,
@@ -33,23 +33,8 @@ from holdfast.model.nodes import (
     Remediation,
 )
 
-OUT_OF_SERVICE: Final = frozenset({Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING})
-"""Phases in which Holdfast has taken a node out of service, whatever else applies."""
-
 _DETAIL_LIMIT: Final = 300
 """Maximum length of a stored check result, in characters; the log of the check has the rest."""
-
-
-def is_out_of_service(record: NodeRecord) -> bool:
-    """Return whether the node counts against the budget: from drain to release.
-
-    A borrowed test peer does not count: it had no job, and nothing is repaired.
-    """
-    if is_borrowed(record):
-        return False
-    if record.phase in OUT_OF_SERVICE:
-        return True
-    return record.remediation is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
 
 
 def waits_for_jobs(record: NodeRecord) -> bool:
@@ -59,11 +44,6 @@ def waits_for_jobs(record: NodeRecord) -> bool:
     remediation = record.remediation
     waits = remediation is not None and remediation.urgency is Urgency.DEFERRED
     return record.phase is Phase.QUARANTINED and waits
-
-
-def is_borrowed(record: NodeRecord) -> bool:
-    """Return whether a node without jobs was taken as a test peer of another node."""
-    return record.remediation is not None and record.remediation.reason == Reason.DEEP_CHECK_PARTNER
 
 
 def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:

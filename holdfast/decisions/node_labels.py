@@ -1,12 +1,34 @@
-"""HyperPod's labels of a node, from its record.
+"""HyperPod's labels of a node and whether it is in service, from its record.
 
 A module of its own because lists read it, and must not load all actions for it.
 """
 
+from typing import Final
+
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Remedy
-from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus
+from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus, Reason
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
+
+OUT_OF_SERVICE: Final = frozenset({Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING})
+"""Phases in which Holdfast has taken a node out of service, whatever else applies."""
+
+
+def is_out_of_service(record: NodeRecord) -> bool:
+    """Return whether the node counts against the budget: from drain to release.
+
+    A borrowed test peer does not count: it had no job, and nothing is repaired.
+    """
+    if is_borrowed(record):
+        return False
+    if record.phase in OUT_OF_SERVICE:
+        return True
+    return record.remediation is not None and record.phase in (Phase.JOINING, Phase.CHECKING)
+
+
+def is_borrowed(record: NodeRecord) -> bool:
+    """Return whether a node without jobs was taken as a test peer of another node."""
+    return record.remediation is not None and record.remediation.reason == Reason.DEEP_CHECK_PARTNER
 
 
 def health_status(record: NodeRecord, *, is_closed: bool = False) -> HealthStatus | None:

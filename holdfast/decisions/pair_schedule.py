@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from holdfast.decisions.faults import node_faults
-from holdfast.decisions.lifecycle import is_borrowed
+from holdfast.decisions.node_labels import is_borrowed
 from holdfast.decisions.pair_verdicts import NodeTest, verdict
 from holdfast.decisions.pairing import Localization, PairTest, localize, next_pairs, pair_of
 from holdfast.decisions.policy import RemediationPolicy

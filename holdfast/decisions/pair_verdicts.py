@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.decisions.lifecycle import is_borrowed
+from holdfast.decisions.node_labels import is_borrowed
 from holdfast.decisions.pairing import GOOD_UP_TO, Localization
 from holdfast.model.actions import Quarantine, Release
 from holdfast.model.deep_checks import KindResult, Outcome, combined

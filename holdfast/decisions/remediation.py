@@ -18,8 +18,8 @@ from holdfast.decisions.faults import (
     silent_at,
 )
 from holdfast.decisions.ladder import remedy_for
-from holdfast.decisions.lifecycle import is_borrowed
 from holdfast.decisions.members import shared_machines, unsettled_nodes, waiting_successors
+from holdfast.decisions.node_labels import is_borrowed
 from holdfast.decisions.orders import (
     DEFERRED_BY_MODE,
     decide_rebooting,

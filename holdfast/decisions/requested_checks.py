@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.faults import request_fault
-from holdfast.decisions.lifecycle import is_borrowed, is_out_of_service
+from holdfast.decisions.node_labels import is_borrowed, is_out_of_service
 from holdfast.decisions.planned_work import is_requested_check
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import Deferred, Quarantine

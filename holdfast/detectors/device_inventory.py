@@ -12,12 +12,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
+from holdfast.detectors import gpu_state, network_state, neuron_state
 from holdfast.detectors.contract import Sample
-from holdfast.detectors.gpu_state import SOURCE as GPUS
-from holdfast.detectors.gpu_state import device
 from holdfast.detectors.judgement import counter
-from holdfast.detectors.network_state import SOURCE as NETWORK
-from holdfast.detectors.neuron_state import SOURCE as NEURON
 from holdfast.detectors.nvidia_smi_forms import LONGEST, Gpu, read_xml
 from holdfast.model.hardware import (
     DEVICES_LIMIT,
@@ -28,6 +25,9 @@ from holdfast.model.hardware import (
     DeviceKind,
 )
 
+GPUS: Final = gpu_state.SOURCE
+NETWORK: Final = network_state.SOURCE
+NEURON: Final = neuron_state.SOURCE
 NVLINK: Final = "nvlink-errors"
 MEMORY: Final = "edac"
 
@@ -158,7 +158,7 @@ def _gpu(gpu: Gpu) -> Device:
         texts["fabric_status"] = None
     sums = {name: _total(gpu, pattern) for name, pattern in _SUMS.items()}
     return Device(
-        name=device(gpu.address),
+        name=gpu_state.device(gpu.address),
         model=fields.get("product_name", ""),
         values=_shown({**texts, **sums}),
     )

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -129,7 +128,7 @@ def _replace(path: Path, data: bytes, *, is_durable: bool) -> None:
     Its name cannot be guessed and it must not exist, so that in a directory that others may write
     nobody can redirect the content with a link.
     """
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     handle = os.open(temporary, flags, 0o666)
     try:

@@ -2,7 +2,6 @@
 
 import math
 import os
-import secrets
 import shutil
 import sqlite3
 import time
@@ -92,7 +91,7 @@ def back_up(path: Path, target: Path) -> None:
         OSError: the copy cannot be put in place.
 
     """
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
+    temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}")
     create_private(temporary)
     try:
         with closing(_connected(path)) as source, closing(_connected(temporary)) as copy:
@@ -149,7 +148,7 @@ def recover(path: Path, *, may_begin_empty: bool = False) -> str:
     if not is_restorable:
         return f"{begun}; there is no valid backup, so the state starts empty"
     made_at = datetime.fromtimestamp(backup.stat().st_mtime, UTC)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     create_private(temporary)
     shutil.copyfile(backup, temporary)
     temporary.replace(path)
@@ -213,7 +212,7 @@ def _problem(path: Path) -> str:
 def _moved_aside(path: Path) -> Path:
     """Rename a database and the files beside it, for a person to examine."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    name = f"{path.name}.damaged-{stamp}-{secrets.token_hex(2)}"
+    name = f"{path.name}.damaged-{stamp}-{os.urandom(2).hex()}"
     for part in _PARTS:
         with suppress(FileNotFoundError):
             path.with_name(path.name + part).rename(path.with_name(name + part))

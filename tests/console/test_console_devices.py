@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
-from recorded_devices import devices
 from written_runs import node
+
+from tests.engines.recorded_devices import devices
 
 SHOTS = Path(__file__).parents[2] / "build/console"
 

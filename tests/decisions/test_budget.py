@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast.decisions.lifecycle import is_out_of_service
+from holdfast.decisions.node_labels import is_out_of_service
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota

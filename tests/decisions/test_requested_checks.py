@@ -6,7 +6,8 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.lifecycle import after, is_out_of_service
+from holdfast.decisions.lifecycle import after
+from holdfast.decisions.node_labels import is_out_of_service
 from holdfast.decisions.placement import usable
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.decisions.remediation import decide

@@ -28,8 +28,7 @@ from holdfast.adapters.kubernetes.nodes.encoding import (
     parse_annotations,
     request_patch,
 )
-from holdfast.decisions.lifecycle import is_out_of_service
-from holdfast.decisions.node_labels import health_status
+from holdfast.decisions.node_labels import health_status, is_out_of_service
 from holdfast.kit.serial import parse_value
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import (

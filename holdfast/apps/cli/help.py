@@ -1,8 +1,9 @@
 """Help texts of commands: examples and command lists."""
 
 import textwrap
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -38,7 +39,27 @@ def _continued(line: str) -> str:
 
 
 class FullHelpGroup(click.Group):
-    """Group that lists each command with its whole first sentence, which click truncates."""
+    """Group that lists each command with its whole first sentence, which click truncates.
+
+    Commands of other modules are imported when they are called, or when all are listed.
+    """
+
+    def __init__(self, *args: Any, modules: Mapping[str, str] | None = None, **more: Any) -> None:
+        """Create the group; ``modules`` are modules by the name of the command that they define."""
+        super().__init__(*args, **more)
+        self._modules = modules or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """See ``click.Group.list_commands``."""
+        return sorted({*super().list_commands(ctx), *self._modules})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """See ``click.Group.get_command``."""
+        module = self._modules.get(cmd_name)
+        if module is None:
+            return super().get_command(ctx, cmd_name)
+        command: click.Command = getattr(import_module(module), cmd_name.replace("-", "_"))
+        return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See ``click.Group.format_commands``."""

@@ -13,8 +13,7 @@ from holdfast.adapters.kubernetes.client.values import (
     excerpt,
 )
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, Taint
-from holdfast.decisions.lifecycle import is_out_of_service
-from holdfast.decisions.node_labels import deep_check_status, health_status
+from holdfast.decisions.node_labels import deep_check_status, health_status, is_out_of_service
 from holdfast.kit.serial import parse_value
 from holdfast.model.names import (
     AGENT_HEALTH_STATUS,

@@ -7,9 +7,6 @@ from typing import Any, Final
 import click
 
 from holdfast.apps.cli.help import FullHelpGroup, examples
-from holdfast.apps.cli.jobs.doctor import doctor
-from holdfast.apps.cli.jobs.evidence import evidence
-from holdfast.apps.cli.jobs.logs import logs
 from holdfast.apps.cli.known_names import cluster_names, job_names
 from holdfast.apps.cli.output import (
     LISTS,
@@ -67,18 +64,19 @@ _FIELDS: Final = RowFields[JobStatus](
 )
 
 
-@click.group(cls=FullHelpGroup)
+_MODULES: Final = {
+    name: f"holdfast.apps.cli.jobs.{name}" for name in ("doctor", "evidence", "logs")
+}
+"""Modules of commands that lists need not import."""
+
+
+@click.group(cls=FullHelpGroup, modules=_MODULES)
 def jobs() -> None:
     """List, describe, diagnose and cancel jobs, and read their logs.
 
     JOB is the ID or name of a job on this machine (by name the active job, else the last one). On
     Kubernetes it is KIND/NAMESPACE/NAME or a unique part of it.
     """
-
-
-jobs.add_command(evidence)
-jobs.add_command(logs)
-jobs.add_command(doctor)
 
 
 @examples(

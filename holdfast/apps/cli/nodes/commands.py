@@ -12,17 +12,7 @@ from holdfast.adapters.local.layout import default_home, runs
 from holdfast.adapters.local.lock import is_held
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.known_names import node_names
-from holdfast.apps.cli.nodes.requests import (
-    RESET_BREAKER,
-    check,
-    hold,
-    reboot,
-    release,
-    replace,
-    reset_breaker,
-    unhold,
-)
-from holdfast.apps.cli.nodes.shell import shell
+from holdfast.apps.cli.nodes.names import RESET_BREAKER
 from holdfast.apps.cli.output import (
     LISTS,
     NAMED_LISTS,
@@ -95,17 +85,23 @@ class _Listing:
         )
 
 
-@click.group(cls=FullHelpGroup)
+_REQUESTS: Final = "holdfast.apps.cli.nodes.requests"
+_MODULES: Final = {
+    **dict.fromkeys(
+        ("reboot", "replace", "check", "release", "hold", "unhold", "reset-breaker"), _REQUESTS
+    ),
+    "shell": "holdfast.apps.cli.nodes.shell",
+}
+"""Modules of commands that lists need not import."""
+
+
+@click.group(cls=FullHelpGroup, modules=_MODULES)
 def nodes() -> None:
     """List, describe, reboot or replace nodes.
 
     NODE is the name or instance ID of a node, a unique prefix of either, or the rank of the job on
     it: 0 is the node of rank 0.
     """
-
-
-for command in (reboot, replace, check, release, hold, unhold, reset_breaker, shell):
-    nodes.add_command(command)
 
 
 @examples(

@@ -13,6 +13,7 @@ import click
 
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import node_names
+from holdfast.apps.cli.nodes.names import RESET_BREAKER
 from holdfast.apps.cli.nodes.wait import RepairWait, wait_until_done
 from holdfast.apps.cli.output import (
     RESULTS,
@@ -34,8 +35,6 @@ from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Request, Verb
 
 Decorator = Callable[[Any], Any]
-
-RESET_BREAKER: Final = "holdfast nodes reset-breaker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
