@@ -108,6 +108,7 @@ class Console:
             Route("/console/incident", self._for_all(self._incident)),
             Route("/console/job", self._for_all(jobs.details)),
             Route("/console/checkpoints", self._for_all(jobs.checkpoints)),
+            Route("/console/evidence", self._for_all(jobs.evidence)),
             Route("/console/log", self._for_all(jobs.log)),
             Route("/console/log/file", self._for_all(jobs.log_file)),
             Route("/console/jobs/cancel", self._changing(jobs.cancel, CANCEL), methods=["POST"]),

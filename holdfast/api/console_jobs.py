@@ -40,6 +40,13 @@ class JobViews:
         await self._permit(session.principal, name)
         return json_response(await run_in_threadpool(self._source.checkpoints, name))
 
+    async def evidence(self, request: Request, session: ConsoleSession) -> Response:
+        """Evidence of the last hang of a job."""
+        session.principal.permit(READ_LOGS)
+        name = request.query_params.get("name", "")
+        await self._permit(session.principal, name)
+        return json_response(await run_in_threadpool(self._source.evidence, name))
+
     async def log(self, request: Request, session: ConsoleSession) -> Response:
         """Part of the log of a rank: the last lines, or what follows a cursor."""
         name, rank, attempt = await self._selected(request, session.principal)

@@ -113,6 +113,15 @@ class ConsoleBackend(Protocol):
         """
         ...
 
+    def evidence(self, job: str) -> Json:
+        """Evidence of the last hang of a job: the verdict, and the ranks by stack.
+
+        Raises:
+            UnknownObject: no such job exists, or there is no evidence of a hang.
+
+        """
+        ...
+
     def fleet_of_job(self, name: str) -> str:
         """Name of the fleet of a job.
 

@@ -4,7 +4,7 @@ The method is that of ``torch.distributed.flight_recorder``: collectives are com
 sequence number; after the first mismatch of a group, its later ones are not trusted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ PIPE_PREFIX: Final = "request_"
 """Names of files, with the rank: its dump, and with ``.pipe`` the pipe that requests one."""
 
 _DUMP_VARIABLES: Final = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_PIPE_VARIABLE: Final = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 _ALL: Final = "default_pg"
 """Group of all ranks."""
 
@@ -24,6 +25,22 @@ _UNEQUAL_SIZES: Final = ("all_to_all", "alltoall", "gather", "scatter")
 
 _SHOWN_VALUES: Final = 4
 """Maximum number of different values that are listed, such as sizes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpFiles:
+    """Files of the flight recorders of a job, without the rank at the end of each."""
+
+    dump: str
+    """Path of a dump without the rank."""
+
+    pipe: str
+    """Path of the pipe that requests a dump, without the rank and ``.pipe``."""
+
+    @classmethod
+    def in_folder(cls, folder: str) -> "DumpFiles":
+        """Return the files that ``recorder_environment`` names unless the user has set others."""
+        return cls(dump=f"{folder}/{DUMP_PREFIX}", pipe=f"{folder}/{PIPE_PREFIX}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +87,27 @@ class RankFindings:
     snapshots: tuple[RankSnapshot, ...] = ()
     traces: tuple[RankTrace, ...] = ()
     """Of the ranks with a dump."""
+
+
+def after_timeouts(found: RankFindings, timed_out: Collection[int] = ()) -> RankFindings:
+    """Return findings in which ranks that a timeout has ended count as waiting for the others.
+
+    A watchdog dumps the flight recorder before it ends a rank: one that has ended with a dump was
+    in a collective, too.
+
+    Args:
+        found: what the ranks do.
+        timed_out: ranks that are known to have ended by the timeout of a collective.
+
+    """
+    waited = {*timed_out, *(one.rank for one in found.traces)}
+    snapshots = tuple(
+        replace(one, has_timed_out=True, note="ended: its collective timed out")
+        if one.pid is None and one.rank in waited
+        else one
+        for one in found.snapshots
+    )
+    return replace(found, snapshots=snapshots)
 
 
 def combined(seen: Verdict, recorded: Verdict | None) -> Verdict:
@@ -291,8 +329,24 @@ def recorder_environment(given: Mapping[str, str], folder: str) -> dict[str, str
         folder: directory for the dumps.
 
     """
-    own = {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE": f"{folder}/{PIPE_PREFIX}"}
+    files = DumpFiles.in_folder(folder)
+    own = {_PIPE_VARIABLE: files.pipe}
     if not any(name in given for name in _DUMP_VARIABLES):
-        own |= dict.fromkeys(_DUMP_VARIABLES, f"{folder}/{DUMP_PREFIX}")
+        own |= dict.fromkeys(_DUMP_VARIABLES, files.dump)
     unset = {name: value for name, value in own.items() if name not in given}
     return {**recorder_defaults(given), **unset}
+
+
+def dump_files(given: Mapping[str, str], folder: str) -> DumpFiles:
+    """Return where the ranks dump: where the user has set it, or else in the folder.
+
+    Of both names of the variable, PyTorch prefers the newer one.
+
+    Args:
+        given: environment of the ranks before ``recorder_environment``.
+        folder: see there.
+
+    """
+    own = DumpFiles.in_folder(folder)
+    dump = next((given[name] for name in _DUMP_VARIABLES if given.get(name)), own.dump)
+    return DumpFiles(dump=dump, pipe=given.get(_PIPE_VARIABLE) or own.pipe)

@@ -65,9 +65,12 @@ def verdict(snapshots: Sequence[RankSnapshot]) -> Verdict:
         snapshots: one of each rank, taken within a few seconds of each other.
 
     """
-    exited = [snapshot for snapshot in snapshots if snapshot.pid is None]
+    exited = [one for one in snapshots if one.pid is None and not one.has_timed_out]
     if exited:
         return _of(VerdictKind.DEAD_PEER, exited, snapshots, "has no process any more")
+    if snapshots and all(one.has_timed_out for one in snapshots):
+        text = f"all {len(snapshots)} ranks ended because a collective timed out"
+        return Verdict(kind=VerdictKind.UNKNOWN, ranks=(), text=text)
     stopped = [snapshot for snapshot in snapshots if snapshot.state in STOPPED]
     if stopped:
         what = "is stopped by a signal such as SIGSTOP, or by a debugger"

@@ -79,6 +79,11 @@ class Failed:
 
     meaning: ExitMeaning
     text: str
+    has_timed_out: bool = False
+    """Whether a collective timed out in which it waited for another rank."""
+
+    is_consequence: bool = False
+    """Whether it only reports that another rank is late or gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

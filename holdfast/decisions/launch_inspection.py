@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.flight_recorder import combined, recorded_verdict
-from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.hang_verdict import Verdict, verdict
 from holdfast.decisions.launch_events import Inspected, Suspected
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 
@@ -34,6 +34,10 @@ class Inspection:
 
     verdict: str | None = None
     """What the ranks do; None while that is not known, empty if they continue."""
+
+    conclusion: Verdict | None = None
+    seen: tuple[RankSnapshot, ...] = ()
+    """What the verdict was made of; kept until the next inspection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +114,9 @@ def concluded(
     traces = sorted((one for report in reports for one in report.traces), key=lambda one: one.rank)
     found = combined(verdict(snapshots), recorded_verdict(traces))
     text = f"{suspicion.text}; {found.text}{_unseen(missing, reports)}"
-    done = replace(inspection, verdict=text, found={}, stacks={})
+    done = replace(
+        inspection, verdict=text, found={}, stacks={}, conclusion=found, seen=tuple(snapshots)
+    )
     if not suspicion.restart:
         return done, None
     rank = found.ranks[0] if found.ranks else suspicion.rank

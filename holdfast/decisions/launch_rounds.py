@@ -143,6 +143,10 @@ class JobRounds:
     failure: Failure | None = None
     """First failure of the round; None while there is none."""
 
+    timed_out: Failure | None = None
+    """First rank of the round in which a collective timed out; None if there is none. Another rank
+    is the cause, so the ranks are inspected."""
+
     inspection: Inspection | None = None
     """Last inspection of a suspected hang, of this round or an earlier one."""
 
@@ -230,12 +234,26 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
                 meaning=event.meaning,
                 text=event.text,
             )
-            return replace(job, failure=job.failure or failure)
+            return _failed(job, event, failure, now)
         case Suspected(launcher=name) if event.round == job.round and name in job.active:
             return replace(job, inspection=begin(job.inspection, event, now))
         case Inspected(launcher=name) if job.inspection is not None and name in job.active:
             return replace(job, inspection=with_report(job.inspection, event))
     return job  # of an earlier round, or of a launcher that was lost
+
+
+def _failed(job: JobRounds, event: Failed, failure: Failure, now: datetime) -> JobRounds:
+    """Return the state after a failure; one that another rank has caused is inspected first."""
+    if job.phase is not Phase.RUN or job.failure is not None:
+        return job
+    if job.timed_out is not None and (event.has_timed_out or event.is_consequence):
+        return job
+    if not event.has_timed_out:
+        return replace(job, failure=failure)
+    suspicion = Suspected(
+        launcher=event.launcher, round=event.round, rank=event.rank, text=event.text, restart=True
+    )
+    return replace(job, timed_out=failure, inspection=begin(job.inspection, suspicion, now))
 
 
 def _joined(job: JobRounds, event: Joined, settings: RoundSettings) -> JobRounds:
@@ -268,10 +286,16 @@ def _lost(job: JobRounds, name: str, ended_at: datetime) -> JobRounds:
 
 
 def _inspected(job: JobRounds, inspection: Inspection, now: datetime) -> JobRounds:
-    after, hung = concluded(inspection, job.alive, now)
+    first = job.timed_out
+    awaited = job.alive if first is None else job.active.keys() & job.members.keys()
+    after, hung = concluded(inspection, awaited, now)
     failure = job.failure
     if hung is not None:
         failure = failure or Failure(launcher=hung.launcher, rank=hung.rank, text=hung.text)
+    if first is not None and after.verdict is not None:
+        # The inspection was open before, for a suspicion that restarts nothing or was wrong.
+        text = "; ".join(filter(None, (first.text, after.verdict)))
+        failure = failure or replace(first, text=text)
     return replace(job, inspection=after, failure=failure)
 
 
@@ -365,6 +389,7 @@ def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRoun
         succeeded=frozenset(),
         failure=None,
         leaving=frozenset(),
+        timed_out=None,
     )
 
 

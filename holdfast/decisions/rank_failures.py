@@ -51,6 +51,11 @@ def application_failure(job: JobView, policy: JobPolicy, now: datetime) -> Failu
             own = _loss_failure(job, now)  # many jobs check their loss, and end themselves
             if own is not None:
                 return replace(own, evidence=f"{own.evidence}; {_exit_text(first)}")
+        if job.abort is not None:
+            evidence = f"{job.abort.text}; {_exit_text(first)}"
+            node = job.abort.node or first.node
+            hung = application(job, now, Reason.JOB_HUNG, node, evidence)
+            return replace(hung, cause=cause_of(first.reason, first.exit_code) or "")
         failure = application(job, now, Reason.RANK_EXITED, first.node, _exit_text(first))
         return replace(
             failure,

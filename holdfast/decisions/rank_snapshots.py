@@ -1,7 +1,7 @@
 """What the ranks of a job do at one time: their processes, threads and Python stacks. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -32,6 +32,13 @@ _WAITING_FRAMES: Final = 3
 _HELPER_FRAMES: Final = 20
 HELPERS_LIMIT: Final = 16
 """Maximum number of helpers of a rank."""
+
+_SIZES: Final = (
+    (100, 16, 20), (100, 4, 20), (50, 1, 20), (25, 1, 8), (12, 1, 4), (12, 0, 0), (6, 0, 0),
+    (0, 0, 0),
+)  # fmt: skip
+"""Maximum frames of a main thread, number of helpers, and frames of each, in order of preference.
+The first helper explains most."""
 
 STOPPED: Final = ("T", "t")
 """States of a process that was stopped by a signal or a debugger; see proc(5)."""
@@ -127,6 +134,9 @@ class RankSnapshot:
     note: str = ""
     """Why there is no stack; empty if there is one."""
 
+    has_timed_out: bool = False
+    """Whether it has ended because a collective in which it waited timed out."""
+
     helpers: tuple[Helper, ...] = ()
     """Other threads, and processes below it such as workers of a DataLoader, those first that
     explain most."""
@@ -134,6 +144,8 @@ class RankSnapshot:
 
 def activity(snapshot: RankSnapshot) -> Activity:
     """Return what the main thread of a rank does."""
+    if snapshot.has_timed_out:
+        return Activity.COLLECTIVE
     if not snapshot.frames:
         return Activity.UNKNOWN
     for frame in snapshot.frames:
@@ -156,6 +168,27 @@ def groups(snapshots: Iterable[RankSnapshot]) -> Mapping[tuple[str, ...], tuple[
         found.setdefault(stack or (snapshot.note or "no stack",), []).append(snapshot.rank)
     ordered = sorted(found.items(), key=lambda one: (-len(one[1]), one[1]))
     return {stack: tuple(ranks) for stack, ranks in ordered}
+
+
+def shortened(snapshots: Sequence[RankSnapshot]) -> Iterator[tuple[RankSnapshot, ...]]:
+    """Yield ever shorter forms of snapshots: less of each rank, then fewer ranks, at last none."""
+    kept: tuple[RankSnapshot, ...] = ()
+    for frames, helpers, of_helper in _SIZES:
+        kept = tuple(
+            replace(
+                one,
+                frames=one.frames[:frames],
+                helpers=tuple(
+                    replace(helper, frames=helper.frames[:of_helper])
+                    for helper in one.helpers[:helpers]
+                ),
+            )
+            for one in snapshots
+        )
+        yield kept
+    while kept:
+        kept = kept[: len(kept) // 2]
+        yield kept
 
 
 def is_in_collective(snapshot: RankSnapshot) -> bool:
@@ -251,7 +284,10 @@ def own_frame(frames: Sequence[Frame]) -> Frame | None:
 
 def collective(snapshots: Sequence[RankSnapshot]) -> str:
     """Return the name of the collective in which ranks wait, such as ``all_reduce``."""
-    for frame in snapshots[0].frames:
+    one = next((one for one in snapshots if not one.has_timed_out), snapshots[0])
+    if one.has_timed_out:
+        return "the collective that timed out"
+    for frame in one.frames:
         if _COLLECTIVES.search(frame.file) and frame.function not in _INTERNAL:
             return frame.function
     return "the collectives of the backward pass"

@@ -19,6 +19,12 @@ PROGRESS_VARIABLE: Final = "HOLDFAST_PROGRESS_FILE"
 """Environment variable of ranks: file to which they append the number, and the loss, of each step
 that is done."""
 
+JOB_VARIABLE: Final = "HOLDFAST_JOB"
+"""Environment variable of ranks: name of their job."""
+
+EVIDENCE_VARIABLE: Final = "HOLDFAST_EVIDENCE_FILE"
+"""Environment variable of ``holdfast launch``: file for the evidence of a hang."""
+
 SKIP_STEPS_VARIABLE: Final = "HOLDFAST_SKIP_STEPS"
 """Environment variable of ranks: numbers of the steps to skip, separated by commas."""
 
@@ -285,6 +291,17 @@ class RankView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """Why the watchdogs of ranks have ended them."""
+
+    text: str
+    """Rank that the others waited for, and what it did, for people to read."""
+
+    node: str = ""
+    """Node of that rank; empty if none stands out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """End of a job as its platform reports it, whatever Holdfast knows of it."""
 
@@ -320,6 +337,10 @@ class JobView:
     suspected_hang: str = ""
     """Why the job seems to hang although no timeout has passed, for people to read; empty if it
     does not."""
+
+    abort: "Abort | None" = None
+    """Why collectives of the attempt timed out, by the ranks and their flight recorders; None if
+    none did, or that is unknown."""
 
     straggler: str = ""
     """Which rank the others wait for in each step, for people to read; empty if none is known."""

@@ -11,10 +11,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_console_server import told_of
 
+from holdfast.adapters.host.evidence_file import write_evidence
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.views.rank_logs import BEGINNING, LogRequest, read_file
+from holdfast.decisions.hang_evidence import HangEvidence, RankEvidence
+from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
+
+WAITS = (Frame(function="all_reduce", file="/x/torch/distributed/distributed_c10d.py", line=1),)
+READS = (Frame(function="reads", file="/w/train.py", line=7),)
+SEEN = [
+    RankSnapshot(rank=rank, node="n", pid=9, state="S", frames=READS if rank == 1 else WAITS)
+    for rank in range(3)
+]
+EVIDENCE = HangEvidence(
+    job="hung",
+    attempt=2,
+    suspected_at=datetime(2026, 1, 1, tzinfo=UTC),
+    evidence="no new step for 3m",
+    verdict=verdict(SEEN),
+    ranks=tuple(RankEvidence(snapshot=one, environment={"A": "b"}) for one in SEEN),
+)
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +111,22 @@ def test_other_logs_are_refused(console, ada, query, status) -> None:
 
     assert ada.call("GET", f"/console/log?{query}").status == status
     assert ada.call("GET", f"/console/log/file?{query}").status == status
+
+
+def test_the_evidence_of_the_last_hang_is_shown_by_stack(console, ada) -> None:
+    add(console, "hung", attempt=3)
+    asked = "/console/evidence?name=hung"
+    assert ada.call("GET", asked).status == 404
+    write_evidence(console.runs.directory("hung").evidence(2), EVIDENCE)
+
+    shown = ada.call("GET", asked).json
+
+    assert (shown["attempt"], shown["named"], shown["kind"]) == (2, [1], "absent")
+    assert [one["ranks"] for one in shown["groups"]] == [[0, 2], [1]]
+    assert shown["groups"][1]["stack"] == ["reads (/w/train.py)"]
+    assert "environment" not in json.dumps(shown)
+    assert console.visitor("eve").call("GET", asked).status == 403  # as for the log
+    assert console.visitor("fay").call("GET", asked).status == 404
 
 
 def test_jobs_of_other_clusters_are_hidden_and_logs_need_the_operation(console) -> None:

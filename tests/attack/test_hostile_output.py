@@ -15,6 +15,7 @@ from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.decisions.checkpoint_incidents import quarantine_incidents
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
+from holdfast.decisions.flight_recorder import DumpFiles
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.stack_dumps import snapshots_of
 from holdfast.decisions.step_lines import LogProgress, after_line, has_bad_loss
@@ -121,4 +122,4 @@ def test_lists_in_one_another_in_a_dump_take_no_time(tmp_path: Path, key: str) -
         dump = {"entries": [], "pg_config": found}
         (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(dump, protocol=2))
 
-    assert [one.rank for one in read_traces(tmp_path)] == [1]
+    assert [one.rank for one in read_traces(DumpFiles.in_folder(str(tmp_path)))] == [1]

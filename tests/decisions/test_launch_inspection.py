@@ -210,3 +210,78 @@ def test_equal_stacks_of_many_ranks_are_stored_once():
     [report] = job.inspection.found.values()
     one, other = report.snapshots
     assert one.frames is other.frames
+
+
+TIMED_OUT = Failed(
+    launcher="a",
+    round=1,
+    rank=0,
+    code=1,
+    meaning=ExitMeaning.CRASH,
+    text="exit code 1: timed out",
+    has_timed_out=True,
+    is_consequence=True,
+)
+
+
+def ended(name: str, *frames: tuple[Frame, ...]) -> Inspected:
+    """A report on ranks of which those without a stack have ended by the timeout."""
+    found = inspected(name, *frames)
+    snapshots = tuple(
+        replace(one, pid=None, has_timed_out=True) if not one.frames else one
+        for one in found.snapshots
+    )
+    return replace(found, snapshots=snapshots)
+
+
+def test_a_timeout_is_inspected_and_the_failure_of_the_rank_that_never_came():
+    job = after(running(), TIMED_OUT)
+    assert (job.phase, job.failure, order_for(job, "b").inspection) == (Phase.RUN, None, 1)
+
+    job = after(job, ended("a", (), ()), ended("b", (), READS))
+
+    assert job.failure is not None
+    assert (job.failure.launcher, job.failure.rank) == ("b", 3)
+    assert job.failure.text.startswith("exit code 1: timed out; rank 3 on b never entered")
+
+
+def test_launchers_whose_ranks_have_all_ended_report_their_dumps_too():
+    gone = [Stopped(launcher=name, round=1, port=1) for name in ("a", "b")]
+    job = after(running(), TIMED_OUT, *gone)
+    assert (job.phase, job.alive) == (Phase.RUN, frozenset())
+
+    job = after(job, ended("a", (), ()))
+    assert job.failure is None
+    job = after(job, ended("b", (), ()))
+
+    assert job.round == 2
+    assert job.why == "exit code 1: timed out; all 4 ranks ended because a collective timed out"
+
+
+def test_other_ranks_that_notice_the_timeout_do_not_end_the_inspection_but_a_crash_does():
+    lost = replace(TIMED_OUT, rank=1, has_timed_out=False, text="connection closed by peer")
+    job = after(running(), TIMED_OUT, lost)
+    assert job.failure is None
+
+    crashed = replace(lost, rank=2, launcher="b", is_consequence=False, text="exit code 3")
+    job = after(job, crashed)
+
+    assert job.failure is not None
+    assert job.failure.text == "exit code 3"
+
+
+def test_a_timeout_without_reports_is_a_failure_after_the_limit():
+    job = after(running(), TIMED_OUT)
+    assert after(job, None, now=T0 + LIMIT - timedelta(microseconds=1)).failure is None
+
+    job = after(job, None, now=T0 + LIMIT)
+
+    assert job.failure is not None
+    assert job.failure.text.startswith("exit code 1: timed out; no rank could be read")
+
+
+def test_a_timeout_during_an_inspection_that_restarts_nothing_restarts_the_ranks():
+    job = after(running(), REPORTED, TIMED_OUT, ended("a", (), ()), ended("b", (), READS))
+
+    assert job.failure is not None
+    assert "; no progress for 3m; rank 3 on b never entered" in job.failure.text

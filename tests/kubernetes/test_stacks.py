@@ -16,10 +16,20 @@ from real_cluster import Cluster, until
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Forbidden
 from holdfast.adapters.kubernetes.client.pod_exec import PodOutput, run_in_pod
+from holdfast.adapters.kubernetes.client.values import EPOCH
+from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
 from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
-from holdfast.adapters.kubernetes.jobs.stacks import SIZE, StackCapture
+from holdfast.adapters.kubernetes.jobs.stacks import (
+    SIZE,
+    AttemptStacks,
+    StackCapture,
+    unpacked_evidence,
+)
+from holdfast.decisions.hangs import Hang
 from holdfast.decisions.stack_dumps import COMMAND
+from holdfast.decisions.step_progress import SuspectedHang
 from holdfast.kit.masking import MASK
+from holdfast.model.names import Reason
 from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -112,6 +122,63 @@ def test_the_stacks_of_all_ranks_are_kept_beside_the_job(
     assert found["data"] == {"p0": "p0: in all_reduce", "p1": "p1: in all_reduce"}
     (owner,) = found["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"]) == ("Pod", "p0")
+
+
+RANK = """== pid=9 ppid=1 state=S wchan=0 rank={rank}
+Process 9: train --token hunter2
+Python v3.11.2 (x)
+Thread 9 (idle): "MainThread"
+    {function}
+== end"""
+
+
+def test_the_evidence_of_a_hang_is_kept_with_the_stacks(
+    api: Api, kubelet: PodServer, pods: list[PodState]
+):
+    waits = "all_reduce (/x/torch/distributed/distributed_c10d.py:1)"
+    reads = "reads (/w/train.py:7)"
+    kubelet.run = lambda pod, command: (
+        RANK.format(rank=pod[1:], function=waits if pod == "p0" else reads),
+        "",
+        0,
+    )
+
+    assert captured(api, pods).startswith("rank 1 on a never entered all_reduce")
+
+    found = api.get(f"{NAMESPACE}/configmaps/p0-stacks-attempt-3")
+    kept = unpacked_evidence(found)
+    assert (kept.attempt, kept.verdict.ranks) == (3, (1,))
+    assert [one.snapshot.node for one in kept.ranks] == ["a", "a"]
+    found["binaryData"]["evidence.json.gz"] = "AAAA"
+    for damaged in (found, {"data": {}}, {"binaryData": {"evidence.json.gz": 7}}):
+        with pytest.raises(ValueError, match=r"."):
+            unpacked_evidence(damaged)
+
+
+def test_a_suspected_hang_is_reported_with_its_stacks_and_each_hang_has_its_own(
+    api: Api, kubelet: PodServer, pods: list[PodState]
+):
+    waits = {"function": "all_reduce (/x/torch/distributed/distributed_c10d.py:1)"}
+    kubelet.run = lambda pod, command: (RANK.format(rank=pod[1:], **waits), "", 0)
+    job = replace(a_state(), api_version="v1", kind="Pod", name="p0", uid=pods[0].uid)
+    stacks = AttemptStacks(api, job, 4)
+    suspected = Findings(suspected=SuspectedHang(since=EPOCH, step=7, evidence="no new step"))
+    hung = Findings(hang=Hang(reason=Reason.JOB_HUNG, since=EPOCH, evidence="no new line"))
+
+    def said(found: Findings) -> str:
+        until(lambda: stacks.added_to(found, pods, EPOCH) != Findings())
+        shown = stacks.added_to(found, pods, EPOCH)
+        return (shown.hang or shown.suspected).evidence
+
+    assert stacks.added_to(Findings(), pods, EPOCH) == Findings()
+    assert said(suspected).startswith("no new step; all 2 ranks that could be read wait in")
+    waits["function"] = "reads (/w/train.py:7)"
+    assert said(hung).startswith("no new line; ranks 0, 1 are outside of collectives")
+    late = AttemptStacks(api, job, 5)
+    kubelet.run = lambda pod, command: ("", "", int(threading.Event().wait(2)))
+    assert late.added_to(hung, pods, EPOCH).hang is None
+    later = late.added_to(hung, pods, EPOCH + timedelta(seconds=10))
+    assert later.hang.evidence == "no new line; no stacks within 10 s"
 
 
 def test_secrets_in_command_lines_are_masked(api: Api, kubelet: PodServer, pods: list[PodState]):

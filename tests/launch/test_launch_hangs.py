@@ -4,10 +4,13 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import zstandard
 from launch.launched import (
     LIMIT_S,
     clean_environment,
@@ -19,6 +22,7 @@ from launch.launched import (
     wait_for,
 )
 
+from holdfast.adapters.host.evidence_file import read_evidence
 from holdfast.kit.free_ports import free_port
 
 TRAIN = """
@@ -85,6 +89,41 @@ def test_a_hang_restarts_the_ranks_and_names_the_one_that_the_others_wait_for(
     ), done.stderr
     assert "RanksRestarted: in-place" in done.stderr
     assert len(numbers_in(folder, "rank.1.*")) == 3
+
+
+@needs_py_spy
+def test_the_evidence_of_a_hang_is_kept_and_can_be_bundled(train: Path) -> None:
+    folder, logs = train.parent, train.parent / "logs"
+    options = ("--nproc-per-node", 3, "--hang-timeout", "2s", "--log-dir", logs, "--rdzv-id", "llm")
+    done = launch(*options, *QUICK, train, folder, "all", 2, MY_API_KEY="hunter2")
+    assert f"EvidenceSaved: {logs}/llm/attempt_0/evidence.json\n" in done.stderr, done.stderr
+
+    target = folder / "llm.tar.zst"
+    saved = subprocess.run(
+        [sys.executable, "-m", "holdfast", "jobs", "evidence", "--from", logs, "--file", target],
+        capture_output=True, check=False, encoding="utf-8", timeout=LIMIT_S,
+    )  # fmt: skip
+
+    assert saved.returncode == 0, saved.stderr
+    assert "rank 2 on " in saved.stdout
+    with zstandard.open(target, "rb") as raw, tarfile.open(fileobj=raw, mode="r|") as files:
+        content = {one.name: files.extractfile(one).read().decode() for one in files}
+    assert [*content][:2] == ["report.md", "evidence.json"]
+    assert "### 2 ranks: 0, 1" in content["report.md"]
+    assert "reads_a_batch" in content["report.md"]
+    assert '"MY_API_KEY": "********"' in content["evidence.json"]
+    assert not any("hunter2" in text for text in content.values())
+
+
+@needs_py_spy
+def test_under_holdfast_run_the_evidence_is_that_of_the_job(train: Path) -> None:
+    file = train.parent / "run" / "attempt-1.json"
+    own = {"HOLDFAST_EVIDENCE_FILE": str(file), "HOLDFAST_JOB": "llama"}
+    options = ("--nproc-per-node", 3, "--hang-timeout", "2s")
+    launch(*options, *QUICK, train, train.parent, "all", 2, **own)
+
+    kept = read_evidence(file)
+    assert (kept.job, kept.verdict.ranks) == ("llama", (2,))
 
 
 @needs_py_spy
@@ -163,6 +202,59 @@ def test_the_flight_recorders_of_the_ranks_name_the_one_that_never_came(
     kept = ["rank_0", "rank_1", "rank_2"] if log_dir else []
     assert sorted(one.name for one in dumps.glob("rank_*")) == kept
     assert "flight recorder dumps" not in done.stderr, "the launch has succeeded"
+
+
+ABORTED = """
+import os, pathlib, pickle, signal, sys, time
+rank, dump = int(os.environ["RANK"]), os.environ["TORCH_FR_DUMP_TEMP_FILE"]
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    entries = [
+        {
+            "process_group": ("0", "default_pg"), "collective_seq_id": number, "is_p2p": False,
+            "profiling_name": "nccl:all_reduce", "input_sizes": [[4]], "input_dtypes": ["Float"],
+            "state": "completed" if number < 7 else "started",
+            "frames": [{"name": "main", "filename": "/w/train.py", "line": 9}],
+        }
+        for number in range(1, 7 if rank == 1 else 8)
+    ]
+    content = pickle.dumps({"entries": entries, "pg_config": {}}, protocol=2)
+    pathlib.Path(f"{dump}{rank}").write_bytes(content)
+    if rank == 1 and sys.argv[1] == "waits":
+        time.sleep(600)
+    time.sleep(1)
+    os.kill(os.getpid(), signal.SIGABRT)
+"""
+
+
+@pytest.mark.parametrize("absent", ["waits", "aborts"])
+@pytest.mark.parametrize("is_set", [False, True])
+def test_the_dumps_of_ranks_that_their_watchdogs_aborted_name_the_cause(
+    tmp_path: Path, absent: str, *, is_set: bool
+) -> None:
+    """The rank that never came is alive, or was aborted like the others."""
+    script = tmp_path / "train.py"
+    script.write_text(ABORTED, encoding="utf-8")
+    own = {"TORCH_FR_DUMP_TEMP_FILE": str(tmp_path / "mine_")} if is_set else {}
+    (tmp_path / "mine_0").write_bytes(b"of an earlier run")
+    done = launch("--nproc-per-node", 3, script, absent, **own)
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"RankFailed: round 1: rank 1 on \S+: .*signal 6.*; flight recorder: rank 1 never entered "
+        r"all_reduce 7 of default_pg, called by main \(train\.py:9\)\n",
+        done.stderr,
+    ), done.stderr
+    assert done.stderr.count("RankFailed") == 1
+    assert "RanksRestarted: in-place" in done.stderr
+
+
+def test_a_rank_that_crashes_without_a_dump_restarts_the_others_at_once(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(ABORTED.replace('f"{dump}{rank}"', '"/dev/null"'), encoding="utf-8")
+    done = launch("--nproc-per-node", 2, script, "waits")
+
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"RankFailed: round 1: rank 0 on \S+: [^;]*signal 6[^;]*\n", done.stderr)
 
 
 FIRST = """

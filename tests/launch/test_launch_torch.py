@@ -73,6 +73,23 @@ def test_the_rank_that_hangs_real_training_is_named(hang: str, verdict: str) -> 
     assert re.search(rf"RankFailed: round 1: rank [01] on .+; {verdict}", done.stderr), done.stderr
 
 
+@pytest.mark.torch
+@needs_py_spy
+def test_a_timeout_of_gloo_names_the_rank_that_never_came(tmp_path: Path) -> None:
+    done = launch(
+        "--nproc-per-node", 3, "--max-restarts", 0, "--log-dir", tmp_path,
+        FRAMEWORKS / "torch_hang.py", "asleep", limit_s=TORCH_LIMIT_S,
+        HANG_AT="3", HANG_TIMEOUT_S="5", HANG_RANK="2", **ON_CPU,
+    )  # fmt: skip
+
+    assert done.returncode == 1, done.stderr
+    assert re.search(
+        r"RankFailed: round 1: rank 2 on \S+: exit code 1: .+; rank 2 on \S+ never entered the "
+        r"collective that timed out: it is in falls_asleep \(torch_hang\.py:\d+\)",
+        done.stderr,
+    ), done.stderr
+
+
 @contextmanager
 def launchers(count: int, *arguments: object) -> Iterator[list[subprocess.Popen[str]]]:
     """Launchers of nodes with one rank each; the first is the coordinator, the third a spare."""

@@ -9,6 +9,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+import zstandard
 
 SCRIPT = Path(__file__).parent / "frameworks" / "torch_hang.py"
 DEADLINE_S = 300
@@ -33,6 +34,12 @@ waits_for_nobody()
 """
 
 
+def unpacked(bundle: Path) -> dict[str, str]:
+    """The files of a bundle, unpacked with the zstd of its package."""
+    with zstandard.open(bundle, "rb") as raw, tarfile.open(fileobj=raw, mode="r|") as files:
+        return {one.name: files.extractfile(one).read().decode() for one in files}
+
+
 @needs_py_spy
 def test_the_evidence_of_a_hang_can_be_saved_without_secrets(run, tmp_path):
     run.environment["MY_API_KEY"] = "hunter2"
@@ -45,12 +52,11 @@ def test_the_evidence_of_a_hang_can_be_saved_without_secrets(run, tmp_path):
     assert "ranks 0, 1 are outside of collectives" in ended.stdout
     assert "waits_for_nobody" in ended.stdout
 
-    target = tmp_path / "evidence.tar.gz"
+    target = tmp_path / "evidence.tar.zst"
     saved = run.holdfast("jobs", "evidence", run.name, "--file", str(target))
     assert saved.returncode == 0, saved.stderr
-    with tarfile.open(target) as bundle:
-        names = bundle.getnames()
-        content = {name: bundle.extractfile(name).read().decode() for name in names}
+    content = unpacked(target)
+    names = [*content]
     assert names == ["report.md", "evidence.json", "logs/rank-0.log", "logs/rank-1.log"]
     assert "### 2 ranks: 0, 1" in content["report.md"]
     assert "waits_for_nobody" in content["report.md"]
@@ -127,6 +133,26 @@ def test_the_rank_that_hangs_a_job_of_pytorch_is_named(run, hang, verdict):
     )  # fmt: skip
 
     assert re.search(verdict, ended.stdout), ended.stdout
+
+
+@pytest.mark.frameworks
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+@needs_py_spy
+def test_a_timeout_of_a_collective_is_the_failure_of_the_rank_that_never_came(run):
+    run.environment |= {"HANG_AT": "3", "HANG_TIMEOUT_S": "5", "HANG_RANK": "2"}
+    ended = run.run(
+        "--nodes", "3", "--max-app-retries", "0", "--",
+        sys.executable, str(SCRIPT), "asleep", timeout=DEADLINE_S,
+    )  # fmt: skip
+
+    assert re.search(
+        r"JobHung on \S+: rank 2 on \S+ never entered the collective that timed out: it is in "
+        r"falls_asleep \(torch_hang.py:\d+\); the other 2 ranks wait; node rank [01] exited",
+        ended.stdout,
+    ), ended.stdout
+    failure = run.record().attempts[-1].failure
+    assert failure.node == run.record().attempts[-1].placement[2]
+    assert "never entered" in run.holdfast("jobs", "evidence", run.name, "--file", "-").stdout
 
 
 @pytest.mark.frameworks

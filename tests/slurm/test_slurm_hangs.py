@@ -1,5 +1,6 @@
 """Supervised steps that report no new step, or fail by themselves, and what is said of them."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -8,7 +9,13 @@ from pathlib import Path
 import pytest
 from supervised_cluster import Supervised, supervised_cluster
 
+from holdfast.adapters.host.evidence_file import read_evidence
 from tests.engines.slurm_cluster import SlurmPrograms
+
+needs_py_spy = pytest.mark.skipif(
+    not Path(sys.executable).with_name("py-spy").exists() or os.geteuid() != 0,
+    reason="py-spy is not installed, or may not read other processes",
+)
 
 TRAINS = """
 import os, pathlib, time
@@ -67,6 +74,51 @@ def test_a_hang_is_reported_and_restarted_only_if_that_is_asked_for(cluster: Sup
     assert output.count("done") == 1
     assert "code 0" in output
     assert cluster.restarts(restarts) == 0
+
+
+NAMED = """
+import os, pathlib, sys, time
+sys.path.insert(0, os.environ["FOLDER"])
+from torch.distributed.distributed_c10d import all_reduce
+def loads_a_batch():
+    time.sleep(600)
+for step in range(1, 31):
+    print(f"step: {step:2}  loss:  2.50000  grad_norm:  1.2000", flush=True)
+    time.sleep(0.3)
+if os.environ["RANK"] == "1":
+    loads_a_batch()
+all_reduce()
+"""
+
+
+@needs_py_spy
+def test_the_rank_that_hangs_a_step_is_named_and_the_evidence_is_kept(cluster: Supervised) -> None:
+    folder = cluster.prefix / "named"
+    library = folder / "torch/distributed"
+    library.mkdir(parents=True)
+    for one in (library, library.parent):
+        (one / "__init__.py").touch()
+    waits = "import time\ndef all_reduce():\n    time.sleep(600)\n"
+    (library / "distributed_c10d.py").write_text(waits, encoding="utf-8")
+    (folder / "train.py").write_text(NAMED, encoding="utf-8")
+    rank = f"RANK=\\$SLURM_PROCID exec {sys.executable} {folder}/train.py"
+    lines = [
+        f"cd {folder}", f"export FOLDER={folder} HOLDFAST_STALL_FLOOR=3s MY_API_KEY=hunter2",
+        f"export PATH={Path(sys.executable).parent}:$PATH",
+        f'srun --auto-resume=1 --ntasks=2 --overcommit sh -c "{rank}"', "echo code $?",
+    ]  # fmt: skip
+    job = cluster.submit("-N1", script="\n".join(lines))
+
+    cluster.slurm.until(lambda: re.search("JobHangSuspected|code", cluster.output(job)))
+    file = folder / f"holdfast-evidence-{job}.json"
+    output = cluster.output(job)
+    assert "; rank 1 on " in output, output
+    assert "never entered all_reduce: it is in loads_a_batch (train.py:" in output
+    assert f"; evidence: {file}; it is restarted only with HOLDFAST_HANG_TIMEOUT" in output
+    kept = read_evidence(file)
+    assert (kept.job, kept.verdict.ranks) == (job, (1,))
+    assert "hunter2" not in file.read_text(encoding="utf-8")
+    cluster.slurm.run("scancel", job)
 
 
 FAILS = """

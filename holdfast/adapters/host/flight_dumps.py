@@ -15,12 +15,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from holdfast.decisions.flight_recorder import (
-    DUMP_PREFIX,
-    PIPE_PREFIX,
-    Collective,
-    RankTrace,
-)
+from holdfast.decisions.flight_recorder import Collective, DumpFiles, RankTrace
 from holdfast.decisions.rank_snapshots import Frame
 from holdfast.kit.bounded_files import read_bounded
 
@@ -78,48 +73,62 @@ class _PlainUnpickler(pickle._Unpickler):
     }
 
 
-def request_dumps(folder: Path, ranks: Collection[int] | None = None) -> frozenset[int]:
-    """Request a dump of each rank that listens; return these ranks. Earlier dumps are removed.
+def request_dumps(files: DumpFiles, ranks: Collection[int] | None = None) -> frozenset[int]:
+    """Request a dump of each rank that listens; return these ranks.
+
+    Their earlier dumps are removed. A rank that has ended keeps its dump: its watchdog may have
+    written it.
 
     Args:
-        folder: directory of the dumps.
+        files: where the ranks dump.
         ranks: ranks to ask; None for all.
 
     """
-    dumps = _numbered(folder, DUMP_PREFIX, "", ranks)
-    requested = set()
-    for rank, pipe in _numbered(folder, PIPE_PREFIX, ".pipe", ranks).items():
-        if rank in dumps:
-            dumps[rank].unlink(missing_ok=True)
-        if _asks(pipe):
-            requested.add(rank)
-    return frozenset(requested)
+    dumps = _numbered(files.dump, "", ranks)
+    pipes = _numbered(files.pipe, ".pipe", ranks)
+    return frozenset(rank for rank, pipe in pipes.items() if _asks(pipe, dumps.get(rank)))
 
 
 def read_traces(
-    folder: Path,
+    files: DumpFiles,
     requested: frozenset[int] = frozenset(),
     ranks: Collection[int] | None = None,
+    since: float = 0.0,
 ) -> tuple[RankTrace, ...]:
     """Return the traces of all ranks with a dump; one that cannot be read counts as missing.
 
     Args:
-        folder: directory of the dumps.
+        files: where the ranks dump.
         requested: ranks whose dumps are awaited, at most 7 s.
         ranks: ranks to read; None for all.
+        since: seconds since 1970; dumps that were written before are of an earlier attempt.
 
     """
     began = time.monotonic()
     found: dict[int, RankTrace] = {}
     while True:
-        for rank, path in sorted(_numbered(folder, DUMP_PREFIX, "", ranks).items()):
+        for rank, path in sorted(_numbered(files.dump, "", ranks).items()):
             is_late = time.monotonic() > began + _TIME_S
-            trace = None if rank in found or is_late else _read(rank, path)
+            is_other = rank in found or is_late or _written_at(path) < since
+            trace = None if is_other else _read(rank, path)
             if trace is not None:
                 found[rank] = trace
         if requested <= found.keys() or time.monotonic() > began + _WAIT_S:
             return tuple(found.values())
         time.sleep(_POLL_S)
+
+
+def dumped_ranks(files: DumpFiles, ranks: Collection[int], since: float) -> frozenset[int]:
+    """Return the ranks whose dumps were written since a time, in seconds since 1970."""
+    dumps = _numbered(files.dump, "", ranks)
+    return frozenset(rank for rank, path in dumps.items() if _written_at(path) >= since)
+
+
+def _written_at(path: Path) -> float:
+    try:
+        return path.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return 0.0
 
 
 def _read(rank: int, path: Path) -> RankTrace | None:
@@ -137,24 +146,26 @@ _INVALID: Final = (
 """What a damaged pickle raises, or one with other values than a recorder writes."""
 
 
-def _numbered(
-    folder: Path, prefix: str, suffix: str, ranks: Collection[int] | None
-) -> dict[int, Path]:
-    name = re.compile(rf"{prefix}(\d{{1,6}}){re.escape(suffix)}")
+def _numbered(prefix: str, suffix: str, ranks: Collection[int] | None) -> dict[int, Path]:
+    """Return the files by rank whose paths are a prefix, the rank and a suffix."""
+    folder, beginning = os.path.split(prefix)
+    name = re.compile(rf"{re.escape(beginning)}(\d{{1,6}}){re.escape(suffix)}")
     with suppress(OSError):
-        entries = [(name.fullmatch(entry), entry) for entry in os.listdir(folder)]
-        numbered = {int(found[1]): folder / entry for found, entry in entries if found is not None}
+        entries = [(name.fullmatch(entry), entry) for entry in os.listdir(folder or ".")]
+        numbered = {int(found[1]): Path(folder, entry) for found, entry in entries if found}
         return {rank: path for rank, path in numbered.items() if ranks is None or rank in ranks}
     return {}
 
 
-def _asks(pipe: Path) -> bool:
-    """Write to the pipe of a rank; return whether somebody reads it."""
+def _asks(pipe: Path, dump: Path | None) -> bool:
+    """Write to the pipe of a rank after its dump was removed; return whether somebody reads it."""
     try:
         handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return False
     try:
+        if dump is not None:
+            dump.unlink(missing_ok=True)
         return os.write(handle, b"1\n") > 0
     except OSError:
         return False

@@ -1,8 +1,9 @@
 """Inspects ranks that seem to hang: their processes, and meanwhile dumps of flight recorders.
 
-``python -m holdfast.adapters.host.rank_findings NODE DUMPS RANK:PID ...`` prints what is found of
-some ranks as JSON, of dumps only what the verdict depends on. DUMPS is the directory of the dumps.
-PID is the process that was started for the rank; 0 if there is none any more.
+``python -m holdfast.adapters.host.rank_findings NODE DUMP PIPE SINCE RANK:PID ...`` prints what is
+found of some ranks as JSON, of dumps only what the verdict depends on. DUMP and PIPE are those of
+``DumpFiles``. Dumps that were written before SINCE, in seconds since 1970, are left out. PID is the
+process that was started for the rank; 0 if there is none any more.
 """
 
 import json
@@ -10,12 +11,11 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.flight_dumps import read_traces, request_dumps
 from holdfast.adapters.host.rank_stacks import take_snapshots_of
-from holdfast.decisions.flight_recorder import RankFindings, summaries
+from holdfast.decisions.flight_recorder import DumpFiles, RankFindings, summaries
 from holdfast.decisions.rank_snapshots import RankSnapshot
 from holdfast.kit.serial import to_plain
 
@@ -25,27 +25,32 @@ _KEPT: Final = 8
 
 def inspect_ranks(
     take: Callable[[], tuple[RankSnapshot, ...]],
-    dumps: Path,
+    files: DumpFiles,
     ranks: Collection[int] | None = None,
+    since: float = 0.0,
 ) -> RankFindings:
     """Return what the ranks do, within about 8 seconds.
 
     Args:
         take: takes the snapshots.
-        dumps: directory in which the ranks dump their flight recorders.
+        files: where the ranks dump their flight recorders.
         ranks: ranks whose dumps are read; None for all.
+        since: start of the attempt, in seconds since 1970.
 
     """
     with ThreadPoolExecutor(max_workers=1) as pool:
-        traces = pool.submit(lambda: read_traces(dumps, request_dumps(dumps, ranks), ranks))
+        traces = pool.submit(lambda: read_traces(files, request_dumps(files, ranks), ranks, since))
         return RankFindings(snapshots=take(), traces=traces.result())
 
 
 def main(argv: Sequence[str]) -> int:
     """Print what is found of ranks. Returns the exit status."""
-    node, dumps, *ranks = argv
+    node, dump, pipe, since, *ranks = argv
+    files = DumpFiles(dump=dump, pipe=pipe)
     started = {int(rank): int(pid) for rank, _, pid in (one.partition(":") for one in ranks)}
-    found = inspect_ranks(lambda: take_snapshots_of(node, started), Path(dumps), started.keys())
+    found = inspect_ranks(
+        lambda: take_snapshots_of(node, started), files, started.keys(), float(since)
+    )
     shorter = summaries(found.traces, over=_KEPT, waiting=_KEPT)
     json.dump(to_plain(replace(found, traces=shorter)), sys.stdout)
     return 0

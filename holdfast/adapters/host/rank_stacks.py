@@ -13,6 +13,7 @@ from typing import Final
 
 from holdfast.adapters.host.fault_stacks import requested_threads
 from holdfast.adapters.host.py_spy import dumped_threads
+from holdfast.decisions.hang_evidence import RankEvidence
 from holdfast.decisions.rank_snapshots import (
     HELPERS_LIMIT,
     UNINTERRUPTIBLE,
@@ -89,6 +90,20 @@ def command_line(pid: int) -> tuple[str, ...]:
 def environment(pid: int) -> Mapping[str, str]:
     """Return the environment of a process with secrets masked; empty if it cannot be read."""
     return masked_environment(_environment(pid))
+
+
+def rank_evidence(snapshot: RankSnapshot, node: str | None = None) -> RankEvidence:
+    """Return what a rank did and how it was started, with secrets masked.
+
+    Args:
+        snapshot: of the rank.
+        node: node whose processes are those of this machine; None for all nodes.
+
+    """
+    pid = snapshot.pid
+    if pid is None or node not in (None, snapshot.node):
+        return RankEvidence(snapshot=snapshot)
+    return RankEvidence(snapshot=snapshot, command=command_line(pid), environment=environment(pid))
 
 
 def _snapshots(found: Sequence[tuple[int, str, int | None]]) -> tuple[RankSnapshot, ...]:

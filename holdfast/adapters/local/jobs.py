@@ -5,15 +5,15 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.host.rank_stacks import NodeRanks
 from holdfast.adapters.local.attempt_reports import AttemptReports
-from holdfast.adapters.local.hang_inspection import HangInspector, Suspicion
+from holdfast.adapters.local.job_inspections import AttemptRanks, JobInspections
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import LocalMachine
 from holdfast.adapters.local.machines import LocalMachines
@@ -21,8 +21,8 @@ from holdfast.adapters.local.rank_environment import Rendezvous, rank_environmen
 from holdfast.adapters.local.store import LocalStore
 from holdfast.adapters.local.straggler_watch import StragglerWatch
 from holdfast.decisions.crash_text import crash_text, error_file_text
-from holdfast.decisions.flight_recorder import recorder_environment
-from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarmed, silence
+from holdfast.decisions.flight_recorder import dump_files, recorder_environment
+from holdfast.decisions.hangs import AttemptProgress, HangLimits, is_unarmed, silence
 from holdfast.decisions.loss_faults import LossLimits, skipped_steps
 from holdfast.decisions.step_progress import StepProgress, after_look, suspected_hang
 from holdfast.decisions.step_times import StallLimits
@@ -31,6 +31,8 @@ from holdfast.kit.free_ports import free_port
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
     CHECKPOINTS_VARIABLE,
+    EVIDENCE_VARIABLE,
+    JOB_VARIABLE,
     LAUNCH_KEY_VARIABLE,
     PROGRESS_VARIABLE,
     RESTART_REASON_VARIABLE,
@@ -58,8 +60,6 @@ _UNWATCHED: Final = (
 
 _IMPORTS: Final = timedelta(seconds=30)
 """Time from the start of an attempt to the first sample of its ranks, which import PyTorch."""
-
-_RESTARTED: Final = "it is restarted only after --hang-timeout"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +127,9 @@ class LocalJobs:
         self._moved: dict[str, tuple[SetAside, ...]] = {}
         self._meetings: dict[str, tuple[int, int, str]] = {}
         self._crashes: dict[Path, str] = {}
-        self._inspector = HangInspector(clock.now)
+        self._inspections = JobInspections(clock.now)
         self._stragglers = StragglerWatch()
         self._steps: dict[str, StepProgress] = {}
-        self._stalls: dict[str, tuple[datetime, str]] = {}
         self._reports: dict[str, AttemptReports] = {}
 
     def jobs(self) -> tuple[JobView, ...]:
@@ -208,26 +207,21 @@ class LocalJobs:
         ]
 
     def _view(self, spec: JobSpec, record: JobRecord, *, cancel: bool) -> JobView:
-        own = self._run.of_job(spec.name)
         reports = self._reports_of(spec, record)
         progress = reports.read(self._clock.now())
         limits = self._launch(spec.name).hang_limits
         observed = self._observed(spec.name, record, progress)
         hang = silence(limits, observed, reason=Reason.JOB_HUNG, missing="no new step was reported")
-        stall = "" if hang is not None else self._stalled(spec.name, record, observed)
+        attempt, stall = self._attempt_ranks(spec, record), ""
         if hang is not None:
-            hang = self._inspected(spec.name, record, hang)
-        ranks = tuple(
-            RankView(
-                rank=rank,
-                node=machine.name,
-                exit_code=machine.task.exit_code,
-                ended_at=machine.task.ended_at,
-                reason=self._crash(own.log(record.attempt, rank), machine.task.exit_code),
-            )
-            for rank, machine in self._launched(spec.name, record)
-            if machine.task is not None
-        )
+            hang = self._inspections.inspected(attempt, hang)
+        else:
+            steps, known_until = self._steps.get(spec.name, StepProgress()), observed.known_until
+            found = suspected_hang(steps, self._launch(spec.name).stall_limits, known_until)
+            stall = self._inspections.stalled(attempt, found)
+        ranks, abort = self._ranks(spec.name, record), None
+        if record.phase is JobPhase.RUNNING:
+            ranks, abort = self._inspections.after_timeouts(attempt, ranks)
         is_running = any(one.exit_code is None for one in ranks)
         return JobView(
             spec=spec,
@@ -241,8 +235,23 @@ class LocalJobs:
             unwatched=_UNWATCHED if is_unarmed(limits, observed) else "",
             suspected_hang=stall,
             loss_fault=reports.fault,
+            abort=abort,
             straggler=self._straggler(spec.name, record) if is_running else "",
             cancel_requested=cancel,
+        )
+
+    def _ranks(self, job: str, record: JobRecord) -> tuple[RankView, ...]:
+        own = self._run.of_job(job)
+        return tuple(
+            RankView(
+                rank=rank,
+                node=machine.name,
+                exit_code=machine.task.exit_code,
+                ended_at=machine.task.ended_at,
+                reason=self._crash(own.log(record.attempt, rank), machine.task.exit_code),
+            )
+            for rank, machine in self._launched(job, record)
+            if machine.task is not None
         )
 
     def _straggler(self, job: str, record: JobRecord) -> str:
@@ -271,42 +280,17 @@ class LocalJobs:
             self._reports[spec.name] = known
         return known
 
-    def _stalled(self, job: str, record: JobRecord, observed: AttemptProgress) -> str:
-        """Return why a job seems to hang by what was learned of its steps; empty if it does not."""
-        found = suspected_hang(
-            self._steps.get(job, StepProgress()),
-            self._launch(job).stall_limits,
-            observed.known_until,
+    def _attempt_ranks(self, spec: JobSpec, record: JobRecord) -> AttemptRanks:
+        launch, own = self._launch(spec.name), self._run.of_job(spec.name)
+        dumps = str(own.flight_dumps(record.attempt))
+        return AttemptRanks(
+            job=spec.name,
+            attempt=record.attempt,
+            since=record.started_at or record.phase_since,
+            nodes=self._node_ranks(record, launch),
+            files=dump_files(launch.environment, dumps),
+            evidence=own.evidence(record.attempt),
         )
-        if found is None:
-            return ""
-        reported = self._stalls.get(job)
-        if reported is None or reported[0] != found.since:
-            hang = Hang(reason=Reason.JOB_HUNG, since=found.since, evidence=found.evidence)
-            inspected = self._inspected(job, record, hang)
-            if inspected is None:
-                return ""
-            text = f"the job seems to hang: {inspected.evidence}; {_RESTARTED}"
-            self._stalls[job] = reported = (found.since, text)
-        return reported[1]
-
-    def _inspected(self, job: str, record: JobRecord, hang: Hang) -> Hang | None:
-        """Return a hang with the state of its ranks; None while ranks are inspected."""
-        launch = self._launch(job)
-        text = self._inspector.inspect(
-            Suspicion(
-                job=job,
-                attempt=record.attempt,
-                since=hang.since,
-                evidence=hang.evidence,
-                nodes=self._node_ranks(record, launch),
-                file=self._run.of_job(job).evidence(record.attempt),
-                dumps=self._run.of_job(job).flight_dumps(record.attempt),
-            )
-        )
-        if text is None:
-            return None
-        return replace(hang, evidence=f"{hang.evidence}; {text}") if text else hang
 
     def _crash(self, log: Path, exit_code: int | None) -> str:
         """Return why a rank failed, from its log, which is read once; empty while it runs."""
@@ -352,7 +336,8 @@ class LocalJobs:
             **rank_environment(launch.environment, node),
             "PYTHONUNBUFFERED": "1",
             "HOLDFAST_RUN": str(self._run.path),
-            "HOLDFAST_JOB": spec.name,
+            JOB_VARIABLE: spec.name,
+            EVIDENCE_VARIABLE: str(own.evidence(record.attempt)),
             LAUNCH_KEY_VARIABLE: key,
             "HOLDFAST_NODE": record.placement[rank],
             "PET_NODE_REPORT": str(self._run.node(record.placement[rank]).report),

@@ -16,6 +16,7 @@ import * as incidents from "./incidents.js";
 import * as jobs from "./jobs.js";
 import * as log from "./log.js";
 import * as newCluster from "./new_cluster.js";
+import * as stacks from "./stacks.js";
 import * as trends from "./trends.js";
 import * as node from "./node.js";
 
@@ -30,6 +31,7 @@ const PAGES = {
   incident,
   goodput,
   trends,
+  stacks,
   clusters,
   cluster: clusters.one,
   "new-cluster": newCluster,
@@ -48,7 +50,7 @@ const UNKNOWN = {
 };
 const TABS = [
   ["fleet", "Fleet", ["node"]],
-  ["jobs", "Jobs", ["job", "log", "checkpoints"]],
+  ["jobs", "Jobs", ["job", "log", "checkpoints", "stacks"]],
   ["incidents", "Incidents", ["incident"]],
   ["goodput", "Goodput", []],
   ["trends", "Trends", []],

@@ -108,6 +108,10 @@ export function jobLink(name) {
   return `#/job/${encodeURIComponent(name)}`;
 }
 
+export function stacksLink(job) {
+  return `#/stacks/${encodeURIComponent(job)}`;
+}
+
 export function checkpointsLink(job) {
   return `#/checkpoints/${encodeURIComponent(job)}`;
 }

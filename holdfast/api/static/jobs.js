@@ -5,7 +5,7 @@ import { confirmDialog } from "./confirm.js";
 import { broken, h, icon, refill } from "./dom.js";
 import { count, dateTime, duration, moment, number, percent, since, zoned } from "./format.js";
 import { awaited, connection, listen, note, table } from "./live.js";
-import { checkpointsLink, incidentLink, jobBadge, jobLink, logLink, nodeLink, shortName } from "./appearance.js";
+import { checkpointsLink, incidentLink, jobBadge, jobLink, logLink, nodeLink, shortName, stacksLink } from "./appearance.js";
 import { grouped, levelBadge, withLinks } from "./events.js";
 import { PARTS, partsKey, partsOf } from "./goodput.js";
 import { stackedBar, timeline } from "./plots.js";
@@ -100,6 +100,7 @@ function openOne(container, { parts: [name] }) {
       buttons,
       h("a.button.quiet", { href: logLink(name, 0) }, icon("log"), "Logs"),
       h("a.button.quiet", { href: checkpointsLink(name) }, "Checkpoints"),
+      h("a.button.quiet", { href: stacksLink(name) }, "Stacks"),
       last.is_active && !last.cancel_requested && !last.cancel_command && may("cancel-job") && h("button.quiet", { type: "button", "data-focus": "cancel", onclick: confirmCancellation }, icon("stop"), "Cancel job"),
     );
     refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks(name, last))), attempts(last, body.clientWidth - 40), events(last));

@@ -133,6 +133,10 @@ class ConsoleSource:
         """See ``ConsoleBackend.checkpoints``."""
         return self._job_calls.checkpoints(job)
 
+    def evidence(self, job: str) -> Json:
+        """See ``ConsoleBackend.evidence``."""
+        return self._job_calls.evidence(job)
+
     def fleet_of_job(self, name: str) -> str:
         """See ``ConsoleBackend.fleet_of_job``."""
         seen = self._in_thread(self._fresh)

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from holdfast.api.console_source import Json, NotAccepted, UnknownObject
 from holdfast.apps.target import Where, open_jobs
 from holdfast.apps.views.checkpoints import checkpoint_rows
+from holdfast.apps.views.evidence import shown
 from holdfast.apps.views.jobs import Jobs, JobStatus, UnsupportedOnPlatform
 from holdfast.apps.views.nodes import NotFound
 from holdfast.apps.views.rank_logs import LogRequest
@@ -54,6 +55,10 @@ class ConsoleJobs:
     def checkpoints(self, job: str) -> Json:
         """See ``ConsoleBackend.checkpoints``."""
         return self._call(lambda jobs: _checkpoints(jobs, job))
+
+    def evidence(self, job: str) -> Json:
+        """See ``ConsoleBackend.evidence``."""
+        return shown(self._call(lambda jobs: jobs.evidence(job, None)))
 
     def _call(self, work: Callable[[Jobs], T]) -> T:
         try:

@@ -18,6 +18,7 @@ from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.notices import KINDS as NOTICES
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
+from holdfast.adapters.kubernetes.jobs.stacks import config_map_of, unpacked_evidence
 from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
@@ -34,6 +35,7 @@ from holdfast.apps.views.jobs import (
 )
 from holdfast.apps.views.nodes import NotFound as NodeNotFound
 from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt
+from holdfast.decisions.hang_evidence import HangEvidence
 from holdfast.model.events import JobWaits
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import Labels
@@ -47,6 +49,9 @@ SUSPENDED: Final = "suspended"
 
 _WAITS: Final = NOTICES[JobWaits].reason
 _CORE: Final = "/api/v1"
+_ATTEMPTS: Final = 20
+"""Number of the last attempts whose evidence is searched."""
+
 _PARTS: Final = 3
 """Parts of the full name of a job: kind, namespace, name."""
 
@@ -173,6 +178,28 @@ class KubernetesJobList:
             )
         pod = max(pods, key=lambda one: one.created_at)
         return read_pod_log(self._api, pod, request, attempt)
+
+    def evidence(self, job: str, attempt: int | None) -> HangEvidence:
+        """See ``Jobs.evidence``: from the ConfigMap of the attempt."""
+        _, state = self._found(job)
+        latest = job_status(state, requests_of(state, self._labels)).attempt
+        numbers = range(latest, max(0, latest - _ATTEMPTS), -1) if attempt is None else [attempt]
+        for number in numbers:
+            name = config_map_of(state.name, number)
+            path = f"{_CORE}/namespaces/{state.namespace}/configmaps/{name}"
+            try:
+                return unpacked_evidence(self._api.get(path))
+            except NotFound:
+                continue
+            except ValueError as error:
+                raise NodeNotFound(
+                    f"ConfigMap {name}: not the evidence of a hang: {error}"
+                ) from error
+        which = "" if attempt is None else f" of attempt {attempt}"
+        raise NodeNotFound(
+            f"{state.key}: no evidence{which}; hangs leave some if the controller has "
+            "kubernetes.capture_stacks = true"
+        )
 
     @property
     def none_yet(self) -> str:

@@ -2,12 +2,15 @@
 
 import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.decisions.launch_events import Event, Sampled
+from holdfast.decisions.launch_inspection import LIMIT
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import (
     JobRounds,
@@ -21,6 +24,7 @@ from holdfast.decisions.notice_lines import HANG, PRINTED, STRAGGLER, notice_lin
 from holdfast.decisions.restart_rungs import Rung
 
 if TYPE_CHECKING:
+    from holdfast.decisions.launch_inspection import Inspection
     from holdfast.decisions.launch_stragglers import RoundSamples
 
 _ENDS = {
@@ -34,13 +38,36 @@ _SHOWN_NODES: Final = 16
 """Nodes that a message names."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceOptions:
+    """How the evidence of hangs is kept."""
+
+    job: str
+    node: str
+    """Launcher of this node, of whose ranks arguments and environments are kept, too."""
+
+    file: Callable[[], Path]
+    """Returns the file for the current round."""
+
+
 class Coordinator:
-    """State of a job in this process."""
+    """State of a job in this process.
+
+    Args:
+        settings: settings of the job.
+        evidence: how the evidence of hangs is kept; None keeps none.
+        straggler_factor: least excess of a rank's own time that is reported.
+
+    """
 
     def __init__(
-        self, settings: RoundSettings, straggler_factor: float = StragglerOptions().factor
+        self,
+        settings: RoundSettings,
+        evidence: EvidenceOptions | None = None,
+        straggler_factor: float = StragglerOptions().factor,
     ) -> None:
         self.settings = settings
+        self._evidence = evidence
         self._straggler_factor = straggler_factor
         self._samples: RoundSamples | None = None
         self._started, self._clock = datetime.now(UTC), time.monotonic()
@@ -54,6 +81,34 @@ class Coordinator:
         before, self.job = self.job, advance(self.job, event, self._now(), self.settings)
         for line in progress_lines(before, self.job, self.settings):
             sys.stderr.write(f"{PRINTED}{line}\n")
+        found = self.job.inspection
+        if found is not None and found.seen and found != before.inspection:
+            self._keep(found)
+
+    def _keep(self, found: "Inspection") -> None:
+        """Store the evidence of a hang."""
+        from holdfast.adapters.host.evidence_file import write_evidence  # noqa: PLC0415 - after a hang only
+        from holdfast.adapters.host.rank_stacks import rank_evidence  # noqa: PLC0415 - after a hang only
+        from holdfast.decisions.hang_evidence import HangEvidence  # noqa: PLC0415 - after a hang only
+
+        options, verdict = self._evidence, found.conclusion
+        if options is None or verdict is None:
+            return
+        file = options.file()
+        evidence = HangEvidence(
+            job=options.job,
+            attempt=self.job.history.total,
+            suspected_at=found.until - LIMIT,
+            evidence=found.suspicion.text,
+            verdict=verdict,
+            ranks=tuple(rank_evidence(one, options.node) for one in found.seen),
+        )
+        try:
+            write_evidence(file, evidence)
+        except OSError as error:
+            sys.stderr.write(f"{PRINTED}evidence of the hang not saved: {file}: {error.strerror}\n")
+            return
+        sys.stderr.write(f"{PRINTED}EvidenceSaved: {file}\n")
 
     def _search(self, event: Sampled) -> None:
         """Report the rank that the others wait for."""

@@ -17,7 +17,7 @@ from holdfast.adapters.launch.client import CoordinatorLink
 from holdfast.adapters.launch.server import MAX_CONNECTIONS, LauncherServer
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.launch.checkpoint_watch import is_watch_enabled, start_watch
-from holdfast.apps.launch.coordinator import Coordinator
+from holdfast.apps.launch.coordinator import Coordinator, EvidenceOptions
 from holdfast.apps.launch.guard import FORWARDED, Lease
 from holdfast.apps.launch.node_ranks import NodeRanks
 from holdfast.apps.launch.node_watch import NodeWatch
@@ -38,7 +38,7 @@ from holdfast.decisions.launch_rounds import Outcome, RoundSettings
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.open_files import raise_limit
 from holdfast.model.errors import ConfigError
-from holdfast.model.jobs import CHECKPOINTS_VARIABLE, LAUNCH_KEY_VARIABLE
+from holdfast.model.jobs import CHECKPOINTS_VARIABLE, JOB_VARIABLE, LAUNCH_KEY_VARIABLE
 
 _RELAYED: Final = (signal.SIGUSR1, signal.SIGUSR2)
 """Signals that ranks get while the job continues, for example to save a checkpoint."""
@@ -84,6 +84,7 @@ class Launcher:
         self._node = NodeRanks(member, options, inherited, self._reports.append)
         self._health = NodeWatch(options.node_report)
         self._coordinator: Coordinator | None = None
+        self._job = environment.get(JOB_VARIABLE) or options.run_id
         self._checkpoints = (
             environment.get(CHECKPOINTS_VARIABLE, "") if is_watch_enabled(environment) else ""
         )
@@ -91,8 +92,8 @@ class Launcher:
         self._server: LauncherServer | None = None
         self._link: CoordinatorLink | None = None
         if options.rendezvous is None:
-            self._coordinator = Coordinator(
-                RoundSettings(budget=options.budget, can_join=False), _straggler_factor(options)
+            self._coordinator = self._coordinating(
+                RoundSettings(budget=options.budget, can_join=False)
             )
         else:
             self._meet(options.rendezvous)
@@ -107,9 +108,7 @@ class Launcher:
                 lease=rendezvous.lease,
                 budget=self._options.budget,
             )
-            coordinator = self._coordinator = Coordinator(
-                settings, _straggler_factor(self._options)
-            )
+            coordinator = self._coordinator = self._coordinating(settings)
             self._server = LauncherServer(
                 listener,
                 rendezvous.key,
@@ -119,6 +118,12 @@ class Launcher:
             )
         endpoint = (rendezvous.host, rendezvous.port)
         self._link = CoordinatorLink(endpoint, rendezvous.key, lease_s, self._renew)
+
+    def _coordinating(self, settings: RoundSettings) -> Coordinator:
+        evidence = EvidenceOptions(
+            job=self._job, node=self._node.member.name, file=self._node.evidence_file
+        )
+        return Coordinator(settings, evidence, _straggler_factor(self._options))
 
     def run(self) -> int:
         """Run the job. Returns the exit code."""
@@ -149,7 +154,7 @@ class Launcher:
             self._lease.renew(math.inf)
             if self._watch is not None:
                 self._watch.kill()
-            self._node.close(keeps_dumps=not self._has_succeeded())
+            self._node.close(keeps_evidence=not self._has_succeeded())
             for other in (self._link, self._server):
                 if other is not None:
                     other.close()

@@ -19,17 +19,17 @@ from holdfast.apps.launch.rank_environment import (
     rank_environment,
     with_defaults,
 )
-from holdfast.apps.launch.rank_inspection import RankInspection
+from holdfast.apps.launch.rank_inspection import RankInspections
 from holdfast.apps.launch.rank_output import RankOutput
 from holdfast.apps.launch.rank_sampling import RankSampling
 from holdfast.apps.launch.ranks import Rank, RankProcesses, exit_text
 from holdfast.apps.launch.warm_ranks import WarmRanks
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.flight_recorder import DUMP_PREFIX
+from holdfast.decisions.failure_signatures import is_peer_failure
+from holdfast.decisions.flight_recorder import DUMP_PREFIX, dump_files
 from holdfast.decisions.launch_events import (
     Failed,
-    Inspected,
     Member,
     Reported,
     Sampled,
@@ -41,7 +41,7 @@ from holdfast.decisions.launch_orders import Order, OrderKind
 from holdfast.kit.bounded_files import end_text
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import reap
-from holdfast.model.jobs import PROGRESS_VARIABLE
+from holdfast.model.jobs import EVIDENCE_VARIABLE, PROGRESS_VARIABLE
 
 _UNKILLABLE_S: Final = 30.0
 """Time after SIGKILL for processes to end. One in uninterruptible sleep does not."""
@@ -86,8 +86,7 @@ class NodeRanks:
         has_steps = not is_watched and not options.starts_ranks
         self._progress = ProgressWatch(options.hang_limit) if has_steps else None
         self._suspected: int | None = None
-        self._inspected = 0
-        self._inspection: RankInspection | None = None
+        self._inspections = RankInspections(member.name, options.slots)
         stragglers = options.stragglers
         self._sampling = RankSampling(member.name, stragglers) if stragglers is not None else None
         self._warm = WarmRanks(options.warm) if options.warm is not None else None
@@ -101,8 +100,8 @@ class NodeRanks:
             if order.round > self.round and self.is_idle():
                 self._start(order)
                 self._prepare()
-            elif order.round == self.round and order.inspection > self._inspected:
-                self._inspect(order.inspection)
+            elif order.round == self.round and order.inspection > self._inspections.number:
+                self._inspections.begin(order.inspection, self._processes())
         else:
             self.stop(order.signal or self._options.shutdown_signal)
 
@@ -135,7 +134,7 @@ class NodeRanks:
         times = [self._kill_at] if self._kill_at is not None else []
         if self._is_stopping and not self._ranks.are_running() and not self._is_swept:
             times.append(now + _SWEEP_S)
-        if self._wait is not None or self._inspection is not None or self._output.is_following():
+        if self._wait or self._inspections.is_running or self._output.is_following():
             times.append(now + _COPY_S)
         if self._progress is not None and not self._is_stopping and not self._is_swept:
             times += [at for at in [self._progress.next_call()] if at is not None]
@@ -154,7 +153,8 @@ class NodeRanks:
         self._check_progress()
         self._after_inspection()
         self._report_samples()
-        if not self._is_swept and not self._ranks.are_running():
+        is_awaited = self._inspections.is_running and not self._is_stopping
+        if not (self._is_swept or self._ranks.are_running() or is_awaited):
             self._is_stopping = True
             self._end_watching()
             self._sweep()
@@ -163,11 +163,16 @@ class NodeRanks:
             self._ranks.signal(signal.SIGKILL)
         self._after_wait()
 
-    def close(self, *, keeps_dumps: bool) -> None:
+    def evidence_file(self) -> Path:
+        """Return the file for the evidence of a hang in the current round."""
+        given = self._environment.get(EVIDENCE_VARIABLE)
+        return Path(given) if given else self._output.evidence(self._attempt)
+
+    def close(self, *, keeps_evidence: bool) -> None:
         """Release the files. No rank may be left.
 
         Args:
-            keeps_dumps: whether dumps of flight recorders stay in a temporary directory.
+            keeps_evidence: whether evidence of hangs stays in a temporary directory.
 
         """
         if self._wait is not None:
@@ -175,7 +180,7 @@ class NodeRanks:
         self._end_watching()
         if self._warm is not None:
             self._warm.close()
-        self._output.remove_temporary(keeps_dumps=keeps_dumps)
+        self._output.remove_temporary(keeps_evidence=keeps_evidence)
 
     def _start(self, order: Order) -> None:
         self.round = order.round
@@ -183,7 +188,8 @@ class NodeRanks:
         self._ranks = RankProcesses()
         self._is_stopping = self._is_swept = False
         self._kill_at = self._give_up_at = self._suspected = None
-        self._inspected = 0
+        files = dump_files(self._environment, str(self._output.dumps(self._attempt)))
+        self._inspections.begin_round(order.round, files)
         for local_rank in range(self._options.slots):
             environment = self._environment_of(order, local_rank)
             streams = self._output.open_streams(self._attempt, local_rank)
@@ -256,31 +262,13 @@ class NodeRanks:
             )
         )
 
-    def _inspect(self, number: int) -> None:
-        """Begin to take snapshots of the ranks; ``Inspected`` is reported when they are there."""
-        self._end_inspection()
-        self._inspected = number
-        dumps = self._output.dumps(self._attempt)
-        self._inspection = RankInspection(self.member.name, dumps, self._processes())
-
     def _after_inspection(self) -> None:
-        if self._inspection is None or (found := self._inspection.findings()) is None:
-            return
-        self._end_inspection()
+        if found := self._inspections.found(is_stalled=self._is_stalled):
+            self._report(found)
+
+    def _is_stalled(self) -> bool:
         own, progress = self._suspected, self._progress
-        self._report(
-            Inspected(
-                launcher=self.member.name,
-                round=self.round,
-                number=self._inspected,
-                is_stalled=own is None or progress is None or progress.is_stalled(own),
-                snapshots=found.snapshots,
-                omitted=max(0, self._options.slots - len(found.snapshots))
-                if found.snapshots
-                else 0,
-                traces=found.traces,
-            )
-        )
+        return own is None or progress is None or progress.is_stalled(own)
 
     def _report_samples(self) -> None:
         if self._sampling is None or (found := self._sampling.advance()) is None:
@@ -290,14 +278,9 @@ class NodeRanks:
         self._report(Sampled(launcher=name, round=self.round, window=window, ranks=ranks))
 
     def _end_watching(self) -> None:
-        self._end_inspection()
+        self._inspections.end()
         if self._sampling is not None:
             self._sampling.end()
-
-    def _end_inspection(self) -> None:
-        if self._inspection is not None:
-            self._inspection.close()
-            self._inspection = None
 
     def _prepare(self) -> None:
         """Start the warm ranks of the next round."""
@@ -314,18 +297,21 @@ class NodeRanks:
             return
         meaning = self._options.meanings.get(rank.code, ExitMeaning.CRASH)
         reason = rank.error or self._crash(rank.local_rank)
-        text = exit_text(rank.code) + (f": {reason}" if reason else "")
-        self._report_failed(rank.local_rank, rank.code, meaning, text)
-
-    def _report_failed(self, local_rank: int, code: int, meaning: ExitMeaning, text: str) -> None:
+        number = self._first_rank + rank.local_rank
+        is_crash = meaning is ExitMeaning.CRASH
+        has_timed_out = is_crash and self._inspections.has_timed_out(number, reason)
+        if has_timed_out:
+            self._suspected = None
         self._report(
             Failed(
                 launcher=self.member.name,
                 round=self.round,
-                rank=self._first_rank + local_rank,
-                code=code,
+                rank=number,
+                code=rank.code,
                 meaning=meaning,
-                text=text,
+                text=exit_text(rank.code) + (f": {reason}" if reason else ""),
+                has_timed_out=has_timed_out,
+                is_consequence=is_crash and is_peer_failure(reason),
             )
         )
 
@@ -337,7 +323,7 @@ class NodeRanks:
 
     def _sweep(self) -> None:
         """End processes that the ranks left running, in any session."""
-        spared = self.spared | (self._warm.pids() if self._warm else set())
+        spared = self.spared | self._inspections.pids | (self._warm.pids() if self._warm else set())
         left = self._ranks.signal_below(signal.SIGKILL, spared)
         if left:
             now = time.monotonic()
@@ -372,7 +358,7 @@ class NodeRanks:
     def reap_adopted(self) -> None:
         """Reap processes whose own parent has ended."""
         own_pids = [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
-        others = (self._wait, self._inspection)
-        own_pids += [one.pid for one in others if one is not None]
+        own_pids += [self._wait.pid] if self._wait is not None else []
+        own_pids += self._inspections.pids
         own_pids += self._sampling.pids if self._sampling is not None else []
         reap([*own_pids, *(self._warm.pids() if self._warm is not None else ())])

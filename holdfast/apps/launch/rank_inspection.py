@@ -2,29 +2,29 @@
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
+import time
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from holdfast.apps.launch.printed_value import PrintedValue
-from holdfast.decisions.flight_recorder import RankFindings, RankTrace, summaries
-from holdfast.decisions.rank_snapshots import RankSnapshot
+from holdfast.decisions.failure_signatures import PEER_CAUSES, cause_of
+from holdfast.decisions.flight_recorder import (
+    DumpFiles,
+    RankFindings,
+    RankTrace,
+    after_timeouts,
+    summaries,
+)
+from holdfast.decisions.launch_events import Inspected
+from holdfast.decisions.rank_snapshots import RankSnapshot, shortened
 from holdfast.kit.serial import to_plain
+from holdfast.model.names import Cause
 
 _LIMIT_S: Final = 9.5
 """Less than ``launch_inspection.LIMIT``; snapshots take at most 8 s."""
 
 _LONGEST_REPORT: Final = 48_000
 """Characters of all snapshots of a node, so that they fit into one message to the coordinator."""
-
-_SIZES: Final = (
-    (100, 16, 20), (100, 4, 20), (50, 1, 20), (25, 1, 8), (12, 1, 4), (12, 0, 0), (6, 0, 0),
-    (0, 0, 0),
-)  # fmt: skip
-"""Maximum frames of a main thread, number of helpers, and frames of each, in order of preference.
-The first helper explains most."""
-
 
 _LONGEST_TRACES: Final = 14_000
 """Characters of all traces of a node, which share the message."""
@@ -38,15 +38,18 @@ class RankInspection:
 
     Args:
         node: name of the node.
-        dumps: directory in which the ranks dump their flight recorders.
+        files: where the ranks dump their flight recorders.
+        since: start of the round, in seconds since 1970.
         processes: the ranks' processes by rank.
 
     """
 
-    def __init__(self, node: str, dumps: Path, processes: Mapping[int, int | None]) -> None:
+    def __init__(
+        self, node: str, files: DumpFiles, since: float, processes: Mapping[int, int | None]
+    ) -> None:
         ranks = [f"{rank}:{pid or 0}" for rank, pid in processes.items()]
         module = "holdfast.adapters.host.rank_findings"
-        command = (sys.executable, "-m", module, node, str(dumps), *ranks)
+        command = (sys.executable, "-m", module, node, files.dump, files.pipe, str(since), *ranks)
         self._printed = PrintedValue(RankFindings, command, limit_s=_LIMIT_S)
 
     @property
@@ -71,25 +74,104 @@ class RankInspection:
         self._printed.close()
 
 
+class RankInspections:
+    """Inspections of the rounds of one node.
+
+    Args:
+        node: name of its launcher.
+        slots: number of its ranks.
+
+    """
+
+    def __init__(self, node: str, slots: int) -> None:
+        self._node, self._slots = node, slots
+        self._files, self._since, self._round = DumpFiles.in_folder(""), 0.0, 0
+        self._number = 0
+        self._ended_waiting: set[int] = set()
+        self._running: RankInspection | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether an inspection has begun and not ended."""
+        return self._running is not None
+
+    @property
+    def pids(self) -> set[int]:
+        """Process that inspects ranks now."""
+        return set() if self._running is None else {self._running.pid}
+
+    @property
+    def number(self) -> int:
+        """Return the number of the last inspection of the round; 0 if there was none."""
+        return self._number
+
+    def begin_round(self, number: int, files: DumpFiles) -> None:
+        """Begin a round: dumps that are there already are of earlier ones."""
+        self.end()
+        self._round, self._files, self._since = number, files, time.time()
+        self._number = 0
+        self._ended_waiting.clear()
+
+    def has_timed_out(self, rank: int, text: str) -> bool:
+        """Return whether a rank that has failed had waited for another one too long.
+
+        Args:
+            rank: the rank.
+            text: its exception; empty if unknown.
+
+        """
+        from holdfast.adapters.host.flight_dumps import dumped_ranks  # noqa: PLC0415 - after a failure only
+
+        cause = cause_of(text)
+        has_dumped = bool(dumped_ranks(self._files, {rank}, self._since))
+        if has_dumped or cause in PEER_CAUSES:
+            self._ended_waiting.add(rank)
+        return has_dumped or cause is Cause.COLLECTIVE_TIMEOUT
+
+    def begin(self, number: int, processes: Mapping[int, int | None]) -> None:
+        """Begin to look at the ranks of this node.
+
+        Args:
+            number: number of the inspection in the round.
+            processes: the ranks' processes by rank; None for one that has ended.
+
+        """
+        self.end()
+        self._number = number
+        self._running = RankInspection(self._node, self._files, self._since, processes)
+
+    def found(self, *, is_stalled: Callable[[], bool]) -> Inspected | None:
+        """Return what the ranks do, once; None until that is known.
+
+        Args:
+            is_stalled: returns whether the rank that was suspected is still without progress.
+
+        """
+        if self._running is None or (found := self._running.findings()) is None:
+            return None
+        self.end()
+        found = after_timeouts(found, self._ended_waiting)
+        seen = len(found.snapshots)
+        return Inspected(
+            launcher=self._node,
+            round=self._round,
+            number=self._number,
+            is_stalled=is_stalled(),
+            snapshots=found.snapshots,
+            omitted=max(0, self._slots - seen) if seen else 0,
+            traces=found.traces,
+        )
+
+    def end(self) -> None:
+        """End a running inspection."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+
 def _bounded(snapshots: tuple[RankSnapshot, ...]) -> tuple[RankSnapshot, ...]:
     """Return snapshots that fit into one message: less of each, and at last fewer ranks."""
-    for frames, helpers, of_helper in _SIZES:
-        shorter = tuple(
-            replace(
-                one,
-                frames=one.frames[:frames],
-                helpers=tuple(
-                    replace(helper, frames=helper.frames[:of_helper])
-                    for helper in one.helpers[:helpers]
-                ),
-            )
-            for one in snapshots
-        )
-        if _length(shorter) <= _LONGEST_REPORT:
-            return shorter
-    while _length(shorter) > _LONGEST_REPORT:
-        shorter = shorter[: len(shorter) // 2]
-    return shorter
+    return next(one for one in shortened(snapshots) if _length(one) <= _LONGEST_REPORT)
 
 
 def bounded_traces(traces: tuple[RankTrace, ...]) -> tuple[RankTrace, ...]:

@@ -17,6 +17,7 @@ _LAST_COPY_S: Final = 0.5
 """Time for a full pipe or a slow terminal to accept more, at the end of a round."""
 
 _DUMPS: Final = "flight_recorder"
+_EVIDENCE: Final = "evidence.json"
 _STREAMS: Final = (("stdout", 1), ("stderr", 2))
 
 
@@ -78,6 +79,10 @@ class RankOutput:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def evidence(self, attempt: int) -> Path:
+        """Return the file for the evidence of a hang."""
+        return self._attempt(attempt) / _EVIDENCE
+
     def logs(self, attempt: int, local_rank: int) -> tuple[Path, ...]:
         """Return the files to which the output of a rank goes; none where it has no files."""
         to_files = self._options.to_file | self._options.to_both
@@ -119,17 +124,28 @@ class RankOutput:
                 file.close()
             self._followed.clear()
 
-    def remove_temporary(self, *, keeps_dumps: bool) -> None:
-        """Remove the directory if no one asked for it; dumps can be kept, and are then named."""
+    def remove_temporary(self, *, keeps_evidence: bool) -> None:
+        """Remove the directory if no one asked for it.
+
+        Args:
+            keeps_evidence: whether flight recorder dumps and the evidence of hangs are kept, and
+                named.
+
+        """
         if not self._is_temporary:
             return
-        dumped = [*self._root.glob(f"attempt_*/{_DUMPS}/*[0-9]")] if keeps_dumps else []
-        if not dumped:
+        kept: list[Path] = []
+        if keeps_evidence:
+            kept += self._root.glob(f"attempt_*/{_DUMPS}/*[0-9]")
+            kept += self._root.glob(f"attempt_*/{_EVIDENCE}")
+        if not kept:
             shutil.rmtree(self._root.parent, ignore_errors=True)
             return
         for folder in self._root.glob("attempt_*/[0-9]*"):
             shutil.rmtree(folder, ignore_errors=True)
-        sys.stderr.write(f"holdfast: flight recorder dumps of the ranks are in {self._root}\n")
+        sys.stderr.write(
+            f"holdfast: evidence and flight recorder dumps of the ranks are in {self._root}\n"
+        )
 
     def _attempt(self, number: int) -> Path:
         return self._root / f"attempt_{number}"

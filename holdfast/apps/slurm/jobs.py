@@ -1,13 +1,17 @@
 """Jobs of a Slurm cluster, as commands show them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from pwd import getpwnam
 
 from holdfast.adapters.checkpoints.directory import latest_step
+from holdfast.adapters.host.evidence_file import read_evidence
 from holdfast.adapters.slurm.commands.comment import CommentRequest, parse
 from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.jobs.step_hangs import EVIDENCE_NAME
 from holdfast.adapters.slurm.jobs.views import PAST, PREFIX
 from holdfast.adapters.slurm.nodes.state import RememberedJob, SlurmStore
 from holdfast.apps.slurm.nodes import open_store, settings_of
@@ -22,6 +26,7 @@ from holdfast.apps.views.jobs import (
 )
 from holdfast.apps.views.nodes import NotFound
 from holdfast.apps.views.rank_logs import LogPart, LogRequest
+from holdfast.decisions.hang_evidence import HangEvidence
 from holdfast.model.events import JobInputRejected
 from holdfast.model.sagemaker import EventLevel
 
@@ -86,6 +91,27 @@ class SlurmJobList:
             f"Slurm writes the output of {PREFIX}{name} to a file of its owner; to find it, run: "
             f"scontrol show job {name} | grep StdOut"
         )
+
+    def evidence(self, job: str, attempt: int | None) -> HangEvidence:
+        """See ``Jobs.evidence``: from the file that the job's supervisor wrote.
+
+        Users choose its directory, so that it has to belong to the owner of the job.
+        """
+        name = self._named(job)
+        user = self._store.read().jobs[name].user
+        folder = self._slurm.work_dir(name)
+        file = Path(folder) / EVIDENCE_NAME.format(name)
+        try:
+            is_own = file.lstat().st_uid == getpwnam(user).pw_uid
+            found = read_evidence(file) if is_own else None
+        except (OSError, ValueError, KeyError):
+            found = None
+        if found is None or attempt not in (None, found.attempt):
+            raise NotFound(
+                f"{PREFIX}{name}: no evidence in {file}; if the job has named another file in its "
+                "output, run: holdfast jobs evidence --from FILE"
+            )
+        return replace(found, job=PREFIX + name)
 
     @property
     def none_yet(self) -> str:

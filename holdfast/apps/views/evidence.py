@@ -3,46 +3,37 @@
 import io
 import json
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import zstandard
+
+from holdfast.decisions.hang_evidence import HangEvidence, plain_evidence
 from holdfast.decisions.rank_snapshots import RankSnapshot, groups, is_in_collective
-from holdfast.kit.bounded_files import parse_json, read_end
 from holdfast.kit.masking import masked_text
-from holdfast.kit.serial import from_plain
 
-_LOG_BYTES: Final = 1 << 18
-_EVIDENCE_BYTES: Final = 1 << 26
-_LOGS_LIMIT: Final = 256
-"""Maximum number of logs: with their size, the bundle stays below 64 MiB before compression."""
+LOG_BYTES: Final = 1 << 18
+"""Maximum size of the end of a log."""
 
+LOGS_LIMIT: Final = 256
+"""Maximum number of logs: with their size, the bundle stays below 100 MiB before compression."""
 
-def read_evidence(file: Path) -> dict[str, Any]:
-    """Return the stored evidence of one attempt.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is damaged.
-
-    """
-    evidence = parse_json(read_end(file, _EVIDENCE_BYTES).decode("utf-8"))
-    if not isinstance(evidence, dict):
-        raise ValueError(f"{file}: expected a JSON object")
-    return evidence
+SUFFIX: Final = ".tar.zst"
 
 
-def report(evidence: Mapping[str, Any]) -> str:
+def report(evidence: HangEvidence) -> str:
     """Return the evidence as Markdown: the verdict, the ranks by stack, and one row per rank."""
-    snapshots = [from_plain(RankSnapshot, one) for one in evidence["ranks"]]
+    snapshots = evidence.snapshots
+    since = evidence.hung_since
     lines = [
-        f"# Hang of {evidence['job']}, attempt {evidence['attempt']}",
+        f"# Hang of {evidence.job}, attempt {evidence.attempt}",
         "",
-        f"**Verdict:** {evidence['verdict']['text']} ({evidence['verdict']['kind']})",
+        f"**Verdict:** {evidence.verdict.text} ({evidence.verdict.kind})",
         "",
-        f"- hung since: {evidence['hung_since']}",
-        f"- looked at: {evidence['suspected_at']}",
-        f"- evidence: {evidence['evidence']}",
+        f"- hung since: {since.isoformat(timespec='seconds') if since is not None else 'unknown'}",
+        f"- looked at: {evidence.suspected_at.isoformat(timespec='seconds')}",
+        f"- evidence: {evidence.evidence}",
         "",
         "## Stacks",
         "",
@@ -65,6 +56,34 @@ def report(evidence: Mapping[str, Any]) -> str:
 def stacks_text(snapshots: Sequence[RankSnapshot]) -> str:
     """Return the ranks by stack, as Markdown."""
     return "\n".join(_stacks(snapshots)) + "\n"
+
+
+def shown(evidence: HangEvidence) -> dict[str, Any]:
+    """Return the evidence for a page: the verdict, the ranks by stack, and one row per rank."""
+    return {
+        "attempt": evidence.attempt,
+        "verdict": evidence.verdict.text,
+        "kind": evidence.verdict.kind.value,
+        "named": list(evidence.verdict.ranks),
+        "evidence": evidence.evidence,
+        "suspected_at": evidence.suspected_at.isoformat(),
+        "hung_since": evidence.hung_since.isoformat() if evidence.hung_since else None,
+        "groups": [
+            {"ranks": list(ranks), "stack": list(stack)}
+            for stack, ranks in groups(evidence.snapshots).items()
+        ],
+        "ranks": [
+            {
+                "rank": one.rank,
+                "node": one.node,
+                "pid": one.pid,
+                "state": one.state,
+                "wait_channel": one.wait_channel,
+                "note": one.note,
+            }
+            for one in evidence.snapshots
+        ],
+    }
 
 
 def _stacks(snapshots: Sequence[RankSnapshot]) -> Iterator[str]:
@@ -96,12 +115,12 @@ def _helpers(snapshots: Sequence[RankSnapshot]) -> Iterator[str]:
             yield "```"
 
 
-def write_bundle(evidence: Mapping[str, Any], logs: Mapping[int, Path], target: Path) -> None:
-    """Write a ``.tar.gz`` with ``report.md``, ``evidence.json`` and the ends of the logs.
+def write_bundle(evidence: HangEvidence, logs: Iterable[tuple[str, str]], target: Path) -> None:
+    """Write a ``.tar.zst`` with ``report.md``, ``evidence.json`` and the ends of the logs.
 
     Args:
-        evidence: what ``read_evidence`` returns.
-        logs: log of each node rank of the attempt.
+        evidence: evidence of a hang.
+        logs: name and end of the log of each node rank; secrets in it are masked.
         target: file to create.
 
     Raises:
@@ -109,19 +128,21 @@ def write_bundle(evidence: Mapping[str, Any], logs: Mapping[int, Path], target: 
         OSError: it cannot be written.
 
     """
-    with target.open("xb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as bundle:
+    packer = zstandard.ZstdCompressor(level=9)
+    with (
+        target.open("xb") as raw,
+        packer.stream_writer(raw) as packed,
+        tarfile.open(fileobj=packed, mode="w|") as bundle,
+    ):
         _add(bundle, "report.md", report(evidence))
-        _add(bundle, "evidence.json", json.dumps(evidence, indent=1) + "\n")
-        for _, log in sorted(logs.items())[:_LOGS_LIMIT]:
-            try:
-                text = read_end(log, _LOG_BYTES).decode("utf-8", "replace")
-            except OSError:
-                continue
-            _add(bundle, f"logs/{log.name}", masked_text(text))
+        _add(bundle, "evidence.json", json.dumps(plain_evidence(evidence), indent=1) + "\n")
+        for number, (name, text) in enumerate(logs):
+            if number < LOGS_LIMIT:
+                _add(bundle, f"logs/{name}", masked_text(text))
 
 
 def _add(bundle: tarfile.TarFile, name: str, text: str) -> None:
-    content = text.encode("utf-8")
+    content = text.encode("utf-8", "replace")
     entry = tarfile.TarInfo(name)
     entry.size = len(content)
     entry.mode = 0o600

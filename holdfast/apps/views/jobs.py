@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.apps.views.rank_logs import LogPart, LogRequest
+from holdfast.decisions.hang_evidence import HangEvidence
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import HoldfastError
 from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
@@ -226,6 +227,19 @@ class Jobs(Protocol):
         Raises:
             NotFound: no job matches, several do, or it has no such rank, attempt or log.
             UnsupportedOnPlatform: Holdfast cannot read its logs; the message names where they are.
+
+        """
+        ...
+
+    def evidence(self, job: str, attempt: int | None) -> HangEvidence:
+        """Return the evidence of a hang.
+
+        Args:
+            job: see ``describe``.
+            attempt: number of the attempt; None for the last one that hung.
+
+        Raises:
+            NotFound: no job matches, several do, or there is no evidence of it.
 
         """
         ...

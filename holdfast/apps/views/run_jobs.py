@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.adapters.host.evidence_file import read_evidence
 from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.local.attempt_reports import attempt_progress, read_step_rate
 from holdfast.adapters.local.layout import cluster_dir, run_dir
@@ -25,6 +26,7 @@ from holdfast.apps.views.nodes import NotFound, no_such
 from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt, read_file
 from holdfast.apps.views.runs import KnownJob, KnownRun, find_job, open_runs
 from holdfast.decisions.event_levels import event_level
+from holdfast.decisions.hang_evidence import HangEvidence
 from holdfast.engine.wording import sentence
 from holdfast.kit.serial import from_plain
 from holdfast.model import events
@@ -94,6 +96,23 @@ class RunJobs:
             latest, ranks = known.record.attempt, known.spec.nodes
             attempt = chosen_attempt(known.ref, request, ranks, latest)
             return read_file(known.files.log(attempt, request.rank), request, attempt)
+
+    def evidence(self, job: str, attempt: int | None) -> HangEvidence:
+        """See ``Jobs.evidence``."""
+        with self.found(job) as known:
+            latest = known.record.attempt
+            numbers = range(latest, 0, -1) if attempt is None else [attempt]
+            files = [known.files.evidence(number) for number in numbers]
+            file = next((one for one in files if one.is_file()), None)
+            if file is None and attempt is not None:
+                raise NotFound(f"{known.ref}: no evidence of attempt {attempt}; it did not hang")
+            if file is None:
+                raise NotFound(f"{known.ref}: no evidence, because no attempt hung")
+            try:
+                found = read_evidence(file)
+            except (OSError, ValueError) as error:
+                raise NotFound(f"{file}: cannot be read: {error}; delete it") from error
+            return replace(found, job=known.name, attempt=numbers[files.index(file)])
 
     def close(self) -> None:
         """Do nothing; no connection is open."""

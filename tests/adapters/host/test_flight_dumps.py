@@ -12,8 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.host.flight_dumps import read_traces, request_dumps
-from holdfast.decisions.flight_recorder import recorded_verdict, recorder_environment
+from holdfast.adapters.host.flight_dumps import dumped_ranks, read_traces, request_dumps
+from holdfast.decisions.flight_recorder import (
+    DumpFiles,
+    dump_files,
+    recorded_verdict,
+    recorder_environment,
+)
 from holdfast.decisions.hang_verdict import VerdictKind
 from holdfast.kit.free_ports import free_port
 
@@ -37,6 +42,10 @@ def entry(number: int, **changes: object) -> dict:
     }
 
 
+def files(folder: Path) -> DumpFiles:
+    return DumpFiles.in_folder(str(folder))
+
+
 def dumped(folder: Path, *ranks: list[dict]) -> Path:
     config = {"0": {"name": "0", "desc": "default_pg", "ranks": str([*range(len(ranks))])}}
     for rank, entries in enumerate(ranks):
@@ -53,7 +62,7 @@ def test_a_dump_of_other_than_plain_values_is_not_executed(tmp_path: Path) -> No
     dumped(tmp_path, [entry(1)], [entry(1)])
     (tmp_path / "rank_0").write_bytes(pickle.dumps({"entries": [Runs()]}))
 
-    assert [one.rank for one in read_traces(tmp_path)] == [1]
+    assert [one.rank for one in read_traces(files(tmp_path))] == [1]
     assert not (tmp_path / "ran").exists()
 
 
@@ -61,7 +70,7 @@ def test_a_dump_of_other_than_plain_values_is_not_executed(tmp_path: Path) -> No
 def test_an_opcode_that_reserves_memory_is_rejected(tmp_path: Path, opcode: bytes) -> None:
     (tmp_path / "rank_0").write_bytes(b"\x80\x05" + opcode + b".")
 
-    assert read_traces(tmp_path) == ()
+    assert read_traces(files(tmp_path)) == ()
 
 
 def test_a_key_that_is_not_a_string_is_rejected(tmp_path: Path) -> None:
@@ -69,7 +78,7 @@ def test_a_key_that_is_not_a_string_is_rejected(tmp_path: Path) -> None:
     nested = pickle.EMPTY_DICT + pickle.MARK + key + pickle.NONE + pickle.SETITEMS + pickle.STOP
     (tmp_path / "rank_0").write_bytes(nested)
 
-    assert read_traces(tmp_path) == ()
+    assert read_traces(files(tmp_path)) == ()
 
 
 @given(st.binary(max_size=200))
@@ -77,7 +86,7 @@ def test_no_content_raises(tmp_path_factory: pytest.TempPathFactory, content: by
     folder = tmp_path_factory.mktemp("dumps")
     (folder / "rank_0").write_bytes(content)
 
-    assert len(read_traces(folder)) <= 1
+    assert len(read_traces(files(folder))) <= 1
 
 
 @pytest.mark.parametrize(
@@ -130,7 +139,7 @@ def test_no_content_raises(tmp_path_factory: pytest.TempPathFactory, content: by
     ],
 )  # fmt: skip
 def test_missing_ranks_and_mismatches_are_named(tmp_path, ranks, kind, named, text) -> None:
-    found = recorded_verdict(read_traces(dumped(tmp_path, *ranks)))
+    found = recorded_verdict(read_traces(files(dumped(tmp_path, *ranks))))
 
     assert found is not None
     assert (found.kind, found.ranks) == (kind, named)
@@ -152,7 +161,7 @@ def test_missing_ranks_and_mismatches_are_named(tmp_path, ranks, kind, named, te
     ],
 )  # fmt: skip
 def test_healthy_traces_and_those_of_single_ranks_show_nothing(tmp_path, ranks) -> None:
-    assert recorded_verdict(read_traces(dumped(tmp_path, *ranks))) is None
+    assert recorded_verdict(read_traces(files(dumped(tmp_path, *ranks)))) is None
 
 
 def test_dumps_of_other_ranks_are_neither_requested_nor_read(tmp_path: Path) -> None:
@@ -162,9 +171,9 @@ def test_dumps_of_other_ranks_are_neither_requested_nor_read(tmp_path: Path) -> 
         os.mkfifo(tmp_path / f"request_{rank}.pipe")
     opened = [os.open(one, os.O_RDONLY | os.O_NONBLOCK) for one in tmp_path.glob("*.pipe")]
 
-    asked = request_dumps(tmp_path, {1})
+    asked = request_dumps(files(tmp_path), {1})
     (tmp_path / "rank_1").write_bytes((tmp_path / "rank_0").read_bytes())
-    found = read_traces(tmp_path, asked, {1})
+    found = read_traces(files(tmp_path), asked, {1})
     for one in opened:
         os.close(one)
 
@@ -182,12 +191,12 @@ def test_a_dump_is_requested_through_the_pipe_of_a_rank(tmp_path: Path) -> None:
     dumped(tmp_path, [entry(8)])
     opened = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
 
-    asked = request_dumps(tmp_path)
+    asked = request_dumps(files(tmp_path))
     assert os.read(opened, 10)
     os.close(opened)
     later = threading.Timer(0.2, lambda: dumped(tmp_path, [entry(9)]))
     later.start()
-    (trace,) = read_traces(tmp_path, asked)
+    (trace,) = read_traces(files(tmp_path), asked)
     later.join()
 
     assert asked == {0}
@@ -202,6 +211,37 @@ def test_what_the_user_has_set_stays(tmp_path: Path) -> None:
     assert {*own} == {"TORCH_NCCL_DEBUG_INFO_PIPE_FILE", "TORCH_NCCL_DUMP_ON_TIMEOUT"}
     default = recorder_environment({}, str(tmp_path))
     assert default["TORCH_FR_BUFFER_SIZE"] == default["TORCH_NCCL_TRACE_BUFFER_SIZE"] == "2000"
+
+
+def test_dumps_are_read_where_the_user_has_set_it(tmp_path: Path) -> None:
+    """Of both names PyTorch prefers the newer one; characters of a pattern stand for themselves."""
+    own = {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{tmp_path}/old_", "OTHER": "x"}
+    both = {**own, "TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/trace(1)_"}
+    (tmp_path / "trace(1)_3").write_bytes((dumped(tmp_path, [entry(4)]) / "rank_0").read_bytes())
+
+    (trace,) = read_traces(dump_files(both, "/nowhere"))
+
+    assert (trace.rank, trace.collectives[0].sequence) == (3, 4)
+    assert dump_files(own, "/d").dump == f"{tmp_path}/old_"
+    assert dump_files(own, "/d").pipe == DumpFiles.in_folder("/d").pipe
+    assert read_traces(dump_files(own, "/nowhere")) == ()
+
+
+def test_dumps_of_an_earlier_attempt_are_left_out(tmp_path: Path) -> None:
+    dumped(tmp_path, [entry(1)], [entry(1)])
+    os.utime(tmp_path / "rank_0", (1000, 1000))
+
+    assert [one.rank for one in read_traces(files(tmp_path), since=1001)] == [1]
+    assert dumped_ranks(files(tmp_path), {0, 1}, 1001) == {1}
+    assert dumped_ranks(files(tmp_path), {0}, 1000) == {0}
+
+
+def test_a_rank_that_has_ended_keeps_the_dump_of_its_watchdog(tmp_path: Path) -> None:
+    dumped(tmp_path, [entry(1)])
+    os.mkfifo(tmp_path / "request_0.pipe")
+
+    assert request_dumps(files(tmp_path)) == frozenset()
+    assert [one.rank for one in read_traces(files(tmp_path))] == [0]
 
 
 @pytest.mark.torch
@@ -220,7 +260,7 @@ def test_real_traces_of_gloo_name_the_rank(tmp_path: Path) -> None:
     ]
     assert [one.wait() for one in ranks] == [0, 0]
 
-    absent, mismatch = (recorded_verdict(read_traces(one)) for one in folders)
+    absent, mismatch = (recorded_verdict(read_traces(files(one))) for one in folders)
 
     assert absent is not None
     assert (absent.kind, absent.ranks) == (VerdictKind.ABSENT, (1,))

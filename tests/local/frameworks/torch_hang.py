@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 HANG = sys.argv[1]
+TIMEOUT_S = int(os.environ.get("HANG_TIMEOUT_S", "600"))
 RANK, AT = int(os.environ.get("HANG_RANK", "1")), int(os.environ.get("HANG_AT", "8"))
 
 
@@ -42,7 +43,7 @@ def hang(step):
 
 
 def main():
-    dist.init_process_group("gloo", timeout=timedelta(minutes=10))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=TIMEOUT_S))
     model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(8, 8))
     loader = torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=1)
     for step, batch in enumerate(loader):

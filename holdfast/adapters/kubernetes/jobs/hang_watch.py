@@ -18,7 +18,7 @@ from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests
-from holdfast.adapters.kubernetes.jobs.stacks import LIMIT, StackCapture
+from holdfast.adapters.kubernetes.jobs.stacks import AttemptStacks
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.logged_steps import LoggedSteps
@@ -140,10 +140,7 @@ class _Attempt:
     learned: StepProgress = StepProgress()
     """What was learned in earlier attempts of the job."""
 
-    stacks: StackCapture | None = None
-    stacks_until: datetime | None = None
-    """Deadline of the stack capture; the hang is not reported before it or the capture ends."""
-
+    stacks: AttemptStacks | None = None
     reported: int = 0
     """Number of rejections already reported."""
 
@@ -280,10 +277,18 @@ class HangWatch:
             attempt.heartbeats.request_read(attempt.requested.followed)
             hang = hang or attempt.heartbeats.hang()
             found = replace(found, unwatched=attempt.heartbeats.unwatched)
-        attempt.findings = replace(found, hang=self._with_stacks(attempt, hang, now))
+        attempt.findings = self._with_stacks(attempt, replace(found, hang=hang), now)
         attempt.reported = len(self.rejected(attempt.requested.job.uid))
         if attempt.state != before:
             self._changed()
+
+    def _with_stacks(self, attempt: _Attempt, found: Findings, now: datetime) -> Findings:
+        if not self._captures_stacks:
+            return found
+        requested = attempt.requested
+        if attempt.stacks is None:
+            attempt.stacks = AttemptStacks(self._api, requested.job, requested.attempt)
+        return attempt.stacks.added_to(found, requested.followed, now)
 
     def _begun(self, requested: Watched, learned: StepProgress) -> _Attempt:
         attempt = _Attempt(requested, learned=learned)
@@ -358,22 +363,6 @@ class HangWatch:
             moved=monitor.moved,
             steps=monitor.steps,
         )
-
-    def _with_stacks(self, attempt: _Attempt, hang: Hang | None, now: datetime) -> Hang | None:
-        if hang is None or not self._captures_stacks:
-            return hang
-        requested = attempt.requested
-        if attempt.stacks is None or attempt.stacks_until is None:
-            attempt.stacks = StackCapture(
-                self._api, requested.job, requested.attempt, requested.followed
-            )
-            attempt.stacks_until = now + LIMIT
-            attempt.stacks.start()
-        reported = attempt.stacks.reported
-        if not reported and now < attempt.stacks_until:
-            return None
-        reported = reported or f"no stacks within {LIMIT.total_seconds():g} s"
-        return replace(hang, evidence=f"{hang.evidence}; {reported}")
 
     def _end(self, attempt: _Attempt, pods: Iterable[str]) -> None:
         for uid in tuple(pods):

@@ -1,18 +1,26 @@
 """Capture of the ranks' Python stacks when a job hangs, before it is restarted."""
 
+import base64
+import gzip
 import threading
+import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
+from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.decisions.hang_evidence import HangEvidence, RankEvidence, bounded_text
 from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.rank_snapshots import RankSnapshot
 from holdfast.decisions.stack_dumps import COMMAND, masked_dump, snapshots_of
+from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
 
 LIMIT: Final = timedelta(seconds=10)
@@ -22,10 +30,72 @@ SIZE: Final = 256 * 1024
 """Maximum size in bytes of all stacks of an attempt; a ConfigMap may have 1 MiB."""
 
 
-class StackCapture:
-    """Captures the stacks of one attempt in its own thread."""
+_EVIDENCE: Final = "evidence.json.gz"
+_EVIDENCE_SIZES: Final = (1 << 22, 1 << 20, 1 << 18)
+"""Maximum sizes in bytes of the evidence before compression, in order of preference."""
 
-    def __init__(self, api: Api, job: JobState, attempt: int, pods: Sequence[PodState]) -> None:
+_COMPRESSED: Final = 3 << 17
+"""Maximum size in bytes of the compressed evidence: with the stacks, less than 1 MiB."""
+
+
+def config_map_of(job: str, attempt: int) -> str:
+    """Return the name of the ConfigMap with the stacks of an attempt."""
+    return f"{job}-stacks-attempt-{attempt}"
+
+
+def packed_evidence(evidence: HangEvidence) -> dict[str, str]:
+    """Return the ``binaryData`` of a ConfigMap with the evidence of a hang."""
+    texts = (bounded_text(evidence, size) for size in _EVIDENCE_SIZES)
+    packed = (gzip.compress(text.encode("utf-8")) for text in texts)
+    data = next(one for one in packed if len(one) <= _COMPRESSED)
+    return {_EVIDENCE: base64.b64encode(data).decode("ascii")}
+
+
+def unpacked_evidence(config_map: Mapping[str, object]) -> HangEvidence:
+    """Return the evidence in a ConfigMap.
+
+    Raises:
+        ValueError: it has none, or it is damaged.
+
+    """
+    binary = config_map.get("binaryData")
+    data = binary.get(_EVIDENCE) if isinstance(binary, Mapping) else None
+    if not isinstance(data, str):
+        raise ValueError(f"no key {_EVIDENCE}")
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        text = unpacker.decompress(base64.b64decode(data), _EVIDENCE_SIZES[0] + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    if len(text) > _EVIDENCE_SIZES[0]:
+        raise ValueError(f"larger than {_EVIDENCE_SIZES[0]} bytes")
+    return parse_value(HangEvidence, text)
+
+
+class StackCapture:
+    """Captures the stacks of one attempt in its own thread.
+
+    Args:
+        api: of the cluster.
+        job: the job.
+        attempt: number of the attempt.
+        pods: pods of the ranks.
+        why: why the job seems to hang.
+        since: time of its last sign of progress; None if unknown.
+
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        job: JobState,
+        attempt: int,
+        pods: Sequence[PodState],
+        why: str = "",
+        since: datetime | None = None,
+    ) -> None:
+        self._why, self._since = why, since
+        self._at = datetime.now(UTC)
         self._api = api
         self._job = job
         self._attempt = attempt
@@ -44,15 +114,15 @@ class StackCapture:
             found = list(pool.map(self._dumped, self._pods))
         texts = {pod.name: text for pod, (text, _) in zip(self._pods, found, strict=True) if text}
         errors = [error for _, error in found if error]
-        try:
-            where = self._stored(texts) if texts else ""
-        except BackendError as error:
-            where, errors = "", [str(error)]
         snapshots = [
             snapshot
             for pod, (text, _) in zip(self._pods, found, strict=True)
             for snapshot in snapshots_of(text, pod.node)
         ]
+        try:
+            where = self._stored(texts, snapshots) if texts else ""
+        except BackendError as error:
+            where, errors = "", [str(error)]
         where = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
         self.reported = f"{verdict(snapshots).text}; {where}" if snapshots else where
 
@@ -69,17 +139,88 @@ class StackCapture:
             return masked_dump(f"{output.text}\n{output.error}").rstrip(), ""
         return "", f"{pod.name}: {output.error or 'no Python process runs'}"
 
-    def _stored(self, texts: Mapping[str, str]) -> str:
+    def _stored(self, texts: Mapping[str, str], snapshots: Sequence[RankSnapshot]) -> str:
         job = self._job
-        name = f"{job.name}-stacks-attempt-{self._attempt}"
+        name = config_map_of(job.name, self._attempt)
         owner = {
             "apiVersion": job.api_version,
             "kind": job.kind,
             "name": job.name,
             "uid": job.uid,
         }
-        body = {"metadata": {"name": name, "ownerReferences": [owner]}, "data": dict(texts)}
+        body = {
+            "metadata": {"name": name, "ownerReferences": [owner]},
+            "data": dict(texts),
+            "binaryData": packed_evidence(self._evidence(snapshots)) if snapshots else {},
+        }
         folder = f"/api/v1/namespaces/{job.namespace}/configmaps"
         with suppress(AlreadyExists):  # created by the previous leader
             self._api.create(folder, body, repeatable=True)
         return f"stacks are in ConfigMap {name}"
+
+    def _evidence(self, snapshots: Sequence[RankSnapshot]) -> HangEvidence:
+        return HangEvidence(
+            job=self._job.key,
+            attempt=self._attempt,
+            suspected_at=self._at,
+            hung_since=self._since,
+            evidence=self._why,
+            verdict=verdict(snapshots),
+            ranks=tuple(RankEvidence(snapshot=one) for one in snapshots),
+        )
+
+
+class AttemptStacks:
+    """Stacks of the suspected hangs of one attempt.
+
+    Args:
+        api: of the cluster.
+        job: the job.
+        attempt: number of the attempt.
+
+    """
+
+    def __init__(self, api: Api, job: JobState, attempt: int) -> None:
+        self._api, self._job, self._attempt = api, job, attempt
+        self._capture: StackCapture | None = None
+        self._until: datetime | None = None
+        self._stops = False
+
+    def added_to(self, found: Findings, pods: Sequence[PodState], now: datetime) -> Findings:
+        """Return findings with what the ranks of a hang do; it is left out until that is known.
+
+        That takes at most 10 s. Each hang has its own stacks, but the ConfigMap has the first ones.
+        """
+        hang, suspected = found.hang, found.suspected
+        if hang is None and suspected is None and not found.notices.hang:
+            self._capture = None
+            return found
+        if self._capture is not None and self._stops != (hang is not None):
+            self._capture = None  # the job continued after the hang that was captured
+        self._stops = hang is not None
+        shown = self._captured(found, pods, now)
+        if hang is not None:
+            text = f"{hang.evidence}; {shown}"
+            return replace(found, hang=replace(hang, evidence=text) if shown else None)
+        if suspected is not None:
+            text = f"{suspected.evidence}; {shown}"
+            return replace(found, suspected=replace(suspected, evidence=text) if shown else None)
+        return found
+
+    def _captured(self, found: Findings, pods: Sequence[PodState], now: datetime) -> str:
+        """Return what the stacks show; empty until that is known."""
+        if self._capture is None or self._until is None:
+            hang = found.hang or found.suspected
+            self._capture = StackCapture(
+                self._api,
+                self._job,
+                self._attempt,
+                pods,
+                why=hang.evidence if hang is not None else found.notices.hang,
+                since=hang.since if hang is not None else None,
+            )
+            self._until = now + LIMIT
+            self._capture.start()
+        if self._capture.reported or now < self._until:
+            return self._capture.reported
+        return f"no stacks within {LIMIT.total_seconds():g} s"

@@ -1,5 +1,6 @@
 """Slurm commands for jobs and reservations."""
 
+import re
 import secrets
 from collections.abc import Iterable
 from datetime import timedelta
@@ -21,6 +22,7 @@ _FLAGS: Final = "IGNORE_JOBS,FLEX,OVERLAP"
 """A job may continue after the end of a FLEX reservation, and may use nodes outside of it. OVERLAP
 takes nodes of the spare pool without releasing them in between."""
 
+_WORK_DIR: Final = re.compile(r" WorkDir=(.{1,4096}?)(?= \w+=|$)", re.MULTILINE)
 _HARMLESS: Final = (
     "Job is pending execution",
     "already completing or completed",
@@ -78,6 +80,18 @@ class JobCommands(Slurm):
             return self._call("scontrol", "write", "batch_script", job, "-")
         except BackendError:
             return ""
+
+    def work_dir(self, job: str) -> str:
+        """Return the working directory of a job.
+
+        Raises:
+            BackendError: Slurm no longer has the job.
+
+        """
+        found = _WORK_DIR.search(self._call("scontrol", "-o", "show", "job", job))
+        if found is None:
+            raise BackendError(f"job {job}: scontrol prints no WorkDir")
+        return found[1]
 
     def stop_job(self, job: str) -> None:
         """Requeue a running job; no effect on one that has ended."""

@@ -1,8 +1,9 @@
 """Step rate and suspected hangs of a supervised step, from the steps that it reports."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.slurm.commands.comment import ReportedHang, ReportedProgress
 from holdfast.decisions.hang_settings import TIMEOUT_VARIABLE, parse_hang_settings
@@ -13,6 +14,14 @@ from holdfast.decisions.step_progress import (
     suspected_hang,
 )
 from holdfast.decisions.step_rate import KnownSteps, step_rate, with_step
+from holdfast.model.jobs import EVIDENCE_VARIABLE
+
+if TYPE_CHECKING:
+    from holdfast.adapters.host.hang_inspection import HangInspector
+    from holdfast.decisions.flight_recorder import RankFindings
+
+EVIDENCE_NAME: Final = "holdfast-evidence-{}.json"
+"""Name of the file for the evidence of a hang, with the number of the job."""
 
 _FIRST_REPORT: Final = timedelta(seconds=20)
 """Time from the start of an attempt to its first report of the step rate."""
@@ -26,10 +35,20 @@ class StepHangs:
 
     Args:
         environment: of the step; has the settings.
+        look: returns what the ranks of the step do, within about 10 seconds; None if nothing can.
 
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        look: "Callable[[], RankFindings] | None" = None,
+    ) -> None:
+        self._look = look
+        self._inspector: HangInspector | None = None
+        self._job = environment.get("SLURM_JOB_ID", "")
+        self._file = evidence_file(environment)
+        self._attempt, self._seen = 0, ""
         self._settings, self.problems = parse_hang_settings(environment)
         self._progress = StepProgress()
         self._began_at = datetime.now(UTC)
@@ -41,11 +60,14 @@ class StepHangs:
     @property
     def text(self) -> str:
         """Why the step seems to hang, for people to read; empty if it does not."""
-        return "" if self._hang is None else f"the step seems to hang: {self._hang.evidence}"
+        if self._hang is None:
+            return ""
+        return f"the step seems to hang: {self._hang.evidence}{self._seen}"
 
     def begin(self) -> None:
         """Begin the next attempt."""
         self._began_at, self._hang, self._reported = datetime.now(UTC), None, None
+        self._attempt, self._seen = self._attempt + 1, ""
         self._steps, self._due_at = (), self._began_at + _FIRST_REPORT
         self.look(None)
 
@@ -58,8 +80,32 @@ class StepHangs:
         self._progress = after_look(self._progress, began_at=began_at, step=step, now=now)
         if step is not None:
             self._steps = with_step(self._steps, now, step)
-        self._hang = suspected_hang(self._progress, self._settings.limits, now)
+        hang = suspected_hang(self._progress, self._settings.limits, now)
+        self._hang = hang if hang is not None and self._is_inspected(hang) else None
         return self._settings.restarts and self._hang is not None and self._hang.step is not None
+
+    def _is_inspected(self, hang: SuspectedHang) -> bool:
+        """Return whether it is known what the ranks do, which takes at most 10 s."""
+        from holdfast.adapters.host.hang_inspection import HangInspector, Suspicion  # noqa: PLC0415 - after a hang only
+
+        if self._look is None:
+            return True
+        self._inspector = self._inspector or HangInspector(lambda: datetime.now(UTC))
+        found = self._inspector.inspect(
+            Suspicion(
+                job=self._job,
+                attempt=self._attempt,
+                since=hang.since,
+                evidence=hang.evidence,
+                look=self._look,
+                file=self._file,
+                node="",
+            )
+        )
+        if found is not None:
+            where = f"; evidence: {self._file}" if self._file.is_file() else ""
+            self._seen = f"; {found.text}{where}" if found.text else ""
+        return found is not None
 
     def notice(self) -> str:
         """Return what a person has to know of a hang that does not stop the step, once."""
@@ -83,3 +129,10 @@ class StepHangs:
         if self._hang is None:
             return None
         return ReportedHang(attempt=attempt, step=self._hang.step, since=self._hang.since)
+
+
+def evidence_file(environment: Mapping[str, str]) -> Path:
+    """Return the file for the evidence of a hang: in the job's directory, unless it is set."""
+    name = EVIDENCE_NAME.format(environment.get("SLURM_JOB_ID", "0"))
+    given = environment.get(EVIDENCE_VARIABLE)
+    return Path(given) if given else Path.cwd() / name

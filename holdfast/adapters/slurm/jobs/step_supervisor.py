@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.checkpoints.directory import latest_step
 from holdfast.adapters.slurm.commands.comment import ReportedHang
@@ -39,6 +39,9 @@ from holdfast.model.jobs import (
     LossFault,
 )
 
+if TYPE_CHECKING:
+    from holdfast.decisions.flight_recorder import RankFindings
+
 COMMAND: Final = timedelta(seconds=15)
 """Timeout of one Slurm command. While slurmctld is down, one takes 4 s."""
 
@@ -46,6 +49,9 @@ _FIRST_POLL: Final = timedelta(milliseconds=100)
 _POLL: Final = timedelta(seconds=1)
 _OUTAGE: Final = timedelta(minutes=2)
 """How long to wait for slurmctld after a step has ended; a restart of it takes seconds."""
+
+_STACKS: Final = timedelta(seconds=9)
+"""Timeout of the step that looks at the ranks; a hang is reported after 10 s without it."""
 
 _CANCELLED: Final = timedelta(seconds=10)
 """How long to wait for srun to end after its step was cancelled: up to 7.5 s were seen on 22.05."""
@@ -98,7 +104,7 @@ class SupervisedStep:
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
         self._has_dropped_nodes = self._is_stopped_by_watch = False
-        self._training, self._crash = TrainingWatch(environment), StepCrash(environment)
+        self._training, self._crash = TrainingWatch(environment, self._look), StepCrash(environment)
         self._published: LossFault | None = None
         self._published_hang: ReportedHang | None = None
         self._ended_at = datetime.now(UTC)
@@ -206,6 +212,17 @@ class SupervisedStep:
                 self._slurm.report_loss(attempt, fault)
                 self._published = fault
         self._report_hang()
+
+    def _look(self) -> "RankFindings":
+        """Return what the ranks of the job do, by a step of its own beside theirs."""
+        from holdfast.adapters.slurm.commands.rank_stacks import RankStacks  # noqa: PLC0415 - after a hang only
+        from holdfast.decisions.flight_recorder import RankFindings  # noqa: PLC0415 - after a hang only
+
+        step = self._monitor.step
+        if step is None:
+            return RankFindings()
+        ranks = RankStacks(None, _STACKS)
+        return RankFindings(snapshots=ranks.take_snapshots(self._job, len(step.nodes)))
 
     def _report_hang(self) -> None:
         if notice := self._training.hangs.notice():

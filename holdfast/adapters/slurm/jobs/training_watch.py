@@ -3,10 +3,10 @@
 Training steps and losses are read in the progress file and the output of the job step.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.host.progress_file import ReportReader
 from holdfast.adapters.slurm.jobs.step_hangs import StepHangs
@@ -36,6 +36,9 @@ from holdfast.model.jobs import (
 )
 from holdfast.model.names import Reason
 
+if TYPE_CHECKING:
+    from holdfast.decisions.flight_recorder import RankFindings
+
 _CHUNKS: Final = 16
 """Chunks of a log that one call reads at most: 16 MiB."""
 
@@ -48,12 +51,17 @@ class TrainingWatch:
 
     Args:
         environment: of the step; has the settings and the progress file.
+        look: see ``StepHangs``.
 
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        look: "Callable[[], RankFindings] | None" = None,
+    ) -> None:
         limits, problems = parse_loss_limits(environment, VARIABLES)
-        self.hangs = StepHangs(environment)
+        self.hangs = StepHangs(environment, look)
         self.problems = [
             *(f"{one.key} is {one.value[:60]!r}, expected {one.expected}" for one in problems),
             *self.hangs.problems,

@@ -5,9 +5,11 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from holdfast.adapters.host.rank_stacks import NodeRanks
-from holdfast.adapters.local.hang_inspection import HangInspector, Suspicion
-from holdfast.decisions.flight_recorder import PIPE_PREFIX
+from holdfast.adapters.host.evidence_file import read_evidence
+from holdfast.adapters.host.hang_inspection import HangInspector, Suspicion
+from holdfast.adapters.host.rank_findings import inspect_ranks
+from holdfast.adapters.host.rank_stacks import NodeRanks, take_snapshots
+from holdfast.decisions.flight_recorder import PIPE_PREFIX, DumpFiles
 from tests.ports.fakes import FakeClock
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
@@ -20,9 +22,11 @@ def suspicion(folder: Path, dumps: str = "dumps") -> Suspicion:
         attempt=1,
         since=T0,
         evidence="no new step",
-        nodes=[NodeRanks(node_rank=0, node="n", root=None)],
+        look=lambda: inspect_ranks(
+            lambda: take_snapshots([NodeRanks(node_rank=0, node="n", root=None)]),
+            DumpFiles.in_folder(str(folder / dumps)),
+        ),
         file=folder / "evidence.json",
-        dumps=folder / dumps,
     )
 
 
@@ -31,14 +35,15 @@ def inspected(inspector: HangInspector, suspected: Suspicion) -> str:
     while (text := inspector.inspect(suspected)) is None:
         assert time.monotonic() < end
         time.sleep(0.01)
-    return text
+    return text.text
 
 
 def test_the_verdict_and_what_was_seen_are_kept(tmp_path: Path) -> None:
     text = inspected(HangInspector(FakeClock(T0).now), suspicion(tmp_path))
 
     assert text == "rank 0 on n has no process any more"
-    assert text in (tmp_path / "evidence.json").read_text(encoding="utf-8")
+    kept = read_evidence(tmp_path / "evidence.json")
+    assert (kept.job, kept.verdict.text, kept.ranks[0].snapshot.rank) == ("job", text, 0)
 
 
 def test_an_error_of_an_inspection_is_its_verdict(tmp_path: Path) -> None:
@@ -50,8 +55,8 @@ def test_an_error_of_an_inspection_is_its_verdict(tmp_path: Path) -> None:
 def test_a_verdict_that_takes_longer_than_10_seconds_is_not_awaited(tmp_path: Path) -> None:
     clock = FakeClock(T0)
     inspector, suspected = HangInspector(clock.now), suspicion(tmp_path)
-    suspected.dumps.mkdir()
-    pipe = suspected.dumps / f"{PIPE_PREFIX}0.pipe"
+    (tmp_path / "dumps").mkdir()
+    pipe = tmp_path / "dumps" / f"{PIPE_PREFIX}0.pipe"
     os.mkfifo(pipe)
     listening = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # a rank that never dumps
 
@@ -62,4 +67,5 @@ def test_a_verdict_that_takes_longer_than_10_seconds_is_not_awaited(tmp_path: Pa
     late = inspector.inspect(suspected)
     os.close(listening)
 
-    assert late == "the ranks could not be inspected within 10 s"
+    assert late is not None
+    assert late.text == "the ranks could not be inspected within 10 s"
