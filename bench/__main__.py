@@ -8,7 +8,7 @@ import argparse
 import inspect
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
@@ -93,9 +93,9 @@ def _why_skipped(module: ModuleType | Unloadable, *, is_named: bool) -> str:
     return lacks() if lacks is not None else ""
 
 
-def _run(module: ModuleType, **options: int) -> list[Figure]:
+def _run(module: ModuleType, **options: int) -> Iterable[Figure]:
     known = inspect.signature(module.run).parameters
-    figures: list[Figure] = module.run(
+    figures: Iterable[Figure] = module.run(
         **{name: value for name, value in options.items() if name in known}
     )
     return figures

@@ -21,9 +21,6 @@ from holdfast.apps.run.checkpoint_verification import (
 )
 from holdfast.model.checkpoints import Depth
 
-HOME = os.environ.get("HOLDFAST_BENCH_DIR")
-"""Directory for the files; None: the one for temporary files, which must be on a disk."""
-
 PROCESSES = 20
 SEARCHED_BYTES = 256 << 20
 STEPS_S = 1.0
@@ -98,13 +95,15 @@ def _share(folder: Path) -> float:
         stdout=subprocess.DEVNULL,
     )
     try:
-        while not _is_searching(watch.pid):
+        while not _is_reading(watch.pid):
             time.sleep(0.01)
         begun, ran = time.perf_counter(), _ran_s(watch.pid)
         while time.perf_counter() < begun + STEPS_S:
             pass
-        assert _is_searching(watch.pid), "the checkpoint is too small for this measurement"
-        return (_ran_s(watch.pid) - ran) / (time.perf_counter() - begun)
+        share = (_ran_s(watch.pid) - ran) / (time.perf_counter() - begun)
+        is_done = any(folder.parent.glob(f".{folder.name}.holdfast-manifest*"))
+        assert not is_done, "the checkpoint is too small for this measurement"
+        return share
     finally:
         watch.kill()
         watch.wait()
@@ -115,7 +114,7 @@ def _ran_s(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text(encoding="ascii").split()[0]) / 1e9
 
 
-def _is_searching(pid: int) -> bool:
+def _is_reading(pid: int) -> bool:
     """Whether the watch has the lowest priority and has read some of the checkpoint."""
     with suppress(OSError):
         if os.sched_getscheduler(pid) == os.SCHED_IDLE:

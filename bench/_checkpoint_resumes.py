@@ -11,11 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from bench.figure import Figure
+from holdfast.apps.run.checkpoint_watch import SETTLE
 
 SCRIPTS: Final = Path(__file__).parents[1] / "tests/local/frameworks/resuming"
 
@@ -53,6 +55,7 @@ def _of_framework(home: Path, script: str, title: str) -> Iterator[Figure]:
         int(step): (digest, Path(path).relative_to(saved))
         for step, digest, _, path in _SAVED.findall(_trained(script, saved / "ckpt", "save"))
     }
+    time.sleep(SETTLE.total_seconds())
     _holdfast("watch", saved / "ckpt", "--once", "--cpu-limit", "100")
     bad = 0
     for damage, change in DAMAGES.items():

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 class Figure:
     """One measured value beside its goal.
 
-    A module of this folder is a benchmark if it has ``run() -> list[Figure]``. One that runs only
-    when it is named has ``BY_NAME_ONLY``, which is the reason. One that needs more than Python has
-    ``lacks() -> str``, which returns what is missing and how to install it. One that can be shorter
-    takes ``quick``; one whose number of samples can be chosen takes ``samples``, 0 for its own.
+    A module of this folder is a benchmark if it has ``run()``, which returns or yields figures. One
+    that runs only when it is named has ``BY_NAME_ONLY``, which is the reason. One that needs more
+    than Python has ``lacks() -> str``, which returns what is missing and how to install it. One
+    that can be shorter takes ``quick``; one whose number of samples can be chosen takes
+    ``samples``, 0 for its own.
     """
 
     name: str

@@ -216,8 +216,11 @@ def checkpoints_page() -> Iterator[str]:
     yield "  time), optimizers, schedulers and states of random numbers, safetensors and `.npz`."
     yield ""
     yield "The last column is the result of loading the chosen checkpoint with the real framework:"
-    yield "`dcp_to_torch_save`, `torch.load`, Transformers' `from_pretrained` (and `torch.load` of"
-    yield "optimizer and scheduler), or DeepSpeed's `get_fp32_state_dict_from_zero_checkpoint`."
+    yield "`dcp_to_torch_save` (also for Megatron's torch_dcp), `torch.load` (also for Megatron's"
+    yield "legacy format and Composer, as they do), Transformers' `from_pretrained`, `torch.load`"
+    yield "of its optimizer and scheduler, Accelerate's `load_state`, Lightning's loading of"
+    yield "sharded directories, Orbax's `restore`, and DeepSpeed's `load_checkpoint` for universal ones,"
+    yield "`get_fp32_state_dict_from_zero_checkpoint` for others."
     yield '"Yes" means that all values are those that were saved.'
     yield ""
     yield from _table(checkpoint_damage.TOTAL_TITLES, checkpoint_damage.totals())

@@ -3,10 +3,15 @@
 Results are compared with ``tests/checkpoint_loads.json``; ``make matrix`` records them.
 """
 
+import copy
+import importlib.util
+import os
 import shutil
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +20,7 @@ from recorded import guarded, put_back, unpacked
 from test_damage_table import changes
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.kit.free_ports import free_port
 from holdfast.model.checkpoints import Depth
 from tests.engines.matrix import Matrix
 from tools.matrix_results import LOADS_TABLE
@@ -56,9 +62,76 @@ def load_deepspeed(path: Path) -> Any:
     return zero_to_fp32.get_fp32_state_dict_from_zero_checkpoint(str(path.parent), tag=path.name)
 
 
+def load_accelerate(path: Path) -> Any:
+    from accelerate import Accelerator  # noqa: PLC0415 - may be missing
+
+    accelerator = Accelerator(cpu=True)
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.AdamW(model.parameters())
+    rows = torch.utils.data.DataLoader(torch.zeros(16, 8), batch_size=2)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    prepared = accelerator.prepare(model, optimizer, rows, schedule)
+    accelerator.load_state(str(path))
+    return [prepared[0].state_dict(), prepared[1].state_dict(), prepared[3].state_dict()]
+
+
+def load_lightning_sharded(path: Path) -> Any:
+    from lightning.fabric.utilities.load import (  # noqa: PLC0415 - may be missing
+        _load_distributed_checkpoint,
+    )
+
+    try:
+        return _load_distributed_checkpoint(path)
+    except BaseException as error:  # CheckpointException of torch
+        raise RuntimeError(str(error)) from error
+
+
+def load_legacy_megatron(path: Path) -> Any:
+    return {str(one.relative_to(path)): load_file(one) for one in sorted(path.rglob("*.pt"))}
+
+
+@cache
+def universal_engine() -> Any:
+    import deepspeed  # noqa: PLC0415 - may be missing
+
+    settings = {
+        "train_micro_batch_size_per_gpu": 1,
+        "optimizer": {"type": "AdamW", "params": {"lr": 0.001, "torch_adam": True}},
+        "zero_optimization": {"stage": 1},
+        "bf16": {"enabled": True},
+        "checkpoint": {"load_universal": True},
+    }
+    model = torch.nn.Linear(8, 8)
+    return deepspeed.initialize(model=model, model_parameters=model.parameters(), config=settings)[
+        0
+    ]
+
+
+def load_deepspeed_universal(path: Path) -> Any:
+    engine = universal_engine()
+    loaded, _ = engine.load_checkpoint(str(path.parent), tag=path.name)
+    assert loaded is not None
+    return copy.deepcopy([engine.module.state_dict(), engine.optimizer.optimizer.state_dict()])
+
+
+def load_orbax(path: Path) -> Any:
+    import orbax.checkpoint as ocp  # noqa: PLC0415 - may be missing
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with ocp.StandardCheckpointer() as checkpointer:
+            return checkpointer.restore(path / "default")
+
+
 LOADERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "dcp/sync": ("torch", load_dcp),
     "dcp/async": ("torch", load_dcp),
+    "megatron/torch_dcp": ("torch", load_dcp),
+    "megatron/legacy": ("torch", load_legacy_megatron),
+    "accelerate/checkpoints": ("accelerate", load_accelerate),
+    "lightning/sharded": ("lightning", load_lightning_sharded),
+    "composer/files": ("torch", load_file),
+    "deepspeed_universal/universal": ("deepspeed", load_deepspeed_universal),
     "torch_save/zip": ("torch", load_file),
     "torch_save/legacy": ("torch", load_file),
     "hf_trainer/one_file": ("transformers", load_hf_trainer),
@@ -68,6 +141,10 @@ LOADERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
 }
 
 
+if importlib.util.find_spec("orbax") is not None:  # 600 MB with JAX, not in `make frameworks`
+    LOADERS["orbax/one_item"] = ("orbax", load_orbax)
+
+
 def is_equal(one: Any, other: Any) -> bool:
     if isinstance(one, torch.Tensor):
         return isinstance(other, torch.Tensor) and torch.equal(one, other)
@@ -75,6 +152,8 @@ def is_equal(one: Any, other: Any) -> bool:
         return one.keys() == other.keys() and all(is_equal(one[key], other[key]) for key in one)
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(is_equal, one, other))
+    if hasattr(one, "tolist"):  # an array of NumPy
+        return type(one) is type(other) and bool(one.tolist() == other.tolist())
     return bool(one == other)
 
 
@@ -93,6 +172,12 @@ def test_the_framework_loads_what_is_chosen_after_damage(
     module, load = LOADERS[recording]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", f"{sys.prefix}/torch_extensions")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    one_rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    for variable, value in {**one_rank, "MASTER_PORT": str(free_port())}.items():
+        if module == "deepspeed":
+            monkeypatch.setenv(variable, value)
     pytest.importorskip(module)
     name, _, inside = recording.partition("/")
     good = unpacked(name, tmp_path / "good") / inside
