@@ -219,8 +219,8 @@ def checkpoints_page() -> Iterator[str]:
     yield "`dcp_to_torch_save` (also for Megatron's torch_dcp), `torch.load` (also for Megatron's"
     yield "legacy format and Composer, as they do), Transformers' `from_pretrained`, `torch.load`"
     yield "of its optimizer and scheduler, Accelerate's `load_state`, Lightning's loading of"
-    yield "sharded directories, Orbax's `restore`, and DeepSpeed's `load_checkpoint` for universal ones,"
-    yield "`get_fp32_state_dict_from_zero_checkpoint` for others."
+    yield "sharded directories, Orbax's `restore`, and DeepSpeed's `load_checkpoint` for universal"
+    yield "ones, `get_fp32_state_dict_from_zero_checkpoint` for others."
     yield '"Yes" means that all values are those that were saved.'
     yield ""
     yield from _table(checkpoint_damage.TOTAL_TITLES, checkpoint_damage.totals())
