@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -24,6 +25,7 @@ from holdfast.apps.run.checkpoint_verification import (
     wait_for_result,
 )
 from holdfast.decisions.set_aside_records import after_moved_lines
+from holdfast.kit.free_ports import free_port
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import BackendError
 from tests.engines.checkpoint_watches import watches_of
@@ -140,9 +142,11 @@ def test_a_save_of_the_command_is_verified_and_the_watch_ends_with_the_command(
 ) -> None:
     output = folder.parent / "output"
     program = ["sh", "-c", f"until [ -e {folder.parent}/end ]; do sleep 0.1; done"]
+    port = free_port()
     with output.open("wb") as file:
         guarded = subprocess.Popen(
             [*HOLDFAST, "guard", str(folder), "--job=j", "--rank=0", "--attempt=2", "--", *program],
+            env={**os.environ, "HOLDFAST_CHECKPOINT_LISTEN": f"127.0.0.1:{port}"},
             stderr=file,
         )
     until(lambda: "iter_0000200 is complete" in output.read_text())
@@ -156,6 +160,10 @@ def test_a_save_of_the_command_is_verified_and_the_watch_ends_with_the_command(
         os.utime(path, (time.time() - 60,) * 2)
 
     until(lambda: "iter_0000400: damaged: " in output.read_text())
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    bad = f'holdfast_checkpoint_verifications_total{{directory="{folder}",result="bad"}} 1'
+    assert bad in text.splitlines(), text
     (folder.parent / "end").touch()
     assert guarded.wait(timeout=120) == 0
     until(lambda: watches_of(folder) == [])

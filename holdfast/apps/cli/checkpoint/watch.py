@@ -34,6 +34,9 @@ from holdfast.model.checkpoint_manifests import CheckpointManifest
 from holdfast.model.errors import BackendError, ConfigError
 
 _PROGRESS_VARIABLE: Final = "HOLDFAST_PROGRESS_FILE"
+_LISTEN_VARIABLE: Final = "HOLDFAST_CHECKPOINT_LISTEN"
+"""Environment variable with the address of ``/metrics``, for watches that others start."""
+
 _RETRY: Final = timedelta(seconds=30)
 
 _REPORTS: Final = timedelta(milliseconds=500)
@@ -70,7 +73,9 @@ _REPORTS: Final = timedelta(milliseconds=500)
 @click.option(
     "--listen",
     type=Address(),
-    help="Address of /metrics. Steps at risk need HOLDFAST_PROGRESS_FILE.",
+    envvar=_LISTEN_VARIABLE,
+    help=f"Address of /metrics. Steps at risk need HOLDFAST_PROGRESS_FILE.  [default:"
+    f" {_LISTEN_VARIABLE}]",
 )
 @format_option
 @output_option(*RESULTS)
