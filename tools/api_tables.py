@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from holdfast.api.field_tables import Fields, Support
 from holdfast.api.operations import OPERATIONS, UNSUPPORTED_OPERATIONS
-from holdfast.api.request_fields import REQUEST_FIELDS, Fields, Support
+from holdfast.api.request_fields import REQUEST_FIELDS
 
 Table = Callable[[tuple[str, ...], Iterable[tuple[str, ...]]], Iterator[str]]
 

@@ -12,6 +12,7 @@ from holdfast.api.problems import ResourceNotFound, ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.model.clusters import DesiredCluster
 from holdfast.ports.cluster_records import ClusterRecords, RecordedRequest
+from holdfast.ports.team_queues import PolicyRecords
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +51,9 @@ class ClusterCreation:
 
     has_alarms: bool
     """Whether alarms are supported."""
+
+    policies: PolicyRecords | None = None
+    """Scheduler configurations and compute quotas; None without Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from typing import Any, Final
 from holdfast.api.call import Call
 from holdfast.api.deployments import alarm_rejections
 from holdfast.api.desired_groups import changed_group, desired_group, node_count, rejections
+from holdfast.api.policies import refuse_policies
 from holdfast.api.problems import (
     Conflict,
     ResourceInUse,
@@ -80,6 +81,7 @@ def update_cluster(call: Call) -> Json:
 
 def delete_cluster(call: Call) -> Json:
     """See ``DeleteCluster``; idempotent."""
+    refuse_policies(call, call.cluster())
 
     def deleted(stored: StoredCluster) -> Change:
         cluster = stored.cluster

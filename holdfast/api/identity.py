@@ -47,6 +47,10 @@ REQUIRED_ROLE: Final[Mapping[str, Role]] = {
     "ListClusterEvents": Role.VIEW,
     "DescribeClusterEvent": Role.VIEW,
     "ListTags": Role.VIEW,
+    "DescribeClusterSchedulerConfig": Role.VIEW,
+    "ListClusterSchedulerConfigs": Role.VIEW,
+    "DescribeComputeQuota": Role.VIEW,
+    "ListComputeQuotas": Role.VIEW,
     "eks:ListClusters": Role.VIEW,
     "eks:DescribeCluster": Role.VIEW,
     "eks:ListAccessEntries": Role.VIEW,
@@ -71,6 +75,12 @@ REQUIRED_ROLE: Final[Mapping[str, Role]] = {
     "BatchDeleteClusterNodes": Role.ADMIN,
     "AddTags": Role.ADMIN,
     "DeleteTags": Role.ADMIN,
+    "CreateClusterSchedulerConfig": Role.ADMIN,
+    "UpdateClusterSchedulerConfig": Role.ADMIN,
+    "DeleteClusterSchedulerConfig": Role.ADMIN,
+    "CreateComputeQuota": Role.ADMIN,
+    "UpdateComputeQuota": Role.ADMIN,
+    "DeleteComputeQuota": Role.ADMIN,
 }
 """``operation -> least role``, of the API and of the console's own actions."""
 

@@ -4,6 +4,13 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from holdfast.api.call import Call
+from holdfast.api.compute_quotas import (
+    create_compute_quota,
+    delete_compute_quota,
+    describe_compute_quota,
+    list_compute_quotas,
+    update_compute_quota,
+)
 from holdfast.api.creation import create_cluster, delete_cluster, update_cluster
 from holdfast.api.history import describe_cluster_event, list_cluster_events
 from holdfast.api.reading import (
@@ -15,6 +22,13 @@ from holdfast.api.reading import (
 from holdfast.api.repairs import reboot_nodes, replace_nodes, start_health_check
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.scaling import add_nodes, delete_nodes
+from holdfast.api.scheduler_configs import (
+    create_scheduler_config,
+    delete_scheduler_config,
+    describe_scheduler_config,
+    list_scheduler_configs,
+    update_scheduler_config,
+)
 from holdfast.api.software import update_software
 from holdfast.api.tags import add_tags, delete_tags, list_tags
 
@@ -37,6 +51,16 @@ OPERATIONS: Final[Mapping[str, Callable[[Call], Json]]] = {
     "AddTags": add_tags,
     "ListTags": list_tags,
     "DeleteTags": delete_tags,
+    "CreateClusterSchedulerConfig": create_scheduler_config,
+    "DescribeClusterSchedulerConfig": describe_scheduler_config,
+    "ListClusterSchedulerConfigs": list_scheduler_configs,
+    "UpdateClusterSchedulerConfig": update_scheduler_config,
+    "DeleteClusterSchedulerConfig": delete_scheduler_config,
+    "CreateComputeQuota": create_compute_quota,
+    "DescribeComputeQuota": describe_compute_quota,
+    "ListComputeQuotas": list_compute_quotas,
+    "UpdateComputeQuota": update_compute_quota,
+    "DeleteComputeQuota": delete_compute_quota,
 }
 """``operation -> function``; ``identity.REQUIRED_ROLE`` has the role that each needs."""
 
@@ -50,33 +74,19 @@ _NO_MOVE: Final = (
     "other group with BatchAddClusterNodes"
 )
 _NO_OPERATION: Final = "changes have no operation ID; use ListClusterEvents"
-_NO_QUOTA: Final = "set quotas in ClusterQueues of Kueue, or in associations of Slurm"
-_NO_SCHEDULING: Final = (
-    "set priorities and fair sharing in Kueue, or in Slurm's priority/multifactor plugin"
-)
 
 UNSUPPORTED_OPERATIONS: Final[Mapping[str, str]] = {
     "AttachClusterNodeNetworkInterface": _NO_ATTACHMENT,
     "AttachClusterNodeVolume": _NO_ATTACHMENT,
     "CreateClusterExtension": _NO_EXTENSION,
-    "CreateClusterSchedulerConfig": _NO_SCHEDULING,
-    "CreateComputeQuota": _NO_QUOTA,
     "DeleteClusterExtension": _NO_EXTENSION,
-    "DeleteClusterSchedulerConfig": _NO_SCHEDULING,
-    "DeleteComputeQuota": _NO_QUOTA,
     "DescribeClusterExtension": _NO_EXTENSION,
     "DescribeClusterOperation": _NO_OPERATION,
-    "DescribeClusterSchedulerConfig": _NO_SCHEDULING,
-    "DescribeComputeQuota": _NO_QUOTA,
     "DetachClusterNodeVolume": _NO_ATTACHMENT,
     "ListClusterExtensionVersions": _NO_EXTENSION,
     "ListClusterExtensions": _NO_EXTENSION,
     "ListClusterOperations": _NO_OPERATION,
-    "ListClusterSchedulerConfigs": _NO_SCHEDULING,
-    "ListComputeQuotas": _NO_QUOTA,
     "MoveClusterNodes": _NO_MOVE,
     "UpdateClusterExtension": _NO_EXTENSION,
-    "UpdateClusterSchedulerConfig": _NO_SCHEDULING,
-    "UpdateComputeQuota": _NO_QUOTA,
 }
 """``operation -> why it is refused, and what to use``, of SageMaker's operations on clusters."""

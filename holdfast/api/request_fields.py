@@ -5,59 +5,19 @@ generated from it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
+from holdfast.api.field_tables import (
+    Fields,
+    RequestField,
+    Support,
+    below,
+    ignored,
+    refused,
+    supported,
+)
+from holdfast.api.policy_fields import POLICY_FIELDS
 from holdfast.api.sagemaker_model import Json
-
-
-class Support(StrEnum):
-    """How a request field is handled."""
-
-    SUPPORTED = "supported"
-    IGNORED = "ignored"
-    """Accepted, and returned where the response has it; nothing depends on it."""
-    REFUSED = "refused"
-    """The request fails with ``ValidationException``."""
-
-
-@dataclass(frozen=True, slots=True)
-class RequestField:
-    """A request field, with the fields below it unless they have rows of their own."""
-
-    support: Support
-    note: str = ""
-    """Limits of the support, or the reason why there is none and what to use."""
-
-    is_map: bool = False
-    """Whether its members are keys that people choose, which have no rows."""
-
-    allowed: Mapping[str, Any] | None = None
-    """Value of a refused field that is accepted, because it requests nothing."""
-
-
-Fields = Mapping[str, RequestField]
-"""``path of a field -> field``; the path of a list is also that of its items."""
-
-
-def _supported(*paths: str, note: str = "") -> dict[str, RequestField]:
-    return {path: RequestField(Support.SUPPORTED, note) for path in paths}
-
-
-def _ignored(path: str, note: str) -> dict[str, RequestField]:
-    return {path: RequestField(Support.IGNORED, note)}
-
-
-def _refused(
-    path: str, note: str, allowed: Mapping[str, Any] | None = None
-) -> dict[str, RequestField]:
-    return {path: RequestField(Support.REFUSED, note, allowed=allowed)}
-
-
-def _below(path: str, fields: Fields) -> dict[str, RequestField]:
-    return {f"{path}.{name}": field for name, field in fields.items()}
-
 
 _DISABLED: Final = {"Mode": "Disable"}
 _ON_EC2: Final = "On EC2. Elsewhere it has no effect and is returned."
@@ -72,25 +32,25 @@ _NO_MOUNT: Final = "Mount the file system in a lifecycle script. Refused on EC2.
 _NO_ROLE: Final = "Machines on EC2 get their role from `ec2.instance_profile`."
 _NO_RELEASE: Final = "it names images of SageMaker; set ImageId"
 
-_PAGES: Final = _supported("MaxResults", "NextToken", "SortBy", "SortOrder")
-_CREATED: Final = _supported("CreationTimeAfter", "CreationTimeBefore")
-_VPC: Final = _supported("SecurityGroupIds", "Subnets", note=_ON_EC2)
-_NODES: Final = _supported("ClusterName", "NodeIds", "NodeLogicalIds")
+_PAGES: Final = supported("MaxResults", "NextToken", "SortBy", "SortOrder")
+_CREATED: Final = supported("CreationTimeAfter", "CreationTimeBefore")
+_VPC: Final = supported("SecurityGroupIds", "Subnets", note=_ON_EC2)
+_NODES: Final = supported("ClusterName", "NodeIds", "NodeLogicalIds")
 
 _DEPLOYMENT: Final = {
-    **_supported("RollingUpdatePolicy", "WaitIntervalInSeconds"),
-    **_supported("RollingUpdatePolicy.MaximumBatchSize", note="Default: all nodes of the group."),
-    **_supported(
+    **supported("RollingUpdatePolicy", "WaitIntervalInSeconds"),
+    **supported("RollingUpdatePolicy.MaximumBatchSize", note="Default: all nodes of the group."),
+    **supported(
         "RollingUpdatePolicy.RollbackMaximumBatchSize", note="Default: `MaximumBatchSize`."
     ),
-    **_supported(
+    **supported(
         *(
             f"RollingUpdatePolicy.{size}.{name}"
             for size in ("MaximumBatchSize", "RollbackMaximumBatchSize")
             for name in ("Type", "Value")
         )
     ),
-    **_supported(
+    **supported(
         "AutoRollbackConfiguration",
         "AutoRollbackConfiguration.AlarmName",
         note='Requires `alarms = "cloudwatch"` in the configuration of the server.',
@@ -99,101 +59,101 @@ _DEPLOYMENT: Final = {
 
 _KUBERNETES: Final = {
     "Labels": RequestField(Support.SUPPORTED, _ON_KUBERNETES, is_map=True),
-    **_supported("Taints", "Taints.Key", "Taints.Value", "Taints.Effect", note=_ON_KUBERNETES),
+    **supported("Taints", "Taints.Key", "Taints.Value", "Taints.Effect", note=_ON_KUBERNETES),
 }
 
 _GROUP: Final = {
-    **_supported("InstanceGroupName", "InstanceCount"),
-    **_supported(
+    **supported("InstanceGroupName", "InstanceCount"),
+    **supported(
         "MinInstanceCount", note="Sufficient number of nodes of a cluster that is `Continuous`."
     ),
-    **_supported(
+    **supported(
         "InstanceType",
         note="`UpdateCluster` cannot change it. Existing nodes keep theirs.",
     ),
-    **_supported(
+    **supported(
         "InstanceRequirements",
         "InstanceRequirements.InstanceTypes",
         note="Refused on EC2, where a group has one `InstanceType`.",
     ),
-    **_supported(
+    **supported(
         "LifeCycleConfig",
         "LifeCycleConfig.SourceS3Uri",
         "LifeCycleConfig.OnCreate",
         note=_ON_NEW_MACHINES,
     ),
-    **_refused(
+    **refused(
         "LifeCycleConfig.OnInitComplete", "OnCreate is the only script; run the other from it"
     ),
-    **_ignored("ExecutionRole", _NO_ROLE),
-    **_supported("ThreadsPerCore", "InstanceStorageConfigs", note=_ON_EC2),
-    **_supported(
+    **ignored("ExecutionRole", _NO_ROLE),
+    **supported("ThreadsPerCore", "InstanceStorageConfigs", note=_ON_EC2),
+    **supported(
         "InstanceStorageConfigs.EbsVolumeConfig",
         "InstanceStorageConfigs.EbsVolumeConfig.VolumeSizeInGB",
         "InstanceStorageConfigs.EbsVolumeConfig.VolumeKmsKeyId",
         note=_ON_EC2,
     ),
-    **_ignored(
+    **ignored(
         "InstanceStorageConfigs.EbsVolumeConfig.RootVolume",
         "Set the size of the root volume in the launch template of the type. Refused on EC2 if it "
         "is true.",
     ),
-    **_ignored("InstanceStorageConfigs.FsxLustreConfig", _NO_MOUNT),
-    **_ignored("InstanceStorageConfigs.FsxOpenZfsConfig", _NO_MOUNT),
-    **_supported("OnStartDeepHealthChecks", note=_BY_POLICY),
-    **_refused(
+    **ignored("InstanceStorageConfigs.FsxLustreConfig", _NO_MOUNT),
+    **ignored("InstanceStorageConfigs.FsxOpenZfsConfig", _NO_MOUNT),
+    **supported("OnStartDeepHealthChecks", note=_BY_POLICY),
+    **refused(
         "TrainingPlanArn",
         "training plans reserve capacity of SageMaker; on EC2, name a capacity reservation in the "
         "launch template of the type",
     ),
-    **_supported("OverrideVpcConfig", note=_ON_EC2),
-    **_below("OverrideVpcConfig", _VPC),
-    **_supported(
+    **supported("OverrideVpcConfig", note=_ON_EC2),
+    **below("OverrideVpcConfig", _VPC),
+    **supported(
         "ScheduledUpdateConfig",
         "ScheduledUpdateConfig.DeploymentConfig",
         note="Runs `UpdateClusterSoftware` for the group with its present image.",
     ),
-    **_supported(
+    **supported(
         "ScheduledUpdateConfig.ScheduleExpression",
         note="`cron(...)` in UTC; a run that cannot start within an hour is skipped.",
     ),
-    **_below("ScheduledUpdateConfig.DeploymentConfig", _DEPLOYMENT),
-    **_supported("ImageId", note=_ON_EC2),
-    **_refused(
+    **below("ScheduledUpdateConfig.DeploymentConfig", _DEPLOYMENT),
+    **supported("ImageId", note=_ON_EC2),
+    **refused(
         "AutoPatchConfig",
         "it installs the security patches that AWS releases for images of SageMaker, and nobody "
         "announces such patches for your images; set ScheduledUpdateConfig",
     ),
-    **_refused("ImageReleaseVersion", _NO_RELEASE),
-    **_supported("KubernetesConfig", note=_ON_KUBERNETES),
-    **_below("KubernetesConfig", _KUBERNETES),
-    **_supported("SlurmConfig"),
-    **_supported(
+    **refused("ImageReleaseVersion", _NO_RELEASE),
+    **supported("KubernetesConfig", note=_ON_KUBERNETES),
+    **below("KubernetesConfig", _KUBERNETES),
+    **supported("SlurmConfig"),
+    **supported(
         "SlurmConfig.NodeType", note="`BatchDeleteClusterNodes` refuses to delete a `Controller`."
     ),
-    **_ignored("SlurmConfig.PartitionNames", "`slurm.conf` defines the partitions."),
-    **_supported("CapacityRequirements", "CapacityRequirements.Spot", note=_ON_EC2),
-    **_ignored("CapacityRequirements.OnDemand", "It is the default."),
-    **_ignored(
+    **ignored("SlurmConfig.PartitionNames", "`slurm.conf` defines the partitions."),
+    **supported("CapacityRequirements", "CapacityRequirements.Spot", note=_ON_EC2),
+    **ignored("CapacityRequirements.OnDemand", "It is the default."),
+    **ignored(
         "NetworkInterface", "The launch template of the type defines the network interfaces."
     ),
 }
 
 _CLUSTER: Final = {
-    **_supported("ClusterName", "InstanceGroups"),
-    **_below("InstanceGroups", _GROUP),
-    **_refused("RestrictedInstanceGroups", "only SageMaker runs them; use InstanceGroups"),
-    **_refused("RestrictedInstanceGroupsConfig", "only SageMaker has such groups; omit it"),
-    **_ignored("Orchestrator", "`--platform` of the server selects Kubernetes or Slurm."),
-    **_supported("NodeRecovery", note=_BY_POLICY),
-    **_refused(
+    **supported("ClusterName", "InstanceGroups"),
+    **below("InstanceGroups", _GROUP),
+    **refused("RestrictedInstanceGroups", "only SageMaker runs them; use InstanceGroups"),
+    **refused("RestrictedInstanceGroupsConfig", "only SageMaker has such groups; omit it"),
+    **ignored("Orchestrator", "`--platform` of the server selects Kubernetes or Slurm."),
+    **supported("NodeRecovery", note=_BY_POLICY),
+    **refused(
         "TieredStorageConfig",
         "checkpoints are kept where the job saves them; omit it, or set Mode to Disable",
         _DISABLED,
     ),
-    **_supported("NodeProvisioningMode", note="A cluster stays `Continuous`."),
-    **_ignored("ClusterRole", _NO_ROLE),
-    **_refused(
+    **supported("NodeProvisioningMode", note="A cluster stays `Continuous`."),
+    **ignored("ClusterRole", _NO_ROLE),
+    **refused(
         "AutoScaling",
         "groups have the requested size; change InstanceCount, and omit it or set Mode to Disable",
         _DISABLED,
@@ -204,63 +164,64 @@ REQUEST_FIELDS: Final[Mapping[str, Fields]] = {
     "ListClusters": {
         **_PAGES,
         **_CREATED,
-        **_supported("NameContains"),
-        **_refused("TrainingPlanArn", "no cluster has a training plan; omit it"),
+        **supported("NameContains"),
+        **refused("TrainingPlanArn", "no cluster has a training plan; omit it"),
     },
-    "DescribeCluster": _supported("ClusterName"),
+    "DescribeCluster": supported("ClusterName"),
     "ListClusterNodes": {
         **_PAGES,
         **_CREATED,
-        **_supported("ClusterName", "InstanceGroupNameContains", "IncludeNodeLogicalIds"),
+        **supported("ClusterName", "InstanceGroupNameContains", "IncludeNodeLogicalIds"),
     },
-    "DescribeClusterNode": _supported("ClusterName", "NodeId", "NodeLogicalId"),
+    "DescribeClusterNode": supported("ClusterName", "NodeId", "NodeLogicalId"),
     "ListClusterEvents": {
         **_PAGES,
-        **_supported("ClusterName", "InstanceGroupName", "NodeId", "ResourceType"),
-        **_supported("EventTimeAfter", "EventTimeBefore"),
-        **_refused(
+        **supported("ClusterName", "InstanceGroupName", "NodeId", "ResourceType"),
+        **supported("EventTimeAfter", "EventTimeBefore"),
+        **refused(
             "OperationId", "changes have no operation ID; select events by time, group or node"
         ),
     },
-    "DescribeClusterEvent": _supported("ClusterName", "EventId"),
+    "DescribeClusterEvent": supported("ClusterName", "EventId"),
     "BatchRebootClusterNodes": _NODES,
     "BatchReplaceClusterNodes": _NODES,
     "StartClusterHealthCheck": {
-        **_supported("ClusterName", "DeepHealthCheckConfigurations"),
-        **_below(
+        **supported("ClusterName", "DeepHealthCheckConfigurations"),
+        **below(
             "DeepHealthCheckConfigurations",
-            _supported("InstanceGroupName", "InstanceIds", "DeepHealthChecks"),
+            supported("InstanceGroupName", "InstanceIds", "DeepHealthChecks"),
         ),
     },
     "CreateCluster": {
         **_CLUSTER,
-        **_supported("VpcConfig", note=_ON_EC2),
-        **_below("VpcConfig", _VPC),
-        **_supported("Tags", "Tags.Key", "Tags.Value"),
+        **supported("VpcConfig", note=_ON_EC2),
+        **below("VpcConfig", _VPC),
+        **supported("Tags", "Tags.Key", "Tags.Value"),
     },
-    "UpdateCluster": {**_CLUSTER, **_supported("InstanceGroupsToDelete")},
-    "DeleteCluster": _supported("ClusterName"),
+    "UpdateCluster": {**_CLUSTER, **supported("InstanceGroupsToDelete")},
+    "DeleteCluster": supported("ClusterName"),
     "UpdateClusterSoftware": {
-        **_supported("ClusterName", "InstanceGroups", "InstanceGroups.InstanceGroupName"),
-        **_refused("InstanceGroups.ImageReleaseVersion", _NO_RELEASE),
-        **_supported("DeploymentConfig"),
-        **_below("DeploymentConfig", _DEPLOYMENT),
-        **_supported("ImageId", note=_ON_EC2),
+        **supported("ClusterName", "InstanceGroups", "InstanceGroups.InstanceGroupName"),
+        **refused("InstanceGroups.ImageReleaseVersion", _NO_RELEASE),
+        **supported("DeploymentConfig"),
+        **below("DeploymentConfig", _DEPLOYMENT),
+        **supported("ImageId", note=_ON_EC2),
     },
     "BatchAddClusterNodes": {
-        **_supported("ClusterName", "NodesToAdd"),
-        **_supported("ClientToken", note="Remembered for 8 hours."),
-        **_below(
-            "NodesToAdd", _supported("InstanceGroupName", "IncrementTargetCountBy", "InstanceTypes")
+        **supported("ClusterName", "NodesToAdd"),
+        **supported("ClientToken", note="Remembered for 8 hours."),
+        **below(
+            "NodesToAdd", supported("InstanceGroupName", "IncrementTargetCountBy", "InstanceTypes")
         ),
-        **_refused(
+        **refused(
             "NodesToAdd.AvailabilityZones", "the subnets of the group select the zones; omit it"
         ),
     },
     "BatchDeleteClusterNodes": _NODES,
-    "AddTags": _supported("ResourceArn", "Tags", "Tags.Key", "Tags.Value"),
-    "ListTags": _supported("ResourceArn", "MaxResults", "NextToken"),
-    "DeleteTags": _supported("ResourceArn", "TagKeys"),
+    "AddTags": supported("ResourceArn", "Tags", "Tags.Key", "Tags.Value"),
+    "ListTags": supported("ResourceArn", "MaxResults", "NextToken"),
+    "DeleteTags": supported("ResourceArn", "TagKeys"),
+    **POLICY_FIELDS,
 }
 """``operation -> its request fields``."""
 

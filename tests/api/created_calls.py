@@ -9,6 +9,7 @@ from typing import Any
 from api_calls import ADA, BOB, PLACE, Api
 
 from holdfast.adapters.database.connection import Database
+from holdfast.adapters.database.policies import DatabasePolicies
 from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.api.audit import AuditTrail
 from holdfast.api.call import ClusterCreation
@@ -18,14 +19,24 @@ from holdfast.api.protocol import Protocol
 from holdfast.api.script_sources import limited_to
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.engine.cluster_reconciler import ClusterPorts, ClusterReconciler, PollIntervals
+from holdfast.engine.policy_reconciler import PolicyPorts, PolicyReconciler
 from holdfast.model.clusters import MachineState, NodeHealth
 from holdfast.model.incidents import Incident
 from holdfast.model.requests import Verb
 from holdfast.model.sagemaker import InstanceStatus
+from holdfast.model.team_queues import CPU, MEMORY, NodeType
 from tests.ports.fake_kubernetes_nodes import FakeKubernetesNodes
 from tests.ports.fake_machine_groups import FakeMachineGroups
+from tests.ports.fake_team_queues import FakeTeamQueues
 
 AT_ONCE = PollIntervals(busy=timedelta(0), quiet=timedelta(0))
+TYPES = {
+    "ml.p5.48xlarge": NodeType(
+        label="p5.48xlarge",
+        nodes=4,
+        resources={CPU: 192_000, MEMORY: 1 << 41, "nvidia.com/gpu": 8},
+    )
+}
 ROLE = "arn:aws:iam::123456789012:role/nodes"
 
 
@@ -122,6 +133,8 @@ class Lab(Api):
         self.nodes = FakeNodes(self.groups)
         self.alarms = FakeAlarms()
         self.kubernetes = FakeKubernetesNodes()
+        self.policies: DatabasePolicies | None = DatabasePolicies(self.database)
+        self.queues = FakeTeamQueues(types=dict(TYPES))
         self.rejections: list[str] = []
         self.reported: list[str] = []
         self.limit = limit
@@ -159,6 +172,14 @@ class Lab(Api):
             kubernetes=self.kubernetes,
         )
         self.reconciler = ClusterReconciler(ports, ClusterPolicy(), pace)
+        self.policy_reconciler = PolicyReconciler(
+            PolicyPorts(
+                records=DatabasePolicies(self.database),
+                queues=self.queues,
+                clock=self.late,
+                report=self.reported.append,
+            )
+        )
 
     def settle(self, *, rounds: int = 12) -> None:
         """So many rounds, or fewer if nothing happens any more."""
@@ -205,4 +226,5 @@ class Lab(Api):
             wake=self.reconciler.wake,
             node_limit=self.limit,
             has_alarms=self.has_alarms,
+            policies=self.policies,
         )

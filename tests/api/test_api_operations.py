@@ -289,6 +289,14 @@ def test_a_key_for_reading_changes_nothing(api, lab, operation) -> None:
         "ResourceArn": PLACE.arn(cluster_id("lab")),
         "Tags": [tag],
         "TagKeys": ["team"],
+        "Name": "a",
+        "ClusterArn": PLACE.arn(cluster_id("lab")),
+        "SchedulerConfig": {},
+        "ComputeQuotaConfig": {},
+        "ComputeQuotaTarget": {"TeamName": "red"},
+        "ClusterSchedulerConfigId": "0" * 12,
+        "ComputeQuotaId": "0" * 12,
+        "TargetVersion": 1,
     }
 
     code, message = api.refused(operation, BOB, ClusterName="lab", **request)
@@ -444,7 +452,7 @@ def test_a_repair_that_cannot_be_recorded_fails_for_that_node(api, lab) -> None:
 
 
 def test_what_is_not_offered_is_named_with_what_is(api) -> None:
-    code, message = api.refused("ListClusterSchedulerConfigs")
+    code, message = api.refused("ListClusterExtensions")
 
     assert code == "UnknownOperationException"
     assert "ListClusterNodes" in message

@@ -15,8 +15,9 @@ from created_calls import Lab, group
 from holdfast.adapters.providers.ec2_templates import template_data
 from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings
 from holdfast.api.desired_groups import desired_group
+from holdfast.api.field_tables import RequestField, Support
 from holdfast.api.operations import OPERATIONS, UNSUPPORTED_OPERATIONS
-from holdfast.api.request_fields import REQUEST_FIELDS, RequestField, Support, unsupported
+from holdfast.api.request_fields import REQUEST_FIELDS, unsupported
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOLDFAST = Path(__file__).parents[2] / "holdfast"

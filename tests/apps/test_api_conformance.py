@@ -13,9 +13,10 @@ from botocore import xform_name
 from botocore.exceptions import ClientError
 from botocore.validate import ParamValidator
 from conformance_lab import RIGHT, Lab, a_lab, has
-from model_cases import MODEL, WRONG, mistakes
+from model_cases import MODEL, WRONG, example, mistakes
 
 from holdfast.api.operations import OPERATIONS
+from holdfast.api.policy_fields import POLICY_FIELDS
 
 SILENT = ("DeleteTags", "ListTags")
 """Operations that may be answered with nothing."""
@@ -62,7 +63,14 @@ def test_boto3_raises_what_is_reported(lab, operation) -> None:
 
 
 def test_there_is_a_right_request_for_every_operation() -> None:
-    assert RIGHT.keys() == OPERATIONS.keys()
+    assert RIGHT.keys() == OPERATIONS.keys() - POLICY_FIELDS.keys()
+
+
+@pytest.mark.parametrize("operation", sorted(POLICY_FIELDS))
+def test_policies_need_kubernetes(lab, operation) -> None:
+    shape = MODEL.operation_model(operation).input_shape
+    with pytest.raises(ClientError, match=r"need Kueue on Kubernetes; serve the cluster with"):
+        lab.call(operation, **example(shape))
 
 
 @pytest.mark.parametrize("operation", sorted(RIGHT))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from holdfast.api.audit import REFUSALS, AuditedRequest, AuditTrail
 from holdfast.api.identity import REQUIRED_ROLE, AccessKey, Role
 from holdfast.api.operations import OPERATIONS
+from holdfast.api.policy_fields import POLICY_FIELDS
 from holdfast.api.problems import AccessDenied
 from holdfast.api.signature import SignedRequest
 from holdfast.model.errors import BackendError
@@ -49,8 +50,33 @@ def lab(tmp_path) -> Lab:
     return lab
 
 
+def policy_request(operation: str, lab: Lab, cluster: str) -> dict[str, object]:
+    """A request for the compute quota or the scheduler configuration of a cluster."""
+    arn = lab.arn(cluster)
+    if operation.startswith("List"):
+        return {"ClusterArn": arn}
+    name = operation.removeprefix("Create").removeprefix("Describe").removeprefix("Update")
+    name = name.removeprefix("Delete")
+    content = {"SchedulerConfig": {}}
+    if name == "ComputeQuota":
+        amount = {"InstanceType": "ml.p5.48xlarge", "Count": 1}
+        content = {
+            "ComputeQuotaConfig": {"ComputeQuotaResources": [amount]},
+            "ComputeQuotaTarget": {"TeamName": "red"},
+        }
+    request = {"Name": "a", "ClusterArn": arn, **content}
+    if operation.startswith("Create"):
+        return request
+    is_quota = name == "ComputeQuota"
+    there = [one.id for one in lab.policies.all() if (one.quota is not None) == is_quota]
+    policy = there[0] if there else lab.call(f"Create{name}", **request)[f"{name}Id"]
+    return {f"{name}Id": policy, **({"TargetVersion": 1} if "Update" in operation else {})}
+
+
 def request_for(operation: str, lab: Lab, cluster: str) -> dict[str, object]:
     """A request that the owner of all clusters could make."""
+    if operation in POLICY_FIELDS:
+        return policy_request(operation, lab, cluster)
     node = lab.listed(cluster)[0]["InstanceId"]
     arn = lab.arn(cluster)
     event = lab.call("ListClusterEvents", ClusterName=cluster)["Events"][0]["EventId"]
@@ -78,7 +104,7 @@ def request_for(operation: str, lab: Lab, cluster: str) -> dict[str, object]:
 def state(lab: Lab) -> object:
     clusters = [lab.records.load(name) for name in lab.records.names()]
     tags = [lab.records.tags(name) for name in lab.records.names()]
-    return clusters, tags, list(lab.nodes.requested)
+    return clusters, tags, list(lab.nodes.requested), lab.policies.all()
 
 
 def test_the_table_of_roles_has_every_operation() -> None:
@@ -103,7 +129,23 @@ def test_a_role_does_nothing_that_needs_a_higher_one(lab, key, operation) -> Non
         )
 
 
-@pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - {"ListClusters"}))
+@pytest.mark.parametrize("operation", sorted(POLICY_FIELDS))
+def test_policies_of_a_cluster_outside_the_list_can_neither_be_seen_nor_changed(
+    lab, operation
+) -> None:
+    request = request_for(operation, lab, "theirs")
+    before = state(lab)
+
+    answer = lab.call(operation, LIMITED, **request)
+
+    if operation.startswith("List"):
+        assert [] in answer.values()
+    else:
+        assert answer["Error"]["Code"] == "ResourceNotFound"
+    assert state(lab) == before
+
+
+@pytest.mark.parametrize("operation", sorted(set(OPERATIONS) - {"ListClusters", *POLICY_FIELDS}))
 @pytest.mark.parametrize("by", ["name", "arn"])
 def test_a_cluster_outside_the_list_can_neither_be_seen_nor_changed(lab, operation, by) -> None:
     request = request_for(operation, lab, "theirs")

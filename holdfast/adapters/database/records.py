@@ -112,7 +112,7 @@ class DatabaseRecords:
             _write_groups(connection, cluster)
             _write_events(connection, cluster.name, cluster_events)
             _write_tags(connection, cluster.name, tags)
-            _note(connection, cluster.name, requested)
+            note_request(connection, cluster.name, requested)
         return True
 
     def change(
@@ -143,7 +143,7 @@ class DatabaseRecords:
             change = make(stored)
             self._fit(connection, fits, change.cluster, [stored.cluster])
             _write(connection, stored, change.cluster, change.members, change.cluster_events)
-            _note(connection, name, requested)
+            note_request(connection, name, requested)
             answer = json.dumps(to_plain(change.answer))
             if nonce:
                 row = {
@@ -214,7 +214,7 @@ class DatabaseRecords:
             tags = make(_tags(connection, name))
             connection.execute(delete(TAGS).where(TAGS.c.cluster == name))
             _write_tags(connection, name, tags)
-            _note(connection, name, requested)
+            note_request(connection, name, requested)
         return dict(sorted(tags.items()))
 
 
@@ -316,7 +316,8 @@ def _write_tags(connection: Connection, cluster: str, tags: Mapping[str, str]) -
         connection.execute(insert(TAGS), rows)
 
 
-def _note(connection: Connection, cluster: str, requested: RecordedRequest) -> None:
+def note_request(connection: Connection, cluster: str, requested: RecordedRequest) -> None:
+    """Store a requested change of a cluster, and delete the oldest ones."""
     row = {
         "at": to_plain(requested.at),
         "cluster": cluster,

@@ -110,11 +110,20 @@ SESSIONS: Final = Table(
     Index("sessions_of_subject", "subject"),
 )
 
+POLICIES: Final = Table(
+    "policies",
+    TABLES,
+    Column("id", Text, primary_key=True),
+    Column("body", Text, nullable=False),
+)
+
 _VERSION: Final = 3
 
 
 def set_up(connection: Connection, now: str) -> None:
-    """Create the tables in a database that has none of them.
+    """Create the tables in a database that has none of them, and those that it lacks.
+
+    Earlier releases of the same version ignore the tables that they do not know.
 
     Raises:
         BackendError: the tables have another layout, which this release does not read.
@@ -133,3 +142,4 @@ def set_up(connection: Connection, now: str) -> None:
             f"schema version {found or 'unknown'} is not supported, expected {_VERSION}; use the"
             " release that wrote the tables, or another database to start empty"
         )
+    TABLES.create_all(connection)

@@ -1,9 +1,6 @@
 """Clusters that the API creates: their records, and the reconciliation loop."""
 
 import contextlib
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -25,6 +22,8 @@ from holdfast.apps.api.config import AlarmSource, ApiConfig
 from holdfast.apps.api.fleet_clusters import FleetClusters
 from holdfast.apps.api.local_clusters import ClusterSupervisors, LocalClusters, local_groups
 from holdfast.apps.api.node_settings import labeled_nodes, with_settings
+from holdfast.apps.api.policies import policies_of
+from holdfast.apps.api.reconciliation import ReconciliationThread
 from holdfast.apps.api.shared_fleet import SharedFleet
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.target import TargetPlatform, Where
@@ -39,9 +38,6 @@ _LOCAL_INTERVALS: Final = PollIntervals(
     busy=timedelta(milliseconds=250), quiet=timedelta(seconds=1)
 )
 """Polling interval of local machines, which boot within a second and cost no API call."""
-
-_LONGEST_PAUSE_S: Final = 60.0
-"""Seconds between two rounds at most: a change that wakes none is backed up by then."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,49 +57,6 @@ class NoAlarms:
     def active_alarms(self, names: Sequence[str]) -> frozenset[str]:  # noqa: ARG002 - there are none
         """See ``Alarms.active_alarms``."""
         return frozenset()
-
-
-class ReconciliationThread:
-    """Reconciles created clusters in a separate thread until it is closed.
-
-    Args:
-        reconciler: of the clusters.
-        back_up: backs up what has changed; returns the seconds after which to call it again.
-
-    """
-
-    def __init__(self, reconciler: ClusterReconciler, back_up: Callable[[], float]) -> None:
-        self._reconciler = reconciler
-        self._back_up = back_up
-        self._is_over = False
-        self._woken = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="clusters", daemon=True)
-
-    def start(self) -> None:
-        """Start the loop."""
-        self._thread.start()
-
-    def wake(self, cluster: str) -> None:
-        """Reconcile a cluster at once."""
-        self._reconciler.wake(cluster)
-        self._woken.set()
-
-    def close(self) -> None:
-        """Stop the loop; remaining work is done after the next start."""
-        self._is_over = True
-        self._woken.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        try:
-            while not self._is_over:
-                self._woken.clear()
-                wake_at = self._reconciler.step()
-                pause = (wake_at - SystemClock().now()).total_seconds()
-                self._woken.wait(max(0.01, min(pause, self._back_up(), _LONGEST_PAUSE_S)))
-        finally:
-            if not self._is_over:  # a bug: a server without its loop must not look healthy
-                os.kill(os.getpid(), signal.SIGTERM)
 
 
 def creation_of(
@@ -146,12 +99,20 @@ def creation_of(
     )
     thread.start()
     opened.enter_context(closing(thread))
+    policies = policies_of(where, database, opened, report)
+
+    def wake(cluster: str) -> None:
+        thread.wake(cluster)
+        if policies is not None:
+            policies.thread.wake(cluster)
+
     creation = ClusterCreation(
         records=records,
         rejections=limited_to(config.script_sources, with_settings(where, backend.rejections)),
-        wake=thread.wake,
+        wake=wake,
         node_limit=config.node_limit,
         has_alarms=config.alarms is not AlarmSource.NONE,
+        policies=None if policies is None else policies.records,
     )
     made = CreatedClusters(records, backend.supervisor)
     return lambda: _all(made, shown), creation, DatabaseSessions(database)

@@ -15,8 +15,9 @@ from sqlalchemy import create_engine, insert, select, text
 
 from holdfast.adapters.database import records as records_module
 from holdfast.adapters.database.connection import Database, recover_file
+from holdfast.adapters.database.policies import DatabasePolicies
 from holdfast.adapters.database.records import DatabaseRecords
-from holdfast.adapters.database.schema import CLUSTERS, REQUESTS
+from holdfast.adapters.database.schema import CLUSTERS, POLICIES, REQUESTS
 from holdfast.api.problems import ValidationException
 from holdfast.model.clusters import (
     ClusterEvent,
@@ -30,6 +31,7 @@ from holdfast.model.clusters import (
 )
 from holdfast.model.errors import BackendError, ConfigError, StorageFull
 from holdfast.model.sagemaker import ClusterStatus
+from holdfast.model.team_queues import ComputeQuota, InstanceAmount, Policy
 from holdfast.ports.cluster_records import Change, RecordedRequest
 from tests.ports.fakes import FakeClock
 
@@ -408,3 +410,63 @@ def test_a_server_that_is_away_is_reported_without_its_password() -> None:
         Database("postgresql+psycopg://me:secret@127.0.0.1:1/x", FakeClock(NOW))
 
     assert "secret" not in str(raised.value)
+
+
+def test_a_database_of_an_earlier_release_gets_the_tables_that_it_lacks(url) -> None:
+    with contextlib.closing(Database(url, FakeClock(NOW))) as database:
+        DatabaseRecords(database).create(a_cluster(), [], {}, ASKED)
+        with database.writing() as connection:
+            POLICIES.drop(connection)
+
+    with contextlib.closing(Database(url, FakeClock(NOW))) as database:
+        assert DatabasePolicies(database).all() == []
+        assert DatabaseRecords(database).names() == ["lab"]
+
+
+def a_policy(number: int = 1, **changes) -> Policy:
+    values = {
+        "id": f"{number:012d}",
+        "name": f"quota-{number}",
+        "cluster": "lab",
+        "cluster_id": "0123456789ab",
+        "created_at": NOW + timedelta(seconds=number),
+        "created_by": "ada",
+        "modified_at": NOW,
+        "modified_by": "ada",
+        "requested": {"ComputeQuotaTarget": {"TeamName": "red"}},
+        "quota": ComputeQuota(team="red", amounts=(InstanceAmount(instance_type="a", cpus=0.5),)),
+    }
+    return Policy(**{**values, **changes})
+
+
+def test_policies_are_stored_changed_and_deleted(database) -> None:
+    policies = DatabasePolicies(database)
+    seen = []
+    for number in (2, 1):
+        policies.create(a_policy(number), seen.append, ASKED)
+    assert seen == [[], [a_policy(2)]]
+    assert policies.all() == [a_policy(1), a_policy(2)]
+
+    changed = policies.change("000000000001", lambda one: replace(one, version=2), ASKED)
+    assert changed == a_policy(1, version=2)
+    assert policies.change("000000000009", lambda one: one, ASKED) is None
+    assert not policies.save(a_policy(1), None)
+    assert policies.save(changed, replace(changed, failure="x"))
+    assert policies.save(a_policy(2), None)
+    assert policies.all() == [a_policy(1, version=2, failure="x")]
+    with database.reading() as connection:
+        assert len(connection.execute(select(REQUESTS.c.number)).all()) == 3
+
+
+def test_nothing_of_a_policy_is_written_if_its_check_raises(database) -> None:
+    policies = DatabasePolicies(database)
+
+    def refuse(_):
+        raise ValidationException("no")
+
+    with pytest.raises(ValidationException):
+        policies.create(a_policy(), refuse, ASKED)
+    policies.create(a_policy(), lambda _: None, ASKED)
+    with pytest.raises(ValidationException):
+        policies.change(a_policy().id, refuse, ASKED)
+    assert policies.all() == [a_policy()]
