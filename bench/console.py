@@ -1,29 +1,25 @@
 """The console in a real browser over 5,000 and 50,000 nodes, of which 200 change each second.
 
-The server is a process of its own. Its nodes are made up; all from there to the page is the real
-thing. How soon a fault is seen is measured with a real run on this machine.
+The server is a process of its own (tests/engines/made_console.py). Its nodes are made up; all from
+there to the page is the real thing. How soon a fault is seen is measured with a real run on this
+machine.
 
     python -m bench console
 """
 
 import os
-import random
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from playwright.sync_api import Page, sync_playwright
-from starlette.applications import Starlette
 
 from bench import needs
 from bench.agent import resident_mib
@@ -31,32 +27,19 @@ from bench.figure import Figure
 from holdfast.adapters.local.faults import XID_TEXTS, write_kernel_line, xid_line
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.store import LocalStore
-from holdfast.api.audit import AuditTrail
-from holdfast.api.console import Console
-from holdfast.api.console_live import Live
-from holdfast.api.console_sessions import Sessions
-from holdfast.api.console_source import Json, RepairRequest, Tables, UnknownObject
-from holdfast.api.identity import AccessKey, token_digest
-from holdfast.apps.api.console_tables import ConsoleSnapshot, tables_of
-from holdfast.apps.clock import SystemClock
-from holdfast.apps.views.nodes import NodeStatus
-from holdfast.apps.views.overview import FleetSnapshot
-from holdfast.kit.rotated_lines import RotatedLines
 from holdfast.model.jobs import JobPhase
-from holdfast.model.nodes import Breaker, Phase
-from tests.ports.fake_sessions import FakeSessions
+from holdfast.model.nodes import Phase
+from tests.engines.made_console import TOKEN
 
 BY_NAME_ONLY = "it takes minutes"
 
 SIZES = {5_000: (1.5, 33.4), 50_000: (8.0, 100.0)}
 """``nodes -> goals``: first paint in seconds and p99 of a frame in ms, on a busy machine."""
 
-GROUPS = 10
 CHANGES_PER_S = 200
 WATCHED_S = 15.0
 PAINTS = 5
 FAULTS = 8
-TOKEN = "bench " * 4
 RUN = "bench"
 
 _PAINTED = """
@@ -113,12 +96,12 @@ def _at_scale(browser: Any, nodes: int) -> Iterator[Figure]:
     with _made_console(nodes) as (url, process):
         paints = []
         for _ in range(PAINTS):
-            page = _entered(browser, url, TOKEN)
+            page = _entered(browser, url, TOKEN.strip())
             page.add_init_script(_PAINTED % nodes)
             page.reload()
             paints.append(page.evaluate("window.painted") / 1000)
             page.context.close()
-        page = _entered(browser, url, TOKEN)
+        page = _entered(browser, url, TOKEN.strip())
         page.evaluate(_WATCH)
         time.sleep(WATCHED_S)
         frames = sorted(page.evaluate("window.frames"))
@@ -184,7 +167,7 @@ def _entered(browser: Any, url: str, token: str) -> Page:
 
 @contextmanager
 def _made_console(nodes: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    argv = [sys.executable, "-m", "bench.console", str(nodes)]
+    argv = [sys.executable, "-m", "tests.engines.made_console", str(nodes), str(CHANGES_PER_S)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -252,134 +235,3 @@ def _running_node(run: RunDir) -> str:
                 record = jobs[RUN][1]
                 if record.phase is JobPhase.RUNNING:
                     return record.placement[0]
-
-
-class MadeSource:
-    """A ``ConsoleBackend`` of made-up nodes in ten groups, of which 200 change each second."""
-
-    pause_s = 0.2
-
-    def __init__(self, nodes: int) -> None:
-        now = datetime.now(UTC)
-        self._nodes = [_made(number, now) for number in range(nodes)]
-        self._changed_at = time.monotonic()
-        self._chance = random.Random(1)
-
-    def read_tables(self) -> Tables:
-        """See ``ConsoleBackend.read_tables``."""
-        now = datetime.now(UTC)
-        due = round((time.monotonic() - self._changed_at) * CHANGES_PER_S)
-        self._changed_at += due / CHANGES_PER_S
-        for place in self._chance.sample(range(len(self._nodes)), min(due, len(self._nodes))):
-            phase = self._chance.choices(list(Phase), [1, 1, 60, 1, 1, 1, 1])[0]
-            self._nodes[place] = replace(self._nodes[place], phase=phase, phase_since=now)
-        fleet = FleetSnapshot(
-            name="made",
-            is_active=True,
-            breaker=Breaker(),
-            nodes=self._nodes,
-            incidents=(),
-        )
-        return tables_of(ConsoleSnapshot(fleets=[fleet]), now)
-
-    def node(self, fleet: str, name: str) -> Json:
-        """See ``ConsoleBackend.node``."""
-        raise UnknownObject(f"{fleet} {name}")
-
-    def job(self, name: str) -> Json:
-        """See ``ConsoleBackend.job``."""
-        raise UnknownObject(name)
-
-    def checkpoints(self, job: str) -> Json:
-        """See ``ConsoleBackend.checkpoints``."""
-        raise UnknownObject(job)
-
-    def fleet_of_job(self, name: str) -> str:
-        """See ``ConsoleBackend.fleet_of_job``."""
-        raise UnknownObject(name)
-
-    def read_log(self, job: str, rank: int, attempt: int, after: str) -> Json:  # noqa: ARG002
-        """See ``ConsoleBackend.read_log``."""
-        raise UnknownObject(job)
-
-    def cancel_job(self, job: str) -> str:
-        """See ``ConsoleBackend.cancel_job``."""
-        raise UnknownObject(job)
-
-    def metrics(self, may_see: Callable[[str], bool]) -> str:  # noqa: ARG002
-        """See ``ConsoleBackend.metrics``."""
-        return ""
-
-    def trends(self, hours: int, may_see: Callable[[str], bool]) -> Json:  # noqa: ARG002
-        """See ``ConsoleBackend.trends``."""
-        return {}
-
-    def goodput(self, may_see: Callable[[str], bool]) -> Json:  # noqa: ARG002 - one fleet
-        """See ``ConsoleBackend.goodput``."""
-        return {"jobs": [], "causes": []}
-
-    def submit(self, repair: RepairRequest, person: str) -> str:
-        """See ``ConsoleBackend.submit``."""
-        raise UnknownObject(f"{repair.node} {person}")
-
-
-def _made(number: int, now: datetime) -> NodeStatus:
-    return NodeStatus(
-        run="made",
-        is_active=True,
-        name=f"hyperpod-i-{number:017x}",
-        provider_id=f"aws:///usw2-az1/i-{number:017x}",
-        boot_id="",
-        phase=Phase.SCHEDULABLE,
-        phase_since=now,
-        health_status=None,
-        deep_check_status=None,
-        job="",
-        rank=None,
-        powered_on=None,
-        heartbeat_at=now,
-        replaces="",
-        pause_reason="",
-        closed="",
-        remediation=None,
-        request=None,
-        conditions={},
-        faults=(),
-        notices=(),
-        history=(),
-        checks=(),
-        incidents=(),
-        group=f"workers-{number % GROUPS}",
-        instance_type="p5.48xlarge",
-        created_at=now,
-    )
-
-
-def _serve(nodes: int) -> None:
-    """Until the process is ended."""
-    clock, source = SystemClock(), MadeSource(nodes)
-    key = AccessKey(
-        access_key_id="A" * 20, secret_access_key="b" * 20, token_sha256=token_digest(TOKEN.strip())
-    )
-    live = Live(source, clock, lambda error: sys.exit(repr(error)))
-    console = Console(source, Sessions([key], FakeSessions(), clock), live, _audit(clock))
-    server = uvicorn.Server(
-        uvicorn.Config(Starlette(routes=console.routes()), port=0, log_level="error")
-    )
-    live.is_ending = lambda: server.should_exit
-    threading.Thread(target=_send_port, args=(server,), daemon=True).start()
-    server.run()
-
-
-def _audit(clock: SystemClock) -> AuditTrail:
-    return AuditTrail(RotatedLines(Path(tempfile.mkdtemp(), "audit.jsonl")), clock)
-
-
-def _send_port(server: uvicorn.Server) -> None:
-    while not server.started:
-        time.sleep(0.01)
-    print(server.servers[0].sockets[0].getsockname()[1], flush=True)
-
-
-if __name__ == "__main__":
-    _serve(int(sys.argv[1]))

@@ -1,10 +1,11 @@
 """Writes the pictures of docs/pictures, each from a real run on this machine.
 
-    make pictures                   both
-    make pictures ARGS=console      one
+    make pictures                   all
+    make pictures ARGS=console      those of the console
 
-``recovery.svg`` is output of ``holdfast demo``. ``console.png`` is the console during a run of
-which ``holdfast inject`` broke several nodes; it needs Chromium.
+``recovery.svg`` is output of ``holdfast demo``. ``console.png``, ``incident.png`` and ``job.png``
+are pages of the console during a run of which ``holdfast inject`` broke several nodes; they need
+Chromium.
 """
 
 import argparse
@@ -31,6 +32,7 @@ PICTURES: Final = Path(__file__).parents[1] / "docs" / "pictures"
 HOLDFAST: Final = Path(sys.executable).with_name("holdfast")
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 
+RUN: Final = "llm"
 _COLUMNS: Final = 100
 _TIMEOUT_S: Final = 180.0
 _PORT: Final = 8479
@@ -79,7 +81,7 @@ while True:
 
 def main(argv: Sequence[str]) -> int:
     """Write the named pictures, or all."""
-    drawn: dict[str, Callable[[], Path]] = {"recovery": recovery, "console": console}
+    drawn: dict[str, Callable[[], Sequence[Path]]] = {"recovery": recovery, "console": console}
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(drawn))
     names = parser.parse_args(argv).names or list(drawn)
@@ -87,15 +89,15 @@ def main(argv: Sequence[str]) -> int:
         parser.error(f"no picture {', '.join(sorted(unknown))}; there are: {', '.join(drawn)}")
     PICTURES.mkdir(exist_ok=True)
     for name in names:
-        path = drawn[name]()
-        print(f"{path.relative_to(Path.cwd())}: {path.stat().st_size // 1024} KiB")
+        for path in drawn[name]():
+            print(f"{path.relative_to(Path.cwd())}: {path.stat().st_size // 1024} KiB")
     return 0
 
 
 # The terminal
 
 
-def recovery() -> Path:
+def recovery() -> Sequence[Path]:
     """The first fault of the demo, and its end."""
     done = subprocess.run(
         [HOLDFAST, "demo"], check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -113,7 +115,7 @@ def recovery() -> Path:
     form = re.sub(r"<!--.*?-->", "", form)
     form = form.replace("Fira Code, monospace", "ui-monospace, Menlo, Consolas, monospace")
     recorder.save_svg(str(path), title="holdfast demo", code_format=form, unique_id="recovery")
-    return path
+    return [path]
 
 
 def excerpt(lines: Sequence[str]) -> list[str]:
@@ -128,17 +130,18 @@ def excerpt(lines: Sequence[str]) -> list[str]:
 # The console
 
 
-def console() -> Path:
-    """The fleet while some of its nodes are being repaired."""
-    path = PICTURES / "console.png"
-    with tempfile.TemporaryDirectory() as home:
+def console() -> Sequence[Path]:
+    """The fleet while a repair waits and others proceed, an ended incident, and the job."""
+    with tempfile.TemporaryDirectory(prefix="holdfast-") as home:
         environment = {**os.environ, "HOLDFAST_HOME": home, "HOLDFAST_PLATFORM": "local"}
         settings = Path(home, "run.toml")
         settings.write_text(_SETTINGS, encoding="utf-8")
-        start = ["run", "--nodes", "8", "--spares", "2", "--name", "llm"]
+        start = ["run", "--nodes", "8", "--spares", "2", "--name", RUN]
         more = ["--config", str(settings), "--logs", "none"]
-        train = [*start, *more, "--", sys.executable, "-c", _TRAIN]
-        with _running(train, environment):
+        Path(home, "train.py").write_text(_TRAIN, encoding="utf-8")
+        environment["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        train = [*start, *more, "--", "python", "train.py"]
+        with _running(train, environment, home):
             _break_nodes(environment)
             config = Path(home, "api.toml")
             make = ["api", "--new-key", "operate", "--name", "ada", "--out", str(config)]
@@ -148,8 +151,29 @@ def console() -> Path:
             serve = ["api", "--config", str(config), "--listen", str(_PORT)]
             with _running(serve, environment), _page() as page:
                 _log_in(page, token)
-                page.screenshot(path=path)
-    return path
+                return [*_pages(page, _first_incident(environment))]
+
+
+def _pages(page: Page, incident: str) -> Iterator[Path]:
+    """Take the pictures of the pages, at the top of each."""
+    pages = {
+        "console": ("fleet", ".asked li"),
+        "incident": (f"incident/{RUN}/{incident}", ".evidence"),
+        "job": (f"job/{RUN}", ".timeline"),
+    }
+    for name, (path, complete) in pages.items():
+        page.goto(f"http://127.0.0.1:{_PORT}/#/{path}")
+        page.locator(complete).first.wait_for()
+        page.wait_for_timeout(500)  # of the transitions
+        picture = PICTURES / f"{name}.png"
+        page.screenshot(path=picture)
+        yield picture
+
+
+def _first_incident(environment: dict[str, str]) -> str:
+    """Return the ID of the incident whose repair has ended."""
+    listed = json.loads(_holdfast(["incidents", "list", "--output", "json"], environment))
+    return next(one["id"] for one in listed if one["released_at"] is not None)
 
 
 def _break_nodes(environment: dict[str, str]) -> None:
@@ -162,7 +186,8 @@ def _break_nodes(environment: dict[str, str]) -> None:
     _wait_until(lambda: "joining" in _phases(environment))
     _inject(environment, xid=73, rank=5)
     _wait_until(lambda: "rebooting" in _phases(environment))
-    _inject(environment, xid=63, rank=6)  # its repair waits for the job, so it stays quarantined
+    _holdfast(["nodes", "hold", "6", "--why", "the vendor replaces its cable"], environment)
+    _inject(environment, xid=63, rank=6)
     _wait_until(lambda: "quarantined" in _phases(environment))
 
 
@@ -196,9 +221,13 @@ def _wait_until(holds: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def _running(arguments: Sequence[str], environment: dict[str, str]) -> Iterator[None]:
-    """A command in the background."""
-    process = subprocess.Popen([HOLDFAST, *arguments], env=environment, stdout=subprocess.DEVNULL)
+def _running(
+    arguments: Sequence[str], environment: dict[str, str], folder: str | None = None
+) -> Iterator[None]:
+    """A command in the background, in a working directory."""
+    process = subprocess.Popen(
+        [HOLDFAST, *arguments], env=environment, cwd=folder, stdout=subprocess.DEVNULL
+    )
     try:
         yield
     finally:
@@ -216,7 +245,7 @@ def _page() -> Iterator[Page]:
         # Chromium has no sandbox for root, as whom containers run.
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = playwright.chromium.launch(executable_path=found, args=flags)
-        yield browser.new_page(viewport={"width": 1200, "height": 690}, device_scale_factor=1.5)
+        yield browser.new_page(viewport={"width": 1200, "height": 900}, device_scale_factor=1.15)
         browser.close()
 
 
@@ -226,7 +255,6 @@ def _log_in(page: Page, token: str) -> None:
     page.get_by_label("Token").fill(token)
     page.keyboard.press("Enter")
     page.locator(".status", has_text="Live").wait_for()
-    page.locator(".shown", has_text="nodes").last.wait_for()
 
 
 def _is_served() -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from starlette.concurrency import run_in_threadpool
@@ -23,6 +24,9 @@ CHANGES: Final = ("CreateCluster", "UpdateCluster", "UpdateClusterSoftware", "De
 
 EVENTS: Final = 100
 """Maximum number of events of a cluster that its page shows, newest first."""
+
+NODES: Final = 1000
+"""Maximum number of nodes of a cluster that its page lists; it is read again every few seconds."""
 
 _MEMBERS: Final = {
     "ListClusters": "ClusterSummaries",
@@ -106,7 +110,7 @@ class ClusterViews:
     def _describe(self, name: str, principal: Principal) -> Json:
         request = {"ClusterName": name}
         cluster = self._operations.call("DescribeCluster", request, principal)
-        nodes = list(self._all("ListClusterNodes", request, principal))
+        nodes = list(islice(self._all("ListClusterNodes", request, principal), NODES))
         newest = {**request, "SortOrder": "Descending", "MaxResults": EVENTS}
         return {
             **cluster,

@@ -5,6 +5,7 @@ they are the same whether a controller runs or not.
 """
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -40,6 +41,8 @@ class Topic(StrEnum):
     PLANNED_WAITS = "planned work waits"
     """Requested work on a node without a fault."""
 
+
+_Pool = tuple[str, str]
 
 _URGENCY: Final = {topic: number for number, topic in enumerate(Topic)}
 
@@ -92,11 +95,12 @@ def _of_fleet(fleet: WatchedFleet, now: datetime) -> Iterator[Attention]:
             ),
             next="inspect the nodes, then run: holdfast nodes reset-breaker",
         )
+    yield from _stalled(fleet, now)
     for job in fleet.jobs:
-        yield from _stalled(job, fleet, now)
         yield from _overdue(job, fleet, now)
+    replacements = _replacements(fleet, now)
     for node in fleet.nodes:
-        item = _of_node(node, fleet, now)
+        item = _of_node(node, fleet, now, replacements)
         if item is not None:
             yield item
 
@@ -117,22 +121,61 @@ def _failed_jobs(fleet: WatchedFleet, now: datetime) -> Iterator[Attention]:
             )
 
 
-def _stalled(job: WatchedJob, fleet: WatchedFleet, now: datetime) -> Iterator[Attention]:
-    """Yield a job that waits for more nodes than it could start on now."""
-    if job.phase != JobPhase.WAITING:
+class _Supply:
+    """Nodes of a fleet for waiting jobs, counted once for all of them."""
+
+    def __init__(self, nodes: Iterable[WatchedNode]) -> None:
+        self._usable: Counter[tuple[_Pool, str]] = Counter()
+        """Nodes that can take ranks by pool and the only job on them, empty for none."""
+
+        self._away: list[WatchedNode] = []
+        for one in nodes:
+            if one.phase is not Phase.SCHEDULABLE:
+                self._away.append(one)
+            elif _is_usable(one):
+                self._usable[one.pool, next(iter(one.jobs), "")] += 1
+        self._away.sort(key=lambda one: (one.phase_since, one.name))
+
+    def has(self, job: WatchedJob) -> int:
+        """Return the number of nodes that a job could start on now."""
+        return sum(
+            count
+            for (pool, owner), count in self._usable.items()
+            if owner in ("", job.ref) and (not job.last_pools or pool in job.last_pools)
+        )
+
+    def away(self, job: WatchedJob) -> list[WatchedNode]:
+        """Return nodes out of service that could take ranks of a job, the longest away first."""
+        if not job.last_pools:
+            return self._away
+        return [one for one in self._away if one.pool in job.last_pools]
+
+
+def _stalled(fleet: WatchedFleet, now: datetime) -> Iterator[Attention]:
+    """Yield the jobs that wait for more nodes than they could start on now."""
+    waiting = [job for job in fleet.jobs if job.phase == JobPhase.WAITING]
+    if not waiting:
         return
-    eligible = [one for one in fleet.nodes if not job.last_pools or one.pool in job.last_pools]
-    has = sum(_is_usable(one, job.ref) for one in eligible)
-    if has >= job.nodes:
-        return
-    away = [one for one in eligible if one.phase is not Phase.SCHEDULABLE]
-    away.sort(key=lambda one: (one.phase_since, one.name))
+    supply, usual = _Supply(fleet.nodes), _usual_repairs(fleet.incidents)
+    for job in waiting:
+        has = supply.has(job)
+        if has < job.nodes:
+            yield _stalled_job(job, fleet, now, (has, supply.away(job), usual))
+
+
+def _stalled_job(
+    job: WatchedJob,
+    fleet: WatchedFleet,
+    now: datetime,
+    supply: tuple[int, list[WatchedNode], dict[str, timedelta]],
+) -> Attention:
+    """Return the item of a job; ``supply`` are usable nodes, nodes away and usual repairs."""
+    has, away, usual = supply
     is_enough = has + len(away) >= job.nodes
-    usual = _usual_repairs(fleet.incidents)
     named = [_returning(one, fleet, usual, now) for one in away[:_NAMED]]
     if len(away) > _NAMED:
         named.append(f"{len(away) - _NAMED} more are out of service")
-    yield Attention(
+    return Attention(
         topic=Topic.STALLED_JOB,
         fleet=fleet.name,
         job=job.ref,
@@ -177,13 +220,14 @@ def _overdue(job: WatchedJob, fleet: WatchedFleet, now: datetime) -> Iterator[At
     )
 
 
-def _is_usable(node: WatchedNode, job: str) -> bool:
+def _is_usable(node: WatchedNode) -> bool:
+    """Whether a node can take ranks of one job: any, or the only one on it."""
     return (
         node.phase is Phase.SCHEDULABLE
         and not node.closed
         and not node.is_faulty
         and (node.request is None or is_requested_check(node.request))
-        and node.jobs <= {job}
+        and len(node.jobs) <= 1
     )
 
 
@@ -224,8 +268,18 @@ def _usual_repairs(incidents: Iterable[Incident]) -> dict[str, timedelta]:
     return {remedy: sorted(times)[len(times) // 2] for remedy, times in took.items()}
 
 
-def _of_node(node: WatchedNode, fleet: WatchedFleet, now: datetime) -> Attention | None:
-    found = _problem(node, fleet, now)
+def _replacements(fleet: WatchedFleet, now: datetime) -> str:
+    """Return the recent automatic replacements as the end of a message; empty without any."""
+    times = [at for one in fleet.nodes for at in one.replaced_at]
+    hour, day = (sum(now - at < window for at in times) for window in (HOUR, DAY))
+    return f"; automatic replacements: {hour} in the last hour, {day} in 24h" if day else ""
+
+
+def _of_node(
+    node: WatchedNode, fleet: WatchedFleet, now: datetime, replacements: str
+) -> Attention | None:
+    """Return what a node needs; ``replacements`` as of ``_replacements``, once for all nodes."""
+    found = _problem(node, fleet, now, replacements)
     if found is None:
         return None
     topic, since, what, advice = found
@@ -243,7 +297,9 @@ def _of_node(node: WatchedNode, fleet: WatchedFleet, now: datetime) -> Attention
 _Problem = tuple[Topic, datetime, str, str]
 
 
-def _problem(node: WatchedNode, fleet: WatchedFleet, now: datetime) -> _Problem | None:
+def _problem(
+    node: WatchedNode, fleet: WatchedFleet, now: datetime, replacements: str
+) -> _Problem | None:
     """Return topic, time, description and next step of the most urgent trouble of a node."""
     repair = node.remediation
     if node.silent_since is not None and (repair is None or repair.remedy is Remedy.NONE):
@@ -266,7 +322,7 @@ def _problem(node: WatchedNode, fleet: WatchedFleet, now: datetime) -> _Problem 
         )
     if repair.retry_at is not None and repair.ordered_at is None:
         return _refusal(node, repair, now)
-    return _not_begun(node, repair, fleet, now)
+    return _not_begun(node, repair, fleet, now, replacements)
 
 
 def _refusal(node: WatchedNode, repair: Remediation, now: datetime) -> _Problem:
@@ -284,7 +340,7 @@ def _refusal(node: WatchedNode, repair: Remediation, now: datetime) -> _Problem:
 
 
 def _not_begun(
-    node: WatchedNode, repair: Remediation, fleet: WatchedFleet, now: datetime
+    node: WatchedNode, repair: Remediation, fleet: WatchedFleet, now: datetime, replacements: str
 ) -> _Problem | None:
     """Return why a repair that is due has not begun, as far as it needs a person."""
     if node.phase is not Phase.QUARANTINED or fleet.breaker.tripped_at is not None:
@@ -309,13 +365,10 @@ def _not_begun(
             "it starts when max_unavailable allows it; nothing is wrong with the node",
         )
     verb = Remedy.REPLACE if repair.remedy is Remedy.REPLACE else Remedy.REBOOT
-    times = [at for one in fleet.nodes for at in one.replaced_at]
-    hour, day = (sum(now - at < window for at in times) for window in (HOUR, DAY))
-    limits = f"; automatic replacements: {hour} in the last hour, {day} in 24h" if day else ""
     return (
         Topic.REPAIR_WAITS,
         node.phase_since,
-        f"{due} has not started for {waited}{limits}",
+        f"{due} has not started for {waited}{replacements}",
         f"it starts when max_unavailable and the replacement limit allow it; to order it now: "
         f"holdfast nodes {verb} {node.name}",
     )

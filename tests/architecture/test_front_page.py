@@ -12,7 +12,7 @@ from render_pictures import PICTURES, excerpt
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SHOWN = sorted(PICTURES.iterdir())
-LARGEST = 300_000
+LARGEST = 200_000
 LINES = 110
 
 

@@ -43,7 +43,7 @@ def test_it_is_readable_without_scrolling_sideways(
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.evaluate(TOO_WIDE) == []
     pictures = page.evaluate("[...document.images].map(one => one.naturalWidth)")
-    assert len(pictures) == 2
+    assert len(pictures) == 4
     assert all(pictures)
     SHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SHOTS / f"readme-{name}.png", full_page=True)

@@ -339,3 +339,26 @@ def test_a_running_job_without_a_good_checkpoint_for_three_intervals_needs_a_per
         )
         assert found[0].since == ago(1)
         assert found[0].next.endswith("holdfast checkpoint list '/fsx/my ckpt'")
+
+
+class CountedNodes(list):
+    """Nodes that count how often all of them are read."""
+
+    times = 0
+
+    def __iter__(self):
+        self.times += 1
+        return super().__iter__()
+
+
+def test_all_nodes_are_not_read_again_for_each_node() -> None:
+    """With 5,000 nodes, of which half are faulty, that would take seconds; so for waiting jobs."""
+    nodes = CountedNodes(
+        node(f"n{number}", Phase.QUARANTINED, remediation=repair()) for number in range(50)
+    )
+
+    jobs = [job(ref=f"j{number}", last_pools=frozenset({("", "")})) for number in range(50)]
+
+    found = items(WatchedFleet(name="prod", is_active=True, nodes=nodes, jobs=jobs))
+    assert len(found) == 100
+    assert nodes.times < 5

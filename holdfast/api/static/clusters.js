@@ -106,9 +106,15 @@ function openOne(container, { parts: [name] }) {
       mayChange("update-software") && h("button.quiet", { type: "button", "data-focus": "update", onclick: () => confirmUpdate(cluster, polls.again) }, icon("replace"), "Update software"),
       mayChange("delete-cluster") && h("button.quiet", { type: "button", "data-focus": "delete", onclick: () => confirmDeletion(cluster, polls.again) }, icon("stop"), "Delete cluster"),
     );
-    refill(body, facts(cluster), groups(cluster, mayChange("update-cluster"), polls.again), h("section.card", {}, h("h2", {}, "Nodes"), nodes.element), events(cluster));
+    refill(body, facts(cluster), groups(cluster, mayChange("update-cluster"), polls.again), h("section.card", {}, h("h2", {}, "Nodes"), nodes.element, notListed(cluster)), events(cluster));
   });
   return polls.stop;
+}
+
+/** What a list of thousands leaves out. */
+function notListed(cluster) {
+  const all = running(cluster);
+  return cluster.nodes.length < all && h("p.shown", {}, `The first ${number(cluster.nodes.length)} of ${number(all)} nodes; all are on the page `, h("a", { href: "#/fleet" }, "Fleet"));
 }
 
 function facts(cluster) {

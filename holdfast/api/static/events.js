@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { badge, incidentLink, jobLink, nodeLink } from "./appearance.js";
-import { table } from "./live.js";
+import { rowWith, table } from "./live.js";
 
 const NUMBER = /(?<![\w-])\d[\d.,]*(?:ms|[smhd%])?(?![\w-])/g; // not those in names
 const NAME = /[\w./@-]*\w/g;
@@ -33,18 +33,22 @@ export function grouped(events) {
 
 /** A text in which the names of nodes, jobs and incidents that have a page are links. */
 export function withLinks(text) {
-  const pages = new Map();
-  const asked = new Set(text.match(NAME));
-  for (const row of table("nodes").values()) if (asked.has(row.name)) pages.set(row.name, nodeLink(row.fleet, row.name));
-  for (const name of table("jobs").keys()) if (asked.has(name)) pages.set(name, jobLink(name));
-  for (const row of table("incidents").values()) if (asked.has(row.id)) pages.set(row.id, incidentLink(row.fleet, row.id));
   const parts = [];
   let from = 0;
   for (const match of text.matchAll(NAME)) {
-    const page = pages.get(match[0]);
+    const page = pageOf(match[0]);
     if (!page) continue;
     parts.push(text.slice(from, match.index), h("a", { href: page }, match[0]));
     from = match.index + match[0].length;
   }
   return [...parts, text.slice(from)];
+}
+
+/** Address of the page of a node, a job or an incident; null if the name is none of them. */
+function pageOf(name) {
+  const node = rowWith("nodes", "name", name);
+  if (node) return nodeLink(node.fleet, name);
+  if (table("jobs").has(name)) return jobLink(name);
+  const incident = rowWith("incidents", "id", name);
+  return incident ? incidentLink(incident.fleet, name) : null;
 }

@@ -10,6 +10,7 @@ import { described, nodeGrid } from "./grid.js";
 import { LOOKS, badge, isOpen, jobLink, jobOf, mark, nodeLink, shortName } from "./appearance.js";
 import { keyedTable } from "./table.js";
 
+const ASKED = 12; // items that need a person
 const URGENT = 8; // nodes listed above the grid
 const URGENCY = Object.keys(LOOKS);
 const NO_GROUP = "All nodes";
@@ -116,7 +117,7 @@ export function open(container, { query, setQuery }) {
       tile("Nodes", number(nodes.length), nodes.length ? `${number(totals.healthy + totals.warning)} schedulable` : "none yet"),
       tile("Faulty", number(totals.faulty), totals.warning ? `${number(totals.warning)} with a warning` : "waiting for repair", totals.faulty ? "faulty" : ""),
       tile("In repair", number(repairs), totals.planned ? `and ${number(totals.planned)} for planned work` : "reboot, replace, check, join", repairs ? "rebooting" : ""),
-      tile("Replaced, 24 h", number(replaced("replaced_last_day")), `automatically; ${number(replaced("replaced_last_hour"))} in the last hour`),
+      tile("Replaced", number(replaced("replaced_last_day")), `in 24 h, automatically; ${number(replaced("replaced_last_hour"))} in the last hour`),
       tile("Jobs running", number(running), h("a", { href: "#/jobs" }, "All jobs")),
       tile("Open incidents", number(cases), h("a", { href: "#/incidents?state=open" }, "All incidents"), cases ? "faulty" : ""),
     );
@@ -143,6 +144,8 @@ export function open(container, { query, setQuery }) {
     const rows = [...table("attention").entries()].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, row]) => row);
     const items = rows.filter((item) => item.topic !== "breaker open"); // it has an alarm with a button
     const all = (note("attention").all ?? rows.length) - (rows.length - items.length);
+    const shown = items.slice(0, ASKED);
+    const hidden = all - shown.reduce((sum, item) => sum + 1 + (item.more ?? 0), 0);
     asked.hidden = items.length === 0;
     refill(
       asked,
@@ -150,16 +153,16 @@ export function open(container, { query, setQuery }) {
       h(
         "ul.rows",
         {},
-        items.slice(0, URGENT).map((item) =>
+        shown.map((item) =>
           h(
             "li",
             {},
             badge(item.level === "Info" ? "planned" : "faulty", item.topic[0].toUpperCase() + item.topic.slice(1)),
-            h("span.what", {}, attentionLink(item), h("span.next", {}, item.next)),
+            h("span.what", {}, attentionLink(item), h("span.next", {}, item.next), item.more && h("strong", {}, `and ${number(item.more)} more like this: holdfast status`)),
           ),
         ),
       ),
-      all > URGENT && h("p.shown", {}, `and ${number(all - URGENT)} more: run holdfast status`),
+      hidden > 0 && h("p.shown", {}, `and ${number(hidden)} more: holdfast status`),
     );
   }
 

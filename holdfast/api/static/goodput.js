@@ -6,7 +6,7 @@ import { count, dateTime, duration, percent } from "./format.js";
 import { note } from "./live.js";
 import { jobLink } from "./appearance.js";
 import { bars, stackedBar } from "./plots.js";
-import { plainTable } from "./table.js";
+import { keyedTable, plainTable } from "./table.js";
 
 const AGAIN_MS = 3000;
 
@@ -32,6 +32,7 @@ export const title = "Goodput";
 export function open(container) {
   const body = h("div", {}, h("div.loading", { role: "status" }, "Computing…"));
   container.append(h("header.head", {}, h("h1", { tabindex: "-1" }, "Goodput"), h("p.about", {}, "Share of all job time spent in productive training, and the cost of failures.")), body);
+  const list = jobTable();
   let last = null;
   let isClosed = false;
 
@@ -49,7 +50,8 @@ export function open(container) {
       refill(body, h("div.nothing", {}, h("h2", {}, "No job has started yet"), h("p", {}, note("jobs").message ?? "")));
       return;
     }
-    refill(body, whole(last), causes(last, body.clientWidth), each(last));
+    list.update([...last.jobs].reverse());
+    refill(body, whole(last), causes(last, body.clientWidth), h("section.card", {}, h("h2", {}, "By job"), list.element));
   }
 
   const loads = repeated(load, AGAIN_MS);
@@ -96,14 +98,21 @@ function causes({ causes: found }, wide) {
   );
 }
 
-function each({ jobs }) {
-  const rows = [...jobs].reverse().map((one) => [
-    h("a", { href: jobLink(one.job) }, one.job),
-    stackedBar(partsOf(one).map((part) => `${part.name} ${duration(part.value)}`).join(", "), partsOf(one), 12),
-    percent(one.share),
-    String(one.losses.length),
-    duration(one.losses.reduce((sum, loss) => sum + loss.whole, 0)),
-    dateTime(one.begun_at),
-  ]);
-  return h("section.card", {}, h("h2", {}, "By job"), plainTable("By job", ["Job", "Time", "Goodput", "Failures", "Lost", "Started"], rows, ["", "wide", "number", "number", "number", "roomy.moment"]));
+/** The table of jobs, which keeps its rows: a cluster has hundreds. */
+function jobTable() {
+  const lost = (row) => row.losses.reduce((sum, loss) => sum + loss.whole, 0);
+  const shares = (row) => partsOf(row).map((part) => `${part.name} ${duration(part.value)}`).join(", ");
+  return keyedTable({
+    caption: "By job",
+    key: (row) => `${row.job} ${row.begun_at}`,
+    empty: "No job has started yet.",
+    columns: [
+      { title: "Job", cell: (row) => h("a", { href: jobLink(row.job) }, row.job), text: (row) => row.job, sort: (row) => row.job },
+      { title: "Time", cell: (row) => stackedBar(shares(row), partsOf(row), 12), text: shares, kind: "wide" },
+      { title: "Goodput", cell: (row) => percent(row.share), sort: (row) => row.share ?? "", kind: "number" },
+      { title: "Failures", cell: (row) => String(row.losses.length), sort: (row) => row.losses.length, kind: "number" },
+      { title: "Lost", cell: (row) => duration(lost(row)), sort: lost, kind: "number" },
+      { title: "Started", cell: (row) => dateTime(row.begun_at), sort: (row) => row.begun_at, kind: "moment", narrow: "roomy" },
+    ],
+  });
 }

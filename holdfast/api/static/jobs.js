@@ -12,7 +12,7 @@ import { stackedBar, timeline } from "./plots.js";
 import { keyedTable, plainTable } from "./table.js";
 
 const AGAIN_MS = 5000;
-const EVENTS = 200;
+const EVENTS = 50;
 const STATES = { all: "All", active: "Active", ended: "Ended" };
 
 export const title = "Jobs";
@@ -82,6 +82,7 @@ function openOne(container, { parts: [name] }) {
     h("header.head", {}, h("a.up", { href: "#/jobs" }, icon("back"), "Jobs"), h("div.titled", {}, h("h1", { tabindex: "-1" }, name), state), buttons),
     body,
   );
+  const ranks = rankCard(name);
   let isClosed = false;
   let last = null;
 
@@ -103,7 +104,8 @@ function openOne(container, { parts: [name] }) {
       h("a.button.quiet", { href: stacksLink(name) }, "Stacks"),
       last.is_active && !last.cancel_requested && !last.cancel_command && may("cancel-job") && h("button.quiet", { type: "button", "data-focus": "cancel", onclick: confirmCancellation }, icon("stop"), "Cancel job"),
     );
-    refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks(name, last))), attempts(last, body.clientWidth - 40), events(last));
+    ranks.update(last);
+    refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks.element)), attempts(last, body.clientWidth - 40), events(last, name));
   }
 
   function confirmCancellation() {
@@ -150,11 +152,11 @@ function facts(job) {
     ["Step", job.step === null ? "not reported" : number(job.step)],
     ["Step rate", job.steps_per_second && `${Number(job.steps_per_second.toPrecision(3))} steps/s`],
     ["Retries", retries(job)],
-    ["Command", job.command && h("code", {}, job.command)],
+    ["Command", job.command && h("code", { tabindex: "0", role: "region", "aria-label": "Command" }, job.command)],
     ["Cancel with", job.is_active && job.cancel_command && h("code", {}, job.cancel_command)],
     ["Checkpoints", job.checkpoint_dir && h("code", {}, job.checkpoint_dir)],
   ].filter(([, value]) => value);
-  return h("section.card", {}, h("h2", {}, "Details"), h("dl.facts", {}, rows.map(([key, value]) => h("div", {}, h("dt", {}, key), h("dd", {}, value)))));
+  return h("section.card", {}, h("h2", {}, "Details"), h("dl.facts", {}, rows.map(([key, value]) => h(value instanceof Element && value.matches("code") ? "div.whole" : "div", {}, h("dt", {}, key), h("dd", {}, value)))));
 }
 
 function spent(job) {
@@ -173,23 +175,45 @@ function spent(job) {
   );
 }
 
-function ranks(name, job) {
+/** A card with the ranks, which keeps its rows: a large job has thousands. `update(job)` shows them. */
+function rankCard(name) {
+  let job = null;
   const log = (rank) => h("a", { href: logLink(name, rank), "aria-label": `Log of rank ${rank}` }, "log");
-  const rows = job.ranks.length
-    ? job.ranks.map((rank) => [rank.rank === null ? "–" : String(rank.rank), nodeName(job, rank.node), rank.state, rank.detail || "–", rank.rank === null ? "–" : log(rank.rank)])
-    : job.placement.map((node, rank) => [String(rank), nodeName(job, node), job.is_active ? job.phase : "ended", "–", log(rank)]);
-  return h(
-    "section.card",
-    {},
-    h("h2", {}, "Ranks"),
-    rows.length ? plainTable("Ranks", ["Rank", "Node", "State", "Detail", "Log"], rows, ["number"]) : h("p.empty", {}, "No rank has been placed on a node."),
-  );
+  const list = keyedTable({
+    caption: "Ranks",
+    key: (row) => `${row.rank} ${row.name ?? row.node}`,
+    empty: "No rank has been placed on a node.",
+    columns: [
+      { title: "Rank", cell: (row) => (row.rank === null ? "–" : String(row.rank)), sort: (row) => row.rank ?? "", kind: "number" },
+      { title: "Node", cell: (row) => nodeName(job, row.node), text: (row) => `${row.node} ${isKnown(job, row.node)}`, sort: (row) => row.node },
+      { title: "State", cell: (row) => row.state, sort: (row) => row.state },
+      { title: "Detail", cell: (row) => row.detail || "–", sort: (row) => row.detail },
+      { title: "Log", cell: (row) => (row.rank === null ? "–" : log(row.rank)), text: (row) => String(row.rank) },
+    ],
+  });
+  const more = h("p.shown", { hidden: true });
+  const element = h("section.card", {}, h("h2", {}, "Ranks"), list.element, more);
+
+  function update(next) {
+    job = next;
+    const state = job.is_active ? job.phase : "ended";
+    const rows = job.ranks.length ? job.ranks : job.placement.map((node, rank) => ({ rank, node, state }));
+    more.hidden = rows.length >= job.all_ranks;
+    more.textContent = `The first ${number(rows.length)} of ${number(job.all_ranks)} ranks; all: holdfast jobs describe ${name}`;
+    list.update(rows);
+  }
+
+  return { element, update };
 }
 
+/** A node of a job as a link. Of a local run, the fleet has the name of the job; thousands of rows are not searched. */
 function nodeName(job, node) {
   if (!node) return "–";
-  const found = [...table("nodes").values()].find((row) => row.name === node);
-  return found ? h("a", { href: nodeLink(found.fleet, node) }, shortName(node)) : shortName(node);
+  return isKnown(job, node) ? h("a", { href: nodeLink(job.fleet, node) }, shortName(node)) : shortName(node);
+}
+
+function isKnown(job, node) {
+  return table("nodes").has(`${job.fleet} ${node}`);
 }
 
 const time = (iso) => Date.parse(iso);
@@ -246,11 +270,12 @@ function attempts(job, wide) {
   );
 }
 
-function events(job) {
-  const rows = grouped(job.events).map(({ last, first, times }) => [
+function events(job, name) {
+  const all = grouped(job.events);
+  const rows = all.slice(0, EVENTS).map(({ last, first, times }) => [
     dateTime(last.at),
     levelBadge(last.level),
-    h("div", {}, withLinks(last.message), times > 1 && h("span.repeats", {}, ` × ${number(times)} since ${moment(first.at)}`)),
+    h("div.linked", {}, withLinks(last.message), times > 1 && h("span.repeats", {}, ` × ${number(times)} since ${moment(first.at)}`)),
   ]);
-  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["Time", "Level", "Event"], rows.slice(0, EVENTS), ["moment"]) : h("p.empty", {}, "No events."));
+  return h("section.card", {}, h("h2", {}, "Events"), rows.length ? plainTable("Events, newest first", ["Time", "Level", "Event"], rows, ["moment"]) : h("p.empty", {}, "No events."), all.length > EVENTS && h("p.shown", {}, `and ${number(all.length - EVENTS)} older: holdfast jobs describe ${name}`));
 }

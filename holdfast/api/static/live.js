@@ -21,6 +21,14 @@ export function table(name) {
   return tables[name];
 }
 
+const indexes = new Map(); // table -> Map from the value of a column to row, until the table changes
+
+/** The row of a table with this value in a column that identifies it; thousands of rows are not searched. */
+export function rowWith(name, column, value) {
+  if (!indexes.has(name)) indexes.set(name, new Map([...tables[name].values()].map((row) => [row[column], row])));
+  return indexes.get(name).get(value);
+}
+
 export function note(name) {
   return tables.notes.get(name) ?? {};
 }
@@ -94,6 +102,7 @@ export function connectLater() {
 export function forget() {
   disconnect();
   for (const rows of Object.values(tables)) rows.clear();
+  indexes.clear();
   isFilled = false;
   trouble = "";
   asOf = null;
@@ -118,12 +127,14 @@ function take(event, isWhole) {
   const content = receive(event);
   const changed = {};
   for (const [name, rows] of Object.entries(content.tables)) {
+    if (!tables[name]) continue; // a newer server has more tables than this open page
     if (isWhole) tables[name].clear();
     for (const [key, row] of Object.entries(rows)) {
       if (row === null) tables[name].delete(key);
       else tables[name].set(key, row);
     }
     changed[name] = new Set(Object.keys(rows));
+    indexes.delete(name);
   }
   isFilled = true;
   notify(isWhole ? null : changed);

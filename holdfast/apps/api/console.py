@@ -24,6 +24,7 @@ from holdfast.apps.api.console_tables import (
     ConsoleSnapshot,
     fleet_of,
     incident_details,
+    job_details,
     jobs_by_node,
     tables_of,
 )
@@ -290,15 +291,7 @@ class ConsoleSource:
         seen = self._fresh()
         for job in seen.jobs:
             if job.ref == name:
-                found = goodput(job, self._clock.now())
-                document = self._described(name)
-                return {
-                    **to_plain(document.status),
-                    "fleet": fleet_of(job, seen),
-                    "ranks": to_plain(document.ranks),
-                    "events": [one.plain() for one in document.reported],
-                    "goodput": goodput_details([found]) if found is not None else None,
-                }
+                return job_details(self._described(name), fleet_of(job, seen), self._clock.now())
         raise UnknownObject(f"job {name} not found")
 
     def _described(self, name: str) -> JobDetails:

@@ -129,9 +129,9 @@ def incident_row(incident: Incident, fleet: str, state: str) -> Json:
     }
 
 
-def attention_row(item: Attention) -> Json:
-    """Row of an item that needs a person."""
-    return _row(**to_plain(item))
+def attention_row(item: Attention, more: int) -> Json:
+    """Row of an item that needs a person; ``more`` further ones are like it."""
+    return _row(**to_plain(item), more=max(0, more) or None)
 
 
 SUBJECTS: Final = 20

@@ -1,7 +1,8 @@
 """Rows of all pages of the console, from one snapshot of all fleets and jobs."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -16,17 +17,28 @@ from holdfast.apps.api.console_rows import (
     node_key,
     node_row,
 )
-from holdfast.apps.views.jobs import JobStatus
+from holdfast.apps.views.goodput import goodput, goodput_details
+from holdfast.apps.views.jobs import JobDetails, JobStatus
 from holdfast.apps.views.overview import FleetSnapshot, attention, incident_state, watched
 from holdfast.decisions.alerts import current_alerts
-from holdfast.decisions.attention import needs_attention
+from holdfast.decisions.attention import Attention, Topic, needs_attention
 from holdfast.decisions.incident_steps import next_steps
+from holdfast.kit.serial import to_plain
 
 INCIDENTS: Final = 1000
 """Maximum number of incidents shown, newest first; all are sent to every page that opens."""
 
+RANKS: Final = 1000
+"""Maximum number of ranks of a job that are sent every few seconds."""
+
+EVENTS: Final = 1000
+"""Maximum number of events of a job that are sent, newest last."""
+
 URGENT: Final = 50
 """Maximum number of items that need a person on the first page, the most urgent first."""
+
+SAME_TOPIC: Final = 3
+"""Maximum number of these of one topic and fleet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +69,7 @@ def tables_of(seen: ConsoleSnapshot, now: datetime) -> Tables:
         "alerts": {"rules": RULE_ROWS},
     }
     return {
-        "attention": {
-            f"{number:04}": attention_row(one) for number, one in enumerate(urgent[:URGENT])
-        },
+        "attention": _urgent_rows(urgent),
         "alerts": {
             f"{one.rule.name} {one.fleet}": alert_row(one) for one in current_alerts(fleets, now)
         },
@@ -75,6 +85,22 @@ def tables_of(seen: ConsoleSnapshot, now: datetime) -> Tables:
     }
 
 
+def _urgent_rows(urgent: Iterable[Attention]) -> dict[str, Json]:
+    """Rows of the first items of each topic of a fleet; the last of them counts the others.
+
+    Otherwise hundreds of repairs that wait would hide an overdue checkpoint.
+    """
+    groups = defaultdict[tuple[str, Topic], list[Attention]](list)
+    for one in urgent:
+        groups[one.fleet, one.topic].append(one)
+    rows = [
+        attention_row(one, len(group) - SAME_TOPIC if number == SAME_TOPIC else 0)
+        for group in groups.values()
+        for number, one in enumerate(group[:SAME_TOPIC], 1)
+    ]
+    return {f"{number:04}": row for number, row in enumerate(rows[:URGENT])}
+
+
 def incident_details(fleet: FleetSnapshot, seen: ConsoleSnapshot, name: str, now: datetime) -> Json:
     """Row of an incident of a fleet, and ``next``, what an operator does about it.
 
@@ -87,6 +113,28 @@ def incident_details(fleet: FleetSnapshot, seen: ConsoleSnapshot, name: str, now
             fleet_state = incident_state(fleet, attention(seen.fleets, seen.jobs, now))
             return {**row, "next": list(next_steps(incident, fleet_state))}
     raise UnknownObject(f"there is no incident {name}")
+
+
+def job_details(document: JobDetails, fleet: str, now: datetime) -> Json:
+    """Details of a job of a fleet; ``all_ranks`` is the number of its ranks.
+
+    The placement of past attempts is left out: of a large job, it has thousands of names each.
+    """
+    status = document.status
+    found = goodput(status, now)
+    brief = replace(
+        status,
+        placement=status.placement[:RANKS],
+        attempts=tuple(replace(one, placement=()) for one in status.attempts),
+    )
+    return {
+        **to_plain(brief),
+        "fleet": fleet,
+        "ranks": to_plain(document.ranks[:RANKS]),
+        "all_ranks": len(document.ranks or status.placement),
+        "events": [one.plain() for one in document.reported[-EVENTS:]],
+        "goodput": goodput_details([found]) if found is not None else None,
+    }
 
 
 def fleet_of(job: JobStatus, seen: ConsoleSnapshot) -> str:
