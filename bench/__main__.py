@@ -35,7 +35,14 @@ def main(argv: list[str], benchmarks: Benchmarks) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(benchmarks))
     parser.add_argument("--output", choices=("table", "json"), default="table")
     parser.add_argument("--quick", action="store_true", help="what can be shorter is")
-    parser.add_argument("--samples", type=int, default=0, metavar="N", help="number of samples")
+    parser.add_argument(
+        "--samples",
+        "--schedules",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of samples, or of random schedules",
+    )
     options = parser.parse_args(argv)
     unknown = set(options.names) - set(benchmarks)
     if unknown:

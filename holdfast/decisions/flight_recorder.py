@@ -88,6 +88,9 @@ class RankFindings:
     traces: tuple[RankTrace, ...] = ()
     """Of the ranks with a dump."""
 
+    ras: Verdict | None = None
+    """What NCCL's RAS reports; None if there is no report, or it shows nothing."""
+
 
 def after_timeouts(found: RankFindings, timed_out: Collection[int] = ()) -> RankFindings:
     """Return findings in which ranks that a timeout has ended count as waiting for the others.
@@ -110,13 +113,16 @@ def after_timeouts(found: RankFindings, timed_out: Collection[int] = ()) -> Rank
     return replace(found, snapshots=snapshots)
 
 
-def combined(seen: Verdict, recorded: Verdict | None) -> Verdict:
-    """Return the verdict on stacks and traces; the traces decide if the stacks name no rank."""
-    if recorded is None:
-        return seen
-    text = f"{seen.text}; flight recorder: {recorded.text}"
-    decides = recorded if recorded.ranks and not seen.ranks else seen
-    return Verdict(kind=decides.kind, ranks=decides.ranks, text=text)
+def combined(seen: Verdict, recorded: Verdict | None, ras: Verdict | None = None) -> Verdict:
+    """Return the verdict on stacks, traces and RAS; the first of them that names a rank decides."""
+    found = seen
+    for source, more in (("flight recorder", recorded), ("NCCL RAS", ras)):
+        if more is None:
+            continue
+        decides = more if more.ranks and not found.ranks else found
+        text = f"{found.text}; {source}: {more.text}"
+        found = Verdict(kind=decides.kind, ranks=decides.ranks, text=text)
+    return found
 
 
 def recorded_verdict(traces: Sequence[RankTrace]) -> Verdict | None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.flight_recorder import RankTrace
+from holdfast.decisions.hang_verdict import Verdict
 from holdfast.decisions.rank_snapshots import RankSamples, RankSnapshot
 from holdfast.decisions.restart_rungs import RestartHistory
 
@@ -117,6 +118,9 @@ class Inspected:
 
     traces: tuple[RankTrace, ...] = ()
     """Of the ranks that have dumped their flight recorders."""
+
+    ras: Verdict | None = None
+    """What NCCL's RAS reports on this node of all ranks; None if it shows nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,8 @@ def concluded(
         (one for report in reports for one in report.snapshots), key=lambda one: one.rank
     )
     traces = sorted((one for report in reports for one in report.traces), key=lambda one: one.rank)
-    found = combined(verdict(snapshots), recorded_verdict(traces))
+    ras = next((one.ras for one in reports if one.ras is not None), None)
+    found = combined(verdict(snapshots), recorded_verdict(traces), ras)
     text = f"{suspicion.text}; {found.text}{_unseen(missing, reports)}"
     done = replace(
         inspection, verdict=text, found={}, stacks={}, conclusion=found, seen=tuple(snapshots)

@@ -22,6 +22,9 @@ that is done."""
 JOB_VARIABLE: Final = "HOLDFAST_JOB"
 """Environment variable of ranks: name of their job."""
 
+REPLAY_VARIABLE: Final = "HOLDFAST_REPLAY"
+"""Environment variable of a script in replay mode: number of the steps to do."""
+
 EVIDENCE_VARIABLE: Final = "HOLDFAST_EVIDENCE_FILE"
 """Environment variable of ``holdfast launch``: file for the evidence of a hang."""
 

@@ -6,21 +6,25 @@ are in the log of the job. Saves are appended to a file beside
 ``$HOLDFAST_CHECKPOINT_DIR``. The modules of this package have a callback for each framework.
 """
 
+import hashlib
 import logging
 import math
 import operator
 import os
+import struct
 import sys
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Final, SupportsFloat, SupportsIndex
+from typing import Any, Final, SupportsFloat, SupportsIndex
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.save_reports import append_report
+from holdfast.decisions.replay_results import PRINTED
 from holdfast.kit.stack_requests import answer_requests
 from holdfast.model.checkpoints import SaveReport
 from holdfast.model.errors import HoldfastError
+from holdfast.model.jobs import REPLAY_VARIABLE
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -95,6 +99,44 @@ def _report_save(folder: Path, step: int, path: Path) -> None:
         may_be_inside = store.accepts_files
     report = SaveReport(name=name, step=step, at=datetime.now(UTC))
     append_report(folder, report, may_be_inside=may_be_inside)
+
+
+def replayed(number: int, *values: Any) -> None:
+    """Report the results of a step in replay mode; without ``$HOLDFAST_REPLAY`` it does nothing.
+
+    ``holdfast check replay`` compares them bit by bit with those of another node, so the steps have
+    to be deterministic: the same data and seed, deterministic algorithms, and no time or name of
+    the node. The results of a rank have its number.
+
+    Args:
+        number: number of the step.
+        values: its results, such as the loss and the gradients: tensors of PyTorch, arrays of
+            NumPy, other objects with a buffer, or numbers.
+
+    """
+    if not os.environ.get(REPLAY_VARIABLE):
+        return
+    digest = hashlib.sha256()
+    for value in values:
+        digest.update(_bytes_of(value))
+    rank = os.environ.get("RANK", "0")
+    sys.stdout.write(f"{PRINTED} {number} rank-{rank} {digest.hexdigest()}\n")
+    sys.stdout.flush()
+
+
+def replay_steps() -> int:
+    """Return the number of steps to do in replay mode; 0 outside of it."""
+    text = os.environ.get(REPLAY_VARIABLE, "")
+    return int(text) if text.isdecimal() else 0
+
+
+def _bytes_of(value: Any) -> bytes | memoryview:
+    if isinstance(value, bool | int | float):
+        return struct.pack("<d", value)
+    if hasattr(value, "detach"):  # a tensor; bfloat16 has no equivalent in NumPy
+        flat = value.detach().cpu().contiguous().reshape(-1)
+        value = flat.view(sys.modules["torch"].uint8).numpy()
+    return memoryview(value).cast("B")
 
 
 def is_skipped(number: int) -> bool:

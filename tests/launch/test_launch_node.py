@@ -171,6 +171,25 @@ def test_an_exit_code_may_forbid_restarts(
     assert len(numbers_in(tmp_path, "rank.*")) == starts
 
 
+def test_why_megatron_asks_for_another_accelerator_is_read_in_its_result_file(tmp_path) -> None:
+    script, results = tmp_path / "train.py", tmp_path / "results"
+    script.write_text(
+        "import os, sys\n"
+        "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
+        "    open(sys.argv[2], 'a').write('ts=1 node=n device=3 jobID=7 rank=0 iteration=9 '\n"
+        "        \"status=first_rerun_reproducible result=nan message='loss is nan'\\n\")\n"
+        "    sys.exit(16)\n",
+        encoding="utf-8",
+    )
+    done = launch(script, "--result-rejected-tracker-filename", results)
+
+    assert done.returncode == 0, done.stderr
+    assert (
+        "exit code 16: iteration 9 on device 3 of n: the same step had the same result: it is done "
+        "again on another accelerator (loss is nan)"
+    ) in done.stderr
+
+
 def test_after_exit_code_16_ranks_get_other_gpus(tmp_path: Path) -> None:
     path = script(
         tmp_path,

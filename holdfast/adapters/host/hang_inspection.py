@@ -103,7 +103,7 @@ class HangInspector:
             seen = suspicion.look()
             if not (seen.snapshots or seen.traces):
                 return  # the job has no ranks that are known by their number
-            found = combined(verdict(seen.snapshots), recorded_verdict(seen.traces))
+            found = combined(verdict(seen.snapshots), recorded_verdict(seen.traces), seen.ras)
             named = [one.node for one in seen.snapshots if one.rank in found.ranks]
             inspection.found = Inspected(text=found.text, node=named[0] if named else "")
             evidence = HangEvidence(

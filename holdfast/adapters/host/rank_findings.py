@@ -7,17 +7,24 @@ process that was started for the rank; 0 if there is none any more.
 """
 
 import json
+import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Final
 
 from holdfast.adapters.host.flight_dumps import read_traces, request_dumps
+from holdfast.adapters.host.nccl_ras import NoReport, read_report
 from holdfast.adapters.host.rank_stacks import take_snapshots_of
 from holdfast.decisions.flight_recorder import DumpFiles, RankFindings, summaries
 from holdfast.decisions.rank_snapshots import RankSnapshot
+from holdfast.decisions.ras_verdict import RasCommunicator, ras_verdict
 from holdfast.kit.serial import to_plain
+
+_RAS_PAUSE_S: Final = 1.0
+"""Time between two reports of NCCL's RAS: a job that continues counts on."""
 
 _KEPT: Final = 8
 """Number of collectives of a rank and a group, before the one it waits in and from it on."""
@@ -28,6 +35,7 @@ def inspect_ranks(
     files: DumpFiles,
     ranks: Collection[int] | None = None,
     since: float = 0.0,
+    environment: Mapping[str, str] | None = None,
 ) -> RankFindings:
     """Return what the ranks do, within about 8 seconds.
 
@@ -36,11 +44,28 @@ def inspect_ranks(
         files: where the ranks dump their flight recorders.
         ranks: ranks whose dumps are read; None for all.
         since: start of the attempt, in seconds since 1970.
+        environment: of the ranks, for the address of NCCL's RAS; None for that of this process.
 
     """
-    with ThreadPoolExecutor(max_workers=1) as pool:
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        reports = pool.submit(_ras_reports, os.environ if environment is None else environment)
         traces = pool.submit(lambda: read_traces(files, request_dumps(files, ranks), ranks, since))
-        return RankFindings(snapshots=take(), traces=traces.result())
+        snapshots = take()
+        before, after = reports.result()
+        ras = ras_verdict(before, after, snapshots)
+        return RankFindings(snapshots=snapshots, traces=traces.result(), ras=ras)
+
+
+def _ras_reports(
+    environment: Mapping[str, str],
+) -> tuple[Sequence[RasCommunicator], Sequence[RasCommunicator]]:
+    """Return two reports of NCCL's RAS, or empty ones if it does not respond."""
+    try:
+        first = read_report(environment)
+        time.sleep(_RAS_PAUSE_S)
+        return first, read_report(environment)
+    except NoReport:
+        return (), ()
 
 
 def main(argv: Sequence[str]) -> int:

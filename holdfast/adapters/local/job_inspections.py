@@ -1,7 +1,7 @@
 """Looks at the ranks of jobs that seem to hang, or whose collectives have timed out."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -36,13 +36,17 @@ class AttemptRanks:
 
     nodes: Sequence[NodeRanks]
     files: DumpFiles
+    environment: Mapping[str, str]
     evidence: Path
     """File for the evidence of a hang."""
 
     def look(self) -> RankFindings:
         """Return what the ranks do."""
         return inspect_ranks(
-            lambda: take_snapshots(self.nodes), self.files, since=self.since.timestamp()
+            lambda: take_snapshots(self.nodes),
+            self.files,
+            since=self.since.timestamp(),
+            environment=self.environment,
         )
 
     def findings_after_timeout(self) -> RankFindings:

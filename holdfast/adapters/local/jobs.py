@@ -289,6 +289,7 @@ class LocalJobs:
             since=record.started_at or record.phase_since,
             nodes=self._node_ranks(record, launch),
             files=dump_files(launch.environment, dumps),
+            environment=launch.environment,
             evidence=own.evidence(record.attempt),
         )
 

@@ -11,6 +11,9 @@ from holdfast.detectors.instance_types import equipment_of
 from holdfast.detectors.thresholds import Thresholds
 
 SHORTEST_PAIR_TIME: Final = timedelta(milliseconds=50)
+LARGEST_REPLAY: Final = 10_000
+SHORTEST_REPLAY: Final = timedelta(seconds=1)
+LONGEST_REPLAY: Final = timedelta(hours=1)
 LONGEST_PAIR_TIME: Final = timedelta(seconds=10)
 
 
@@ -38,6 +41,16 @@ class CheckConfig:
     """Duration of each of the three TCP measurements between nodes: latency, and bandwidth in both
     directions."""
 
+    replay_command: tuple[str, ...] = ()
+    """Command of the test ``replay`` that does the steps of a job in replay mode, such as
+    ``["python", "train.py"]``; if left out, a built-in transformer block is trained."""
+
+    replay_steps: int = 20
+    """Number of steps of the test ``replay``."""
+
+    replay_timeout: timedelta = timedelta(minutes=10)
+    """Time limit of the steps of the test ``replay``."""
+
     expected: ExpectedDevices = field(default_factory=ExpectedDevices)
     thresholds: dict[str, Thresholds] = field(default_factory=dict)
     """Minimum of each rate and maximum of each time: a table per instance type, and ``default`` for
@@ -46,6 +59,12 @@ class CheckConfig:
     def __post_init__(self) -> None:
         if not SHORTEST_PAIR_TIME <= self.pair_time <= LONGEST_PAIR_TIME:
             raise ValueError(f"pair_time must be from 50ms to 10s, got {self.pair_time}")
+        if not 1 <= self.replay_steps <= LARGEST_REPLAY:
+            raise ValueError(
+                f"replay_steps must be from 1 to {LARGEST_REPLAY}, got {self.replay_steps}"
+            )
+        if not SHORTEST_REPLAY <= self.replay_timeout <= LONGEST_REPLAY:
+            raise ValueError(f"replay_timeout must be from 1s to 1h, got {self.replay_timeout}")
         kind = self.instance_type
         if kind is not None and equipment_of(kind) is None and kind not in self.thresholds:
             raise ValueError(

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Final, Protocol
 
 from holdfast.adapters.host.accelerators import instance_type
-from holdfast.adapters.host.deep_checks.contract import STRESS_TIME, Skip, Target, Work
+from holdfast.adapters.host.deep_checks.contract import STRESS_TIME, ReplayPlan, Skip, Target, Work
 from holdfast.adapters.host.deep_checks.run import make_part
 from holdfast.adapters.host.deep_checks.table import ROWS
 from holdfast.adapters.host.machine import Machine
@@ -72,6 +72,11 @@ def target_of(
         disk=config.disk,
         fabric_provider=config.fabric_provider,
         pair_time=config.pair_time,
+        replay=ReplayPlan(
+            command=config.replay_command,
+            steps=config.replay_steps,
+            timeout=config.replay_timeout,
+        ),
     )
 
 

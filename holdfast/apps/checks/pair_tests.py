@@ -124,22 +124,27 @@ def by_command(argv: Sequence[str], timeout: timedelta, is_over: Callable[[], bo
 
 
 def node_checks(
-    result: PairsResult, *, instance_type: str, started_at: datetime, now: datetime
+    result: PairsResult,
+    *,
+    instance_type: str,
+    started_at: datetime,
+    now: datetime,
+    condition: Condition = Condition.NETWORK,
 ) -> tuple[NodeCheck, ...]:
-    """Return the check of each node, from all tests together."""
+    """Return the check of each node, from all tests together; ``condition`` is of a bad node."""
     return tuple(
         NodeCheck(
             node=node,
             instance_type=instance_type,
             level=Level.QUICK,
             started_at=started_at,
-            parts=(_part(node, result, now),),
+            parts=(_part(node, result, condition, now),),
         )
         for node in result.found.nodes
     )
 
 
-def _part(node: str, result: PairsResult, now: datetime) -> PartResult:
+def _part(node: str, result: PairsResult, condition: Condition, now: datetime) -> PartResult:
     own = [answer for pair, answer in result.answers if node in pair]
     made = [answer for answer in own if answer.passed is not None]
     failed = sum(not answer.passed for answer in made)
@@ -155,7 +160,7 @@ def _part(node: str, result: PairsResult, now: datetime) -> PartResult:
         outcome=outcome,
         detail=detail,
         measured=_medians(own),
-        findings=(_finding(node, detail, now),) if is_bad else (),
+        findings=(_finding(node, detail, condition, now),) if is_bad else (),
     )
 
 
@@ -168,14 +173,14 @@ def _medians(answers: Sequence[PairResponse]) -> dict[str, float]:
     return {name: statistics.median(found) for name, found in values.items()}
 
 
-def _finding(node: str, detail: str, now: datetime) -> Finding:
+def _finding(node: str, detail: str, condition: Condition, now: datetime) -> Finding:
     """Return the finding on a node; HyperPod replaces nodes that fail its NCCL test.
 
     HyperPod's message is "Encountered FaultyInstance".
     """
     return Finding(
         family=FAMILY,
-        condition=Condition.NETWORK,
+        condition=condition,
         reason=Reason.PAIR_FAILED,
         severity=Severity.FATAL,
         remedy=Remedy.REPLACE,

@@ -296,9 +296,9 @@ class NodeRanks:
         if self._is_stopping or rank.code is None:
             return
         meaning = self._options.meanings.get(rank.code, ExitMeaning.CRASH)
-        reason = rank.error or self._crash(rank.local_rank)
         number = self._first_rank + rank.local_rank
         is_crash = meaning is ExitMeaning.CRASH
+        reason = rank.error or (self._crash(rank.local_rank) if is_crash else self._rerun(number))
         has_timed_out = is_crash and self._inspections.has_timed_out(number, reason)
         if has_timed_out:
             self._suspected = None
@@ -314,6 +314,14 @@ class NodeRanks:
                 is_consequence=is_crash and is_peer_failure(reason),
             )
         )
+
+    def _rerun(self, rank: int) -> str:
+        """Return why a rank of Megatron has exited on purpose; empty if it reports none."""
+        from holdfast.decisions.rerun_results import rerun_text, result_file  # noqa: PLC0415 - Megatron's exit codes only
+
+        file = result_file(self._options.command)
+        found = rerun_text(end_text(file, _TAIL_BYTES), rank) if file else ""
+        return found or self._crash(rank - self._first_rank)
 
     def _crash(self, local_rank: int) -> str:
         """Return the exception of a rank from its error file or its log; empty if there is none."""

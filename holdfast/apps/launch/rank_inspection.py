@@ -66,7 +66,9 @@ class RankInspection:
         if found is None:
             return None
         return RankFindings(
-            snapshots=_bounded(found.snapshots), traces=bounded_traces(found.traces)
+            snapshots=_bounded(found.snapshots),
+            traces=bounded_traces(found.traces),
+            ras=found.ras,
         )
 
     def close(self) -> None:
@@ -160,6 +162,7 @@ class RankInspections:
             snapshots=found.snapshots,
             omitted=max(0, self._slots - seen) if seen else 0,
             traces=found.traces,
+            ras=found.ras,
         )
 
     def end(self) -> None:

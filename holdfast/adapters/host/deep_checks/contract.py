@@ -25,6 +25,17 @@ PAIR_TIME: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayPlan:
+    """Deterministic steps of a node."""
+
+    command: tuple[str, ...] = ()
+    """Command that prints their results; empty for the built-in steps."""
+
+    steps: int = 20
+    timeout: timedelta = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Node to check, with the settings of the check."""
 
@@ -41,6 +52,8 @@ class Target:
 
     pair_time: timedelta = PAIR_TIME
     """Duration of the latency and bandwidth measurements between nodes, each."""
+
+    replay: ReplayPlan = ReplayPlan()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,9 @@ class PairPart:
     serve: Callable[[Target, PairConnection, Mapping[str, Any]], None]
     """Server side; receives the client's first message. Raises BackendError."""
 
+    by_default: bool = True
+    """Whether it is run if no test is named."""
+
 
 def pair_finding(message: str, now: datetime) -> Finding:
     """Return the finding for a fault between two nodes; a test cannot identify the bad one."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from holdfast.adapters.host.pairs import fabric, tcp
+from holdfast.adapters.host.pairs import fabric, replay, tcp
 from holdfast.adapters.host.pairs.contract import PairPart
 
 PARTS: Final = (
@@ -17,5 +17,12 @@ PARTS: Final = (
         what="libfabric messages arrive intact and fast enough",
         measure=fabric.measure,
         serve=fabric.serve,
+    ),
+    PairPart(
+        name=replay.NAME,
+        what="the same deterministic steps have the same results on both nodes, bit by bit",
+        measure=replay.measure,
+        serve=replay.serve,
+        by_default=False,
     ),
 )

@@ -11,6 +11,12 @@ from holdfast.model.errors import BackendError
 
 _LABELLED: Final = re.compile(r"^ *(\d{1,6}): (.*)$")
 _NODE: Final = "node "
+_ALL: Final = "for p in /proc/[0-9]*; do "
+_OWN: Final = (
+    "tr '\\0' '\\n' <$p/environ 2>/dev/null | grep -qx SLURM_JOB_ID=$SLURM_JOB_ID || continue; "
+)
+_DUMPS: Final = COMMAND[2].replace(_ALL, _ALL + _OWN)
+"""Dumps the processes of the job alone: those of others may end meanwhile, or be many."""
 
 
 class RankStacks(Slurm):
@@ -27,7 +33,7 @@ class RankStacks(Slurm):
             nodes: number of its nodes.
 
         """
-        script = f'echo "{_NODE}$SLURMD_NODENAME"; {COMMAND[2]}; exit 0'
+        script = f'echo "{_NODE}$SLURMD_NODENAME"; ({_DUMPS}); exit 0'
         step = (f"--jobid={job}", "--overlap", f"--nodes={nodes}", "--ntasks-per-node=1")
         text = self._call("srun", *step, "--label", "--mem=0", *COMMAND[:2], script)
         found = [one for lines in _by_task(text) for one in _snapshots(lines, job)]

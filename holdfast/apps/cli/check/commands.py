@@ -9,6 +9,7 @@ from holdfast.apps.cli.check.job import epilog, health, prolog
 from holdfast.apps.cli.check.node import node
 from holdfast.apps.cli.check.pair import pair, serve
 from holdfast.apps.cli.check.pairs import pairs
+from holdfast.apps.cli.check.replay import replay
 from holdfast.apps.cli.check.show import show
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.nodes.requests import check as deep
@@ -19,7 +20,7 @@ def check() -> None:
     """Run health checks under load before nodes accept jobs."""
 
 
-for _command in (node, pair, serve, pairs, baseline, prolog, epilog, health):
+for _command in (node, pair, serve, pairs, replay, baseline, prolog, epilog, health):
     check.add_command(_command)
 check.add_command(show)
 _EXAMPLES = (

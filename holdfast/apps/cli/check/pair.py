@@ -144,7 +144,7 @@ def pair(
         with closing(PairServer(config, here, token)) as server, ending_by_signal():
             server.serve_one(wait=wait)
         return ExitCode.OK
-    names = only or [part.name for part in PARTS]
+    names = only or [part.name for part in PARTS if part.by_default]
     with ExitStack() as stack:
         watcher: Watcher = stack.enter_context(TimeLeft()) if sys.stderr.isatty() else Unwatched()
         stack.enter_context(ending_by_signal())

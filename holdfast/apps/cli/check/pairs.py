@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from threading import Event
@@ -34,9 +35,13 @@ from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.deep_checks import NodeCheck
+from holdfast.model.names import Condition
 
 _SERVE: Final = "serve"
 _SHORTEST: Final = timedelta(seconds=1)
+NOTHING_WRONG: Final = "All nodes had the same results"
+"""Result of ``holdfast check replay`` without a bad node."""
+
 _NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
 
 
@@ -117,38 +122,112 @@ def pairs(  # noqa: PLR0913 - one parameter for each option
     Exits with 0 if no node or link is bad, 1 if one is, if all pairs fail, or if no test had a
     result.
     """  # noqa: D301 - click keeps the lines after it
-    names, config = _names(nodes), load(config_file)
-    if bool(tests) == bool(command) or bool(tests) != (on is not None):
-        raise click.UsageError("give a COMMAND, or --test and --on")
-    if timeout < _SHORTEST:
-        raise click.UsageError("--timeout must be at least 1s")
+    return run_pairs(
+        PairsRequest(
+            nodes=nodes,
+            rounds=rounds,
+            timeout=timeout,
+            at_once=at_once,
+            tests=tests,
+            on=on,
+            options=options,
+            config_file=config_file,
+            token_file=token_file,
+            stream_file=stream_file,
+            command=command,
+        ),
+        output,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairsRequest:
+    """What to test of which nodes, as options name it."""
+
+    nodes: str
+    rounds: int
+    timeout: timedelta
+    at_once: int
+    tests: tuple[str, ...]
+    on: str | None
+    options: tuple[str, ...]
+    config_file: Path | None
+    token_file: Path | None
+    stream_file: Path | None
+    command: tuple[str, ...] = ()
+    condition: Condition = Condition.NETWORK
+    """Condition of a node that is found bad."""
+
+    good: str = "No node or link is bad"
+    """Text if nothing is found."""
+
+
+def run_pairs(request: PairsRequest, output: str) -> int:
+    """Test pairs of nodes until the bad one is known; print the result. Returns the exit code.
+
+    Raises:
+        click.UsageError: options do not fit.
+
+    """
+    names, config = _checked(request), load(request.config_file)
     over = Event()
     test_options = PairTestOptions(
-        tests=tests,
+        tests=request.tests,
         config=config,
-        config_file=config_file,
-        timeout=timeout,
-        options=options,
+        config_file=request.config_file,
+        timeout=request.timeout,
+        options=request.options,
         is_over=over.is_set,
     )
-    run_test = _test_runner(test_options, command, on, token_file, names)
+    run_test = _test_runner(test_options, request.command, request.on, request.token_file, names)
+    stream_file = request.stream_file
     refuse_unwritable(stream=stream_file)
     clock = SystemClock()
     started_at = clock.now()
     with ending_by_signal():
         result = run_rounds(
-            names, run_test, rounds=rounds, at_once=at_once, reported=_print_round, over=over
+            names,
+            run_test,
+            rounds=request.rounds,
+            at_once=request.at_once,
+            reported=_print_round,
+            over=over,
         )
     now = clock.now()
     checks = node_checks(
-        result, instance_type=config.instance_type or "", started_at=started_at, now=now
+        result,
+        instance_type=config.instance_type or "",
+        started_at=started_at,
+        now=now,
+        condition=request.condition,
     )
     if stream_file is not None:
         keep("stream", stream_file, lambda: append_results(stream_file, checks, now))
+    return _shown(result, checks, request.good, output)
+
+
+def _checked(request: PairsRequest) -> list[str]:
+    """Return the names of the nodes.
+
+    Raises:
+        click.UsageError: options do not fit.
+
+    """
+    names = _names(request.nodes)
+    has_tests = bool(request.tests)
+    if has_tests == bool(request.command) or has_tests != (request.on is not None):
+        raise click.UsageError("give a COMMAND, or --test and --on")
+    if request.timeout < _SHORTEST:
+        raise click.UsageError("--timeout must be at least 1s")
+    return names
+
+
+def _shown(result: PairsResult, checks: Sequence[NodeCheck], good: str, output: str) -> int:
+    """Print a result. Returns the exit code."""
     if is_document(output):
         print_document(_plain(result, checks), output)
     else:
-        click.echo("\n".join(_sentences(result)))
+        click.echo("\n".join(_sentences(result, good)))
     found = result.found
     is_good = not (found.bad_nodes or found.bad_links or found.has_common_cause)
     return ExitCode.OK if is_good else ExitCode.FAILED
@@ -197,7 +276,7 @@ def _print_round(number: int, answers: Answers) -> None:
             click.echo(f"  {' and '.join(pair)}: {printable(answer.why)}", err=True)
 
 
-def _sentences(result: PairsResult) -> list[str]:
+def _sentences(result: PairsResult, good: str) -> list[str]:
     found = result.found
     after = f"after {result.rounds} rounds"
     if found.has_common_cause:
@@ -208,7 +287,7 @@ def _sentences(result: PairsResult) -> list[str]:
         for link in found.bad_links
     ]
     if found.is_settled:
-        return bad or [f"No node or link is bad {after}."]
+        return bad or [f"{good} {after}."]
     suspects = sorted(found.nodes, key=lambda node: -found.nodes[node])[:4]
     doubts = ", ".join(
         f"{node} ({found.nodes[node]:.1%})" for node in suspects if node not in found.bad_nodes

@@ -1,0 +1,81 @@
+"""``holdfast check replay``: finds nodes that compute wrongly, by the same steps on pairs."""
+
+from datetime import timedelta
+from typing import Any
+
+import click
+
+from holdfast.adapters.host.pairs.replay import NAME
+from holdfast.apps.cli.check.files import stream_option
+from holdfast.apps.cli.check.pair import config_option, token_option
+from holdfast.apps.cli.check.pairs import NOTHING_WRONG, PairsRequest, run_pairs
+from holdfast.apps.cli.output import RESULTS, output_option
+from holdfast.apps.cli.parameters import Duration
+from holdfast.model.names import Condition
+
+
+@click.command()
+@click.option("--nodes", required=True, help="Comma-separated names of two or more nodes.")
+@click.option(
+    "--on",
+    type=click.Choice(["slurm", "mpi", "serve"]),
+    required=True,
+    help="What starts the steps: srun, mpirun, or `holdfast check serve` on every node.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(2, 1000),
+    default=4,
+    show_default=True,
+    help="Maximum number of groupings; each replays the steps once on every node.",
+)
+@click.option(
+    "--timeout",
+    type=Duration(),
+    default="15m",
+    show_default=True,
+    help="Time limit of the steps on a pair; a pair that exceeds it fails.",
+)
+@click.option(
+    "--launch-option",
+    "options",
+    multiple=True,
+    help="Additional option for srun or mpirun, such as --reservation=NAME; may be repeated.",
+)
+@config_option
+@token_option
+@stream_option
+@output_option(*RESULTS)
+def replay(
+    *, nodes: str, on: str, rounds: int, timeout: timedelta, output: str, **values: Any
+) -> int:
+    """Find nodes that compute wrongly without an error (silent data corruption).
+
+    Both nodes of a pair do the same deterministic steps, and the results of each step are compared
+    bit by bit. In the next grouping, nodes whose pair differed get other partners: the difference
+    follows the bad node.
+
+    The steps train a built-in transformer block, with PyTorch on every GPU if it is installed. With
+    `replay_command` in the configuration of each node, they are those of a job: its script does
+    the number of steps in HOLDFAST_REPLAY, and calls holdfast.training.replayed after each.
+
+    \b
+      holdfast check replay --nodes n1,n2,n3,n4 --on slurm
+
+    Exits with 0 if no node is bad, 1 if one is, if all pairs differ, or if no test had a result.
+    """  # noqa: D301 - click keeps the lines after it
+    request = PairsRequest(
+        nodes=nodes,
+        rounds=rounds,
+        timeout=timeout,
+        at_once=1000,  # the nodes compute, not this machine
+        tests=(NAME,),
+        on=on,
+        options=values["options"],
+        config_file=values["config_file"],
+        token_file=values["token_file"],
+        stream_file=values["stream_file"],
+        condition=Condition.DEEP_CHECK,
+        good=NOTHING_WRONG,
+    )
+    return run_pairs(request, output)
