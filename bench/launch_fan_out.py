@@ -17,7 +17,7 @@ from bench.disturbed_run import percentile
 from bench.figure import Figure
 from holdfast.adapters.launch.server import LauncherServer
 from holdfast.apps.launch.coordinator import Coordinator
-from holdfast.decisions.launch_rounds import RoundSettings
+from holdfast.decisions.launch_state import RoundSettings
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import descendants, send
 from holdfast.model.jobs import LAUNCH_KEY_VARIABLE

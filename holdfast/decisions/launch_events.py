@@ -158,6 +158,16 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Slowed:
+    """A rank of a round slows the others down."""
+
+    launcher: str
+    round: int
+    rank: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopRequested:
     """The job is to stop, for example because a launcher received SIGTERM."""
 
@@ -167,4 +177,4 @@ class StopRequested:
 Reported = Joined | NodeReported | Failed | Suspected | Inspected | Sampled | Succeeded | Stopped
 """Events that a launcher reports itself."""
 
-Event = Reported | Lost | StopRequested
+Event = Reported | Lost | Slowed | StopRequested

@@ -6,13 +6,17 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.flight_recorder import combined, recorded_verdict
-from holdfast.decisions.hang_verdict import Verdict, verdict
+from holdfast.decisions.hang_verdict import Verdict, VerdictKind, verdict
 from holdfast.decisions.launch_events import Inspected, Suspected
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 
 LIMIT: Final = timedelta(seconds=10)
 """Maximum time of an inspection: snapshots take up to 8 s; the rest is for starting the program
 that takes them, and for the messages."""
+
+
+_NODE_SIDE: Final = (VerdictKind.UNINTERRUPTIBLE, VerdictKind.STORAGE)
+"""Verdicts on single ranks whose cause is below the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class HungRank:
     launcher: str
     rank: int
     text: str
+    is_node_side: bool = False
+    """Whether its node is the cause: its kernel or its storage does not respond."""
 
 
 def begin(before: Inspection | None, suspicion: Suspected, now: datetime) -> Inspection:
@@ -121,7 +127,13 @@ def concluded(
     if not suspicion.restart:
         return done, None
     rank = found.ranks[0] if found.ranks else suspicion.rank
-    return done, HungRank(launcher=_launcher_of(rank, snapshots, suspicion), rank=rank, text=text)
+    hung = HungRank(
+        launcher=_launcher_of(rank, snapshots, suspicion),
+        rank=rank,
+        text=text,
+        is_node_side=bool(found.ranks) and found.kind in _NODE_SIDE,
+    )
+    return done, hung
 
 
 def _launcher_of(rank: int, snapshots: Collection[RankSnapshot], suspicion: Suspected) -> str:

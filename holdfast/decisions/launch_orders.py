@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.launch_rounds import JobRounds, Outcome, Phase
+from holdfast.decisions.launch_state import JobRounds, Outcome, Phase
 from holdfast.decisions.restart_rungs import RestartHistory
 
 

@@ -7,9 +7,8 @@ is left: each of its launchers has confirmed that, or was lost for longer than i
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
+from dataclasses import replace
+from datetime import datetime
 from typing import Final, TypeVar
 
 from holdfast.decisions.exit_meanings import ExitMeaning
@@ -19,8 +18,8 @@ from holdfast.decisions.launch_events import (
     Inspected,
     Joined,
     Lost,
-    Member,
     NodeReported,
+    Slowed,
     Stopped,
     StopRequested,
     Succeeded,
@@ -30,7 +29,6 @@ from holdfast.decisions.launch_inspection import (
     Inspection,
     begin,
     concluded,
-    is_open,
     with_report,
 )
 from holdfast.decisions.launch_nodes import (
@@ -40,10 +38,16 @@ from holdfast.decisions.launch_nodes import (
     next_nodes,
     round_nodes,
 )
+from holdfast.decisions.launch_state import (
+    EARLIER,
+    Failure,
+    JobRounds,
+    Outcome,
+    Phase,
+    RoundSettings,
+)
 from holdfast.decisions.restart_rungs import (
     Cause,
-    RestartBudget,
-    RestartHistory,
     Rung,
     RungChoice,
     beyond_exchange,
@@ -52,128 +56,6 @@ from holdfast.decisions.restart_rungs import (
 
 Value = TypeVar("Value")
 
-
-class Phase(StrEnum):
-    """Phase of a job."""
-
-    GATHER = "gather"
-    """Waiting for enough launchers."""
-
-    RUN = "run"
-    STOP = "stop"
-    """Waiting until no rank of the round is left."""
-
-    END = "end"
-
-
-class Outcome(StrEnum):
-    """How a job ended."""
-
-    SUCCEEDED = "succeeded"
-    FAILED = "failed"
-    RESTART_JOB = "restart-job"
-    """Its platform should restart the whole job."""
-
-    INTERRUPTED = "interrupted"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundSettings:
-    """Settings of a job."""
-
-    nodes: int = 1
-    """Nodes of a round. Launchers beyond this number are hot spares."""
-
-    join_timeout: timedelta = timedelta(minutes=10)
-    """For enough launchers to join. torchrun's ``join_timeout`` is 600 s."""
-
-    lease: timedelta = timedelta(seconds=2)
-    """For which a launcher runs ranks without a response of the coordinator."""
-
-    fence: timedelta = timedelta(seconds=1)
-    """From the loss of a launcher, when its lease has ended, until its ranks are gone: its guard
-    sends them SIGKILL when the lease ends."""
-
-    budget: RestartBudget = field(default_factory=RestartBudget)
-    can_join: bool = True
-    """Whether launchers on other nodes can join."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
-    """First failure of a round."""
-
-    launcher: str
-    rank: int = -1
-    """Failed rank; -1 if the whole node failed."""
-
-    code: int = 0
-    meaning: ExitMeaning = ExitMeaning.CRASH
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRounds:
-    """State of a job."""
-
-    since: datetime
-    """Start of the phase."""
-
-    phase: Phase = Phase.GATHER
-    round: int = 0
-    """Number of the current or last round; 0 before the first of this coordinator."""
-
-    members: Mapping[str, Member] = field(default_factory=dict)
-    """Launchers that are connected, in the order in which they joined."""
-
-    active: Mapping[str, Member] = field(default_factory=dict)
-    """Launchers of the round, in the order of their node ranks."""
-
-    alive: frozenset[str] = frozenset()
-    """Launchers of the round whose ranks may be alive."""
-
-    fences: Mapping[str, datetime] = field(default_factory=dict)
-    """Time from which the ranks of a lost launcher are gone, by launcher; by ``EARLIER``, those of
-    launchers that had an earlier coordinator."""
-
-    floor: int = 0
-    """Highest round that a launcher has reported: the next one has a higher number."""
-
-    succeeded: frozenset[str] = frozenset()
-    failure: Failure | None = None
-    """First failure of the round; None while there is none."""
-
-    timed_out: Failure | None = None
-    """First rank of the round in which a collective timed out; None if there is none. Another rank
-    is the cause, so the ranks are inspected."""
-
-    inspection: Inspection | None = None
-    """Last inspection of a suspected hang, of this round or an earlier one."""
-
-    history: RestartHistory = RestartHistory()
-    leaving: frozenset[str] = frozenset()
-    """Launchers of the last round that others replace in the next one."""
-
-    rotation: int = 0
-    """Number of places by which ranks are shifted to other accelerators of their node."""
-
-    waited_s: float = 0.0
-    """Longest wait of a launcher for the memory of its accelerators, in the last stop."""
-
-    stop_signal: int = 0
-    """Signal that requested the end of the job; 0 if none did."""
-
-    outcome: Outcome | None = None
-    why: str = ""
-
-    @property
-    def is_inspecting(self) -> bool:
-        """Return whether the ranks of the round are inspected."""
-        return is_open(self.inspection, self.round)
-
-
-EARLIER: Final = ""
-"""Stands for all launchers that an earlier coordinator may have lost."""
 
 _ENDS: Final = {Rung.FAIL: Outcome.FAILED, Rung.WHOLE_JOB: Outcome.RESTART_JOB}
 
@@ -237,6 +119,8 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
             return _failed(job, event, failure, now)
         case Suspected(launcher=name) if event.round == job.round and name in job.active:
             return replace(job, inspection=begin(job.inspection, event, now))
+        case Slowed(launcher=name) if event.round == job.round and name in job.active:
+            return _slowed(job, event, now, settings)
         case Inspected(launcher=name) if job.inspection is not None and name in job.active:
             return replace(job, inspection=with_report(job.inspection, event))
     return job  # of an earlier round, or of a launcher that was lost
@@ -254,6 +138,15 @@ def _failed(job: JobRounds, event: Failed, failure: Failure, now: datetime) -> J
         launcher=event.launcher, round=event.round, rank=event.rank, text=event.text, restart=True
     )
     return replace(job, timed_out=failure, inspection=begin(job.inspection, suspicion, now))
+
+
+def _slowed(job: JobRounds, event: Slowed, now: datetime, settings: RoundSettings) -> JobRounds:
+    """Return the state after a straggler: a restart costs, so only a spare is worth one."""
+    if not settings.exchanges_suspects or job.phase is not Phase.RUN or job.is_inspecting:
+        return job
+    failure = Failure(launcher=event.launcher, rank=event.rank, text=event.text, is_of_node=True)
+    _, choice = _choose(job, failure, now, settings)
+    return replace(job, failure=job.failure or failure) if choice.rung is Rung.SPARE else job
 
 
 def _joined(job: JobRounds, event: Joined, settings: RoundSettings) -> JobRounds:
@@ -285,13 +178,20 @@ def _lost(job: JobRounds, name: str, ended_at: datetime) -> JobRounds:
     return replace(job, members=members, fences=fences, failure=job.failure or failure)
 
 
-def _inspected(job: JobRounds, inspection: Inspection, now: datetime) -> JobRounds:
+def _inspected(
+    job: JobRounds, inspection: Inspection, now: datetime, settings: RoundSettings
+) -> JobRounds:
     first = job.timed_out
     awaited = job.alive if first is None else job.active.keys() & job.members.keys()
     after, hung = concluded(inspection, awaited, now)
     failure = job.failure
     if hung is not None:
-        failure = failure or Failure(launcher=hung.launcher, rank=hung.rank, text=hung.text)
+        failure = failure or Failure(
+            launcher=hung.launcher,
+            rank=hung.rank,
+            text=hung.text,
+            is_of_node=hung.is_node_side and settings.exchanges_suspects,
+        )
     if first is not None and after.verdict is not None:
         # The inspection was open before, for a suspicion that restarts nothing or was wrong.
         text = "; ".join(filter(None, (first.text, after.verdict)))
@@ -301,7 +201,7 @@ def _inspected(job: JobRounds, inspection: Inspection, now: datetime) -> JobRoun
 
 def _after_run(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
     if job.inspection is not None and job.is_inspecting:
-        job = _inspected(job, job.inspection, now)
+        job = _inspected(job, job.inspection, now, settings)
     failure = job.failure or _node_failure(job, now, settings)
     if job.stop_signal or failure is not None:
         return replace(job, phase=Phase.STOP, since=now, waited_s=0.0, failure=failure)
@@ -357,7 +257,7 @@ def _choose(
         history,
         budget,
         failed=failure.launcher,
-        moves=failure.meaning is ExitMeaning.ANOTHER_DEVICE,
+        moves=failure.is_of_node or failure.meaning is ExitMeaning.ANOTHER_DEVICE,
         can_exchange=settings.can_join,
     )
     is_final = failure.meaning is ExitMeaning.STOP

@@ -22,6 +22,9 @@ that is done."""
 JOB_VARIABLE: Final = "HOLDFAST_JOB"
 """Environment variable of ranks: name of their job."""
 
+SECTIONS_VARIABLE: Final = "HOLDFAST_SECTIONS_DIR"
+"""Environment variable of ranks: directory in which each writes how long it was in sections."""
+
 REPLAY_VARIABLE: Final = "HOLDFAST_REPLAY"
 """Environment variable of a script in replay mode: number of the steps to do."""
 

@@ -13,6 +13,10 @@ import operator
 import os
 import struct
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -24,9 +28,11 @@ from holdfast.decisions.replay_results import PRINTED
 from holdfast.kit.stack_requests import answer_requests
 from holdfast.model.checkpoints import SaveReport
 from holdfast.model.errors import HoldfastError
-from holdfast.model.jobs import REPLAY_VARIABLE
+from holdfast.model.jobs import REPLAY_VARIABLE, SECTIONS_VARIABLE
 
 _LOG: Final = logging.getLogger(__name__)
+_WRITE_S: Final = 0.5
+"""Time between two writes of section times; a window takes 40 s."""
 
 
 def step(number: int, *, loss: SupportsFloat | None = None) -> None:
@@ -99,6 +105,56 @@ def _report_save(folder: Path, step: int, path: Path) -> None:
         may_be_inside = store.accepts_files
     report = SaveReport(name=name, step=step, at=datetime.now(UTC))
     append_report(folder, report, may_be_inside=may_be_inside)
+
+
+@contextmanager
+def section(name: str) -> Iterator[None]:
+    """Measure a part of a step that takes as long on every rank, such as the forward pass.
+
+    Holdfast compares the ranks by it, instead of by samples of their stacks: the one that is longer
+    in its sections than the others slows them down. Leave out what waits for other ranks, such as
+    collectives; on an accelerator, the time counts that the host thread takes. Of sections in one
+    another, the outer one counts. Without ``$HOLDFAST_SECTIONS_DIR`` it does nothing.
+
+    Args:
+        name: name of the part, for people who read the script.
+
+    """
+    folder = os.environ.get(SECTIONS_VARIABLE)
+    if not folder or not name or _SECTIONS.is_inside:
+        yield
+        return
+    _SECTIONS.is_inside, began = True, time.perf_counter()
+    try:
+        yield
+    finally:
+        _SECTIONS.is_inside = False
+        _SECTIONS.add(time.perf_counter() - began, folder)
+
+
+class _Sections(threading.local):
+    """Time of the sections of this process; only those of one thread count at a time."""
+
+    is_inside = False
+    seconds = 0.0
+    written_at = 0.0
+
+    def add(self, seconds: float, folder: str) -> None:
+        self.seconds += seconds
+        now = time.monotonic()
+        if now < self.written_at + _WRITE_S:
+            return
+        self.written_at = now
+        path = os.path.join(folder, f"rank-{os.environ.get('RANK', '0')}")
+        try:
+            with open(f"{path}.new", "w", encoding="ascii") as file:
+                file.write(f"{self.seconds:.6f}\n")
+            os.replace(f"{path}.new", path)
+        except OSError as error:  # measurements must not end the job
+            _LOG.warning("section times not written: %s: %s", path, error)
+
+
+_SECTIONS: Final = _Sections()
 
 
 def replayed(number: int, *values: Any) -> None:

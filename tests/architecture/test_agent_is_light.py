@@ -33,6 +33,7 @@ DECISIONS = {
         "notice_lines",
         "launch_orders",
         "launch_rounds",
+        "launch_state",
         "rank_snapshots",
         "restart_rungs",
         "step_times",

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.flight_recorder import Collective, RankTrace
 from holdfast.decisions.launch_events import (
@@ -12,13 +14,16 @@ from holdfast.decisions.launch_events import (
     Joined,
     Lost,
     Member,
+    Slowed,
     Stopped,
     Suspected,
 )
 from holdfast.decisions.launch_inspection import LIMIT
 from holdfast.decisions.launch_orders import order_for
-from holdfast.decisions.launch_rounds import JobRounds, Phase, RoundSettings, advance, next_deadline
+from holdfast.decisions.launch_rounds import advance, next_deadline
+from holdfast.decisions.launch_state import JobRounds, Phase, RoundSettings
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
+from holdfast.decisions.restart_rungs import RestartBudget
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 TWO = RoundSettings(nodes=2)
@@ -210,6 +215,49 @@ def test_equal_stacks_of_many_ranks_are_stored_once():
     [report] = job.inspection.found.values()
     one, other = report.snapshots
     assert one.frames is other.frames
+
+
+EXCHANGES = RoundSettings(nodes=2, exchanges_suspects=True)
+SLOWED = Slowed(launcher="b", round=1, rank=3, text="rank 3 on b is slow")
+
+
+def with_spare() -> JobRounds:
+    spare = Member(name="c", address="c", port=1, slots=2)
+    return after(running(), Joined(member=spare))
+
+
+def stopped(job: JobRounds, settings: RoundSettings) -> JobRounds:
+    for name in ("a", "b"):
+        job = advance(job, Stopped(launcher=name, round=1, port=1), T0, settings)
+    return job
+
+
+def test_the_node_of_a_straggler_is_exchanged_only_on_request_and_for_a_spare():
+    assert advance(with_spare(), SLOWED, T0, TWO).failure is None
+    assert advance(running(), SLOWED, T0, EXCHANGES).failure is None
+    old = replace(SLOWED, round=0)
+    assert advance(with_spare(), old, T0, EXCHANGES).failure is None
+    spent = replace(EXCHANGES, budget=RestartBudget(exchanges=0))
+    assert advance(with_spare(), SLOWED, T0, spent).failure is None
+
+    job = stopped(advance(with_spare(), SLOWED, T0, EXCHANGES), EXCHANGES)
+
+    assert (job.round, [*job.active], job.why) == (2, ["a", "c"], "rank 3 on b is slow")
+    assert job.history.exchanges == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "nodes"), [({"state": "D"}, ["a", "c"]), ({"state": "T"}, ["a", "b"])]
+)
+def test_a_hang_in_the_kernel_of_a_node_exchanges_it_and_no_other_hang_does(state, nodes):
+    blocked = inspected("b", WAITS, READS)
+    rank = replace(blocked.snapshots[1], **state)
+    reports = (FROM_A, replace(blocked, snapshots=(blocked.snapshots[0], rank)))
+    job = with_spare()
+    for event in (SUSPECTED, *reports):
+        job = advance(job, event, T0, EXCHANGES)
+
+    assert [*stopped(job, EXCHANGES).active] == nodes
 
 
 TIMED_OUT = Failed(

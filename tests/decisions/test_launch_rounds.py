@@ -29,14 +29,8 @@ from holdfast.decisions.launch_events import (
     Suspected,
 )
 from holdfast.decisions.launch_orders import Order, OrderKind, order_for
-from holdfast.decisions.launch_rounds import (
-    JobRounds,
-    Outcome,
-    Phase,
-    RoundSettings,
-    advance,
-    next_deadline,
-)
+from holdfast.decisions.launch_rounds import advance, next_deadline
+from holdfast.decisions.launch_state import JobRounds, Outcome, Phase, RoundSettings
 from holdfast.decisions.restart_rungs import RestartBudget, Rung
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)

@@ -275,6 +275,10 @@ class MadeSource:
             "message": "",
         }
 
+    def evidence(self, job: str) -> Json:
+        """See ``ConsoleBackend.evidence``."""
+        raise UnknownObject(job)
+
     def fleet_of_job(self, name: str) -> str:
         """See ``ConsoleBackend.fleet_of_job``."""
         self._job(name)

@@ -43,6 +43,23 @@ while not (folder / "enough").exists():
     all_reduce(folder, rank, world, step)
 """
 
+SECTIONS = """
+import os, pathlib, sys, time
+import holdfast.training
+folder = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(folder))
+from torch.distributed.distributed_c10d import all_reduce
+rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+(folder / f"rank.0.{rank}").write_text(f"{os.getpid()}\\n", encoding="utf-8")
+step = 0
+while not (folder / "enough").exists():
+    with holdfast.training.section("forward"):
+        with holdfast.training.section("inner"):
+            time.sleep(0.12 if rank == world - 1 else 0.03)
+    step += 1
+    all_reduce(folder, rank, world, step)
+"""
+
 COLLECTIVE = """
 import os, time
 def all_reduce(folder, rank, world, step):
@@ -58,6 +75,7 @@ def all_reduce(folder, rank, world, step):
         time.sleep(0.002)
 """
 
+ROOT = Path(__file__).parents[2]
 WINDOW = ("--straggler-window", "6s")
 
 
@@ -114,6 +132,45 @@ def test_a_rank_on_another_node_that_waits_for_its_storage_is_named(train: Path)
         printed.text,
     ), printed.text
     assert printed.text.count("StragglerFound") == 1
+
+
+def test_the_sections_of_a_script_name_the_slow_rank_without_py_spy(train: Path) -> None:
+    folder = train.parent
+    train.write_text(SECTIONS, encoding="utf-8")
+    nowhere = {"PATH": "/nowhere", "PYTHONPATH": str(ROOT)}
+    started = start("--nproc-per-node", 3, *WINDOW, train, folder, **nowhere)
+    printed = Printed(started)
+
+    wait_for(lambda: printed.has("StragglerFound"), "the straggler", limit_s=300)
+    finish(folder, started)
+
+    factor = re.search(
+        r"StragglerFound: round 1: rank 2 on \S+ is slow: its own part of a step takes "
+        r"(\d\.\d\d)x the median of the other ranks; ",
+        printed.text,
+    )
+    assert factor is not None, printed.text
+    assert float(factor[1]) > 1.5
+
+
+def test_a_straggler_is_exchanged_for_a_hot_spare_if_that_is_asked_for(train: Path) -> None:
+    folder = train.parent
+    text = SECTIONS.replace("rank == world - 1", "os.environ.get('SLOW')")
+    train.write_text(text, encoding="utf-8")
+    options = ("--nnodes", "2:3", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", *WINDOW)
+    options += ("--suspect-action", "exchange", "--max-restarts", 0, "--lease-timeout", "20s")
+    key = {"HOLDFAST_LAUNCH_KEY": "0123456789abcdef", "PYTHONPATH": str(ROOT)}
+    first = start(*options, "--node-rank", 0, train, folder, **key)
+    slow = start(*options, "--node-rank", 1, train, folder, **key, SLOW="1")
+    printed = Printed(first)
+    wait_for(lambda: printed.has("RoundStarted: round 1"), "the first round")
+    spare = start(*options, "--node-rank", 2, train, folder, **key)
+
+    wait_for(lambda: printed.has("RoundStarted: round 2"), "the exchange", limit_s=300)
+    finish(folder, first, spare)
+    slow.communicate(timeout=60)
+
+    assert re.search(r"RanksRestarted: spare: .*rank 1 on \S+ is slow", printed.text), printed.text
 
 
 def test_a_rank_that_is_paused_again_and_again_is_named(train: Path) -> None:

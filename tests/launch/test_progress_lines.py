@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.apps.launch.coordinator import progress_lines
 from holdfast.decisions.launch_events import Member
-from holdfast.decisions.launch_rounds import JobRounds, RoundSettings
+from holdfast.decisions.launch_state import JobRounds, RoundSettings
 from holdfast.decisions.restart_rungs import Rung, RungChoice
 
 

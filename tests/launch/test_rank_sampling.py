@@ -4,6 +4,7 @@ import subprocess
 import sys
 import time
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from holdfast.apps.launch.options import parse
 from holdfast.apps.launch.printed_value import PrintedValue
 from holdfast.apps.launch.rank_sampling import RankSampling, StragglerOptions
 from holdfast.model.errors import ConfigError
+
+NOWHERE = Path("/nowhere")
 
 WATCHED = {"HOLDFAST_PROGRESS_FILE": "/run/steps"}
 
@@ -60,7 +63,7 @@ def test_a_node_without_samples_says_so_and_takes_no_more(capsys) -> None:
     ended.wait()
     options = StragglerOptions(window=timedelta(milliseconds=1), is_requested=True)
     sampling = RankSampling("node-a", options)
-    sampling.begin({0: ended.pid, 1: ended.pid})
+    sampling.begin({0: ended.pid, 1: ended.pid}, NOWHERE)
     deadline = time.monotonic() + 120
     while sampling.next_call() is not None and time.monotonic() < deadline:
         assert sampling.advance() is None
@@ -73,9 +76,9 @@ def test_a_node_without_samples_says_so_and_takes_no_more(capsys) -> None:
 
 def test_a_node_with_too_many_ranks_for_a_message_is_not_sampled() -> None:
     sampling = RankSampling("node-a", StragglerOptions())
-    sampling.begin(dict.fromkeys(range(129), 1))
+    sampling.begin(dict.fromkeys(range(129), 1), NOWHERE)
     assert sampling.next_call() is None
-    sampling.begin(dict.fromkeys(range(128), 1))
+    sampling.begin(dict.fromkeys(range(128), 1), NOWHERE)
     assert sampling.next_call() is not None
     sampling.end()
     assert sampling.next_call() is None

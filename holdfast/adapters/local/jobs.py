@@ -36,6 +36,7 @@ from holdfast.model.jobs import (
     LAUNCH_KEY_VARIABLE,
     PROGRESS_VARIABLE,
     RESTART_REASON_VARIABLE,
+    SECTIONS_VARIABLE,
     SKIP_STEPS_VARIABLE,
     Ending,
     JobPhase,
@@ -325,6 +326,7 @@ class LocalJobs:
         dumps = own.flight_dumps(record.attempt)
         with suppress(OSError):
             dumps.mkdir(parents=True, exist_ok=True)
+            own.sections(record.attempt).mkdir(parents=True, exist_ok=True)
         node = Rendezvous(
             node_rank=rank,
             nodes=spec.nodes,
@@ -346,6 +348,7 @@ class LocalJobs:
             RESTART_REASON_VARIABLE: "" if record.failure is None else record.failure.reason,
             SKIP_STEPS_VARIABLE: skipped_steps(record.attempts),
             CHECKPOINTS_VARIABLE: str(launch.checkpoint_dir),
+            SECTIONS_VARIABLE: str(own.sections(record.attempt)),
             PROGRESS_VARIABLE: str(own.progress(record.attempt)),
             "TORCHELASTIC_ERROR_FILE": str(_error_file(own.log(record.attempt, rank))),
         }

@@ -145,6 +145,9 @@ class RunDir:
     def stragglers(self, attempt: int) -> Path:
         return self.path / "progress" / f"attempt-{attempt}.stragglers"
 
+    def sections(self, attempt: int) -> Path:
+        return self.path / "progress" / f"attempt-{attempt}.sections"
+
     def flight_dumps(self, attempt: int) -> Path:
         return self.path / "evidence" / f"attempt-{attempt}.collectives"
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.host.rank_samples import Sampled, sample_ranks
+from holdfast.adapters.host.rank_samples import SECONDS, Sampled, sample_ranks
 from holdfast.adapters.host.rank_stacks import NodeRanks
+from holdfast.adapters.host.section_times import read_sections, section_samples
 from holdfast.decisions.stragglers import WINDOWS, Straggler, Window, straggler, window_of
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
@@ -79,7 +80,9 @@ class StragglerWatch:
         return known.found
 
     def _run(self, known: _Watched, nodes: Sequence[NodeRanks], factor: float, file: Path) -> None:
-        sampled = self._take(nodes, file.with_suffix(".samples"))
+        sampled = _by_sections(nodes, file.with_suffix(".sections"))
+        if not sampled.ranks:
+            sampled = self._take(nodes, file.with_suffix(".samples"))
         window = window_of(sampled.ranks)
         if window is not None:
             known.windows.append(window)
@@ -93,3 +96,20 @@ class StragglerWatch:
         with suppress(OSError):  # a full disk loses the text, nothing else
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(file, (known.found.text if known.found else text) + "\n")
+
+
+def _by_sections(nodes: Sequence[NodeRanks], folder: Path) -> Sampled:
+    """Return one window of the times of sections; empty unless all ranks report some."""
+    names = {
+        rank: node.node
+        for node in nodes
+        for rank in range(
+            node.node_rank * node.local_world_size, (node.node_rank + 1) * node.local_world_size
+        )
+    }
+    before, began = read_sections(folder, names), time.monotonic()
+    if not before:
+        return Sampled()
+    time.sleep(2 * SECONDS)
+    after = read_sections(folder, names)
+    return Sampled(ranks=section_samples(before, after, names, time.monotonic() - began))

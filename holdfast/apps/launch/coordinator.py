@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.rank_sampling import StragglerOptions
-from holdfast.decisions.launch_events import Event, Sampled
+from holdfast.decisions.launch_events import Event, Sampled, Slowed
 from holdfast.decisions.launch_inspection import LIMIT
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
-from holdfast.decisions.launch_rounds import (
-    JobRounds,
-    Outcome,
-    Phase,
-    RoundSettings,
-    advance,
-    next_deadline,
-)
+from holdfast.decisions.launch_rounds import advance, next_deadline
+from holdfast.decisions.launch_state import JobRounds, Outcome, Phase, RoundSettings
 from holdfast.decisions.notice_lines import HANG, PRINTED, STRAGGLER, notice_line
 from holdfast.decisions.restart_rungs import Rung
 
@@ -122,6 +116,10 @@ class Coordinator:
         if after.found is not None and after.found != before.found:
             line = notice_line(STRAGGLER, event.round, after.found.text)
             sys.stderr.write(f"{PRINTED}{line}\n")
+            found = after.found
+            self.handle(
+                Slowed(launcher=found.node, round=event.round, rank=found.rank, text=found.text)
+            )
 
     def order_for(self, launcher: str) -> Order:
         """Return the order for a launcher."""

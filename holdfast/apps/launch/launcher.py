@@ -34,7 +34,7 @@ from holdfast.decisions.launch_events import (
     StopRequested,
 )
 from holdfast.decisions.launch_orders import Order, OrderKind
-from holdfast.decisions.launch_rounds import Outcome, RoundSettings
+from holdfast.decisions.launch_state import Outcome, RoundSettings
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.open_files import raise_limit
 from holdfast.model.errors import ConfigError
@@ -93,7 +93,11 @@ class Launcher:
         self._link: CoordinatorLink | None = None
         if options.rendezvous is None:
             self._coordinator = self._coordinating(
-                RoundSettings(budget=options.budget, can_join=False)
+                RoundSettings(
+                    budget=options.budget,
+                    exchanges_suspects=options.exchanges_suspects,
+                    can_join=False,
+                )
             )
         else:
             self._meet(options.rendezvous)
@@ -107,6 +111,7 @@ class Launcher:
                 join_timeout=rendezvous.join_timeout,
                 lease=rendezvous.lease,
                 budget=self._options.budget,
+                exchanges_suspects=self._options.exchanges_suspects,
             )
             coordinator = self._coordinator = self._coordinating(settings)
             self._server = LauncherServer(

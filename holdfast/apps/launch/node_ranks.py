@@ -41,7 +41,7 @@ from holdfast.decisions.launch_orders import Order, OrderKind
 from holdfast.kit.bounded_files import end_text
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import reap
-from holdfast.model.jobs import EVIDENCE_VARIABLE, PROGRESS_VARIABLE
+from holdfast.model.jobs import EVIDENCE_VARIABLE, PROGRESS_VARIABLE, SECTIONS_VARIABLE
 
 _UNKILLABLE_S: Final = 30.0
 """Time after SIGKILL for processes to end. One in uninterruptible sleep does not."""
@@ -209,7 +209,7 @@ class NodeRanks:
             )
         if self._sampling is not None and order.world_size > 1:
             pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
-            self._sampling.begin(pids)
+            self._sampling.begin(pids, self._sections())
 
     def _environment_of(self, order: Order, local_rank: int) -> dict[str, str]:
         """Return the environment of a rank, whose files of earlier attempts are removed."""
@@ -230,7 +230,12 @@ class NodeRanks:
             )
         if self._progress is not None:
             environment[PROGRESS_VARIABLE] = self._progress_file(local_rank)
+        environment[SECTIONS_VARIABLE] = str(self._sections())
         return environment
+
+    def _sections(self) -> Path:
+        given = self._environment.get(SECTIONS_VARIABLE)
+        return Path(given) if given else self._output.sections(self._attempt)
 
     def _processes(self) -> dict[int, int | None]:
         """Return the process that was started for each rank; None for one that has ended."""

@@ -96,6 +96,9 @@ class LaunchOptions:
     grace: timedelta
     accelerator_timeout: timedelta
     hang_limit: HangLimit
+    exchanges_suspects: bool
+    """Whether nodes that named evidence makes suspect are exchanged for hot spares."""
+
     stragglers: StragglerOptions | None
     """How stragglers are found; None: no samples are taken."""
 
@@ -146,6 +149,7 @@ def parse(
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
         hang_limit=replace(given.hang_timeout, floor=given.stall_floor, start=given.stall_start),
+        exchanges_suspects=given.suspect_action == "exchange",
         stragglers=None if starts_ranks else stragglers(given, environment),
         node_report=given.node_report,
         logs=log_options(given),
@@ -189,6 +193,7 @@ _BUDGET: Final = RestartBudget()
 _NODE_REPORT: Final = "/run/holdfast/report.json"
 """In the agent's default ``report_dir``."""
 
+_SUSPECT_ACTIONS: Final = ("none", "exchange")
 _IGNORED: Final = "ignored; accepted for compatibility with torchrun"
 
 _OPTIONS: Final = (
@@ -301,6 +306,11 @@ _OPTIONS: Final = (
              "40s)",
     ),
     _row(
+        "--suspect-action", choices=_SUSPECT_ACTIONS, default="none",
+        help="exchange: replace the node of a straggler, or of a rank that hangs in its kernel or "
+        "storage, by a hot spare if there is one (default: none)",
+    ),
+    _row(
         "--warm", action="store_true",
         help="keep a process for each rank that has imported --preload, for the next restart",
     ),
@@ -345,7 +355,7 @@ _OPTIONS: Final = (
 def _unusable(given: argparse.Namespace) -> list[str]:
     choices: Mapping[str, Collection[str]] = {
         "shutdown_signal": SIGNALS, "redirects": STREAMS, "tee": ("", *STREAMS),
-        "on_sigterm": ON_SIGTERM,
+        "on_sigterm": ON_SIGTERM, "suspect_action": _SUSPECT_ACTIONS,
     }  # fmt: skip
     problems = [  # argparse does not check a default, and PET_* variables are defaults
         f"PET_{name.upper()}: {getattr(given, name)!r}: expected one of {', '.join(known)}"

@@ -17,6 +17,7 @@ _LAST_COPY_S: Final = 0.5
 """Time for a full pipe or a slow terminal to accept more, at the end of a round."""
 
 _DUMPS: Final = "flight_recorder"
+_SECTIONS: Final = "sections"
 _EVIDENCE: Final = "evidence.json"
 _STREAMS: Final = (("stdout", 1), ("stderr", 2))
 
@@ -76,6 +77,12 @@ class RankOutput:
     def dumps(self, attempt: int) -> Path:
         """Return the directory of the ranks' flight recorder dumps; created if it is missing."""
         folder = self._attempt(attempt) / _DUMPS
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def sections(self, attempt: int) -> Path:
+        """Return the directory of the section times; created if it is missing."""
+        folder = self._attempt(attempt) / _SECTIONS
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 

@@ -6,8 +6,10 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.section_times import read_sections, section_samples
 from holdfast.apps.launch.printed_value import PrintedValue
 from holdfast.decisions.rank_snapshots import RankSamples
 
@@ -61,19 +63,28 @@ class RankSampling:
         self._running: PrintedValue[_Printed] | None = None
         self._failures = 0
         self._is_reported = not options.is_requested
+        self._folder = Path()
+        self._sections: dict[int, float] = {}
+        """Seconds in sections at the begin of the window; empty if ranks are sampled."""
 
-    def begin(self, processes: Mapping[int, int]) -> None:
-        """Begin a round, with the process that was started for each of its ranks.
+        self._until = 0.0
 
-        The first window is left out: ranks import and compile.
+    def begin(self, processes: Mapping[int, int], sections: Path) -> None:
+        """Begin a round. The first window is left out: ranks import and compile.
+
+        Args:
+            processes: process that was started for each rank.
+            sections: directory in which ranks write the times of their sections.
+
         """
         self.end()
+        self._folder = sections
         self._processes = processes if len(processes) <= _LONGEST_REPORT else {}
         self._begun_at, self._next, self._failures = time.monotonic(), 1, 0
 
     def end(self) -> None:
         """Take no more samples until the next round."""
-        self._processes = {}
+        self._processes, self._sections = {}, {}
         if self._running is not None:
             self._running.close()
             self._running = None
@@ -87,6 +98,8 @@ class RankSampling:
         """Return the monotonic time of the next call of ``advance``; None if none is due."""
         if self._running is not None:
             return time.monotonic() + _POLL_S
+        if self._sections:
+            return self._until
         return self._begins_at(self._next) if self._processes else None
 
     def advance(self) -> tuple[int, tuple[RankSamples, ...]] | None:
@@ -103,8 +116,15 @@ class RankSampling:
                 self._failures = 0
                 return self._window, printed.ranks
             self._failed(printed.note)
+        elif self._sections:
+            return self._after_sections()
         elif self._processes and time.monotonic() >= self._begins_at(self._next):
             self._window = self._next
+            self._sections = read_sections(self._folder, self._processes)
+            if self._sections:
+                self._until = time.monotonic() + 2 * self._seconds
+                self._next = self._window + 1
+                return None
             ranks = [f"{rank}:{pid}" for rank, pid in self._processes.items()]
             module = "holdfast.adapters.host.rank_samples"
             self._running = PrintedValue(
@@ -113,6 +133,17 @@ class RankSampling:
                 limit_s=2 * self._seconds + _GRACE_S,
             )
         return None
+
+    def _after_sections(self) -> tuple[int, tuple[RankSamples, ...]] | None:
+        """Return number and times of a window of sections that has ended; None if none has."""
+        late_s = time.monotonic() - self._until
+        if late_s < 0:
+            return None
+        before, self._sections = self._sections, {}
+        after = read_sections(self._folder, self._processes)
+        nodes = dict.fromkeys(self._processes, self._node)
+        ranks = section_samples(before, after, nodes, 2 * self._seconds + late_s)
+        return (self._window, ranks) if ranks else None
 
     def _begins_at(self, window: int) -> float:
         return self._begun_at + window * self._period_s

@@ -1,0 +1,140 @@
+"""State of a job that restarts its ranks in rounds, see ``launch_rounds``."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.launch_events import Member
+from holdfast.decisions.launch_inspection import Inspection, is_open
+from holdfast.decisions.restart_rungs import RestartBudget, RestartHistory
+
+EARLIER: Final = ""
+"""Stands for all launchers that an earlier coordinator may have lost."""
+
+
+class Phase(StrEnum):
+    """Phase of a job."""
+
+    GATHER = "gather"
+    """Waiting for enough launchers."""
+
+    RUN = "run"
+    STOP = "stop"
+    """Waiting until no rank of the round is left."""
+
+    END = "end"
+
+
+class Outcome(StrEnum):
+    """How a job ended."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    RESTART_JOB = "restart-job"
+    """Its platform should restart the whole job."""
+
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundSettings:
+    """Settings of a job."""
+
+    nodes: int = 1
+    """Nodes of a round. Launchers beyond this number are hot spares."""
+
+    join_timeout: timedelta = timedelta(minutes=10)
+    """For enough launchers to join. torchrun's ``join_timeout`` is 600 s."""
+
+    lease: timedelta = timedelta(seconds=2)
+    """For which a launcher runs ranks without a response of the coordinator."""
+
+    fence: timedelta = timedelta(seconds=1)
+    """From the loss of a launcher, when its lease has ended, until its ranks are gone: its guard
+    sends them SIGKILL when the lease ends."""
+
+    exchanges_suspects: bool = False
+    """Whether the node of a rank that slows the others down, or that hangs in the kernel or storage
+    of its node, is exchanged for a hot spare. Other hangs blame no node."""
+
+    budget: RestartBudget = field(default_factory=RestartBudget)
+    can_join: bool = True
+    """Whether launchers on other nodes can join."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """First failure of a round."""
+
+    launcher: str
+    rank: int = -1
+    """Failed rank; -1 if the whole node failed."""
+
+    code: int = 0
+    meaning: ExitMeaning = ExitMeaning.CRASH
+    text: str = ""
+    is_of_node: bool = False
+    """Whether the node is exchanged for a hot spare, if there is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRounds:
+    """State of a job."""
+
+    since: datetime
+    """Start of the phase."""
+
+    phase: Phase = Phase.GATHER
+    round: int = 0
+    """Number of the current or last round; 0 before the first of this coordinator."""
+
+    members: Mapping[str, Member] = field(default_factory=dict)
+    """Launchers that are connected, in the order in which they joined."""
+
+    active: Mapping[str, Member] = field(default_factory=dict)
+    """Launchers of the round, in the order of their node ranks."""
+
+    alive: frozenset[str] = frozenset()
+    """Launchers of the round whose ranks may be alive."""
+
+    fences: Mapping[str, datetime] = field(default_factory=dict)
+    """Time from which the ranks of a lost launcher are gone, by launcher; by ``EARLIER``, those of
+    launchers that had an earlier coordinator."""
+
+    floor: int = 0
+    """Highest round that a launcher has reported: the next one has a higher number."""
+
+    succeeded: frozenset[str] = frozenset()
+    failure: Failure | None = None
+    """First failure of the round; None while there is none."""
+
+    timed_out: Failure | None = None
+    """First rank of the round in which a collective timed out; None if there is none. Another rank
+    is the cause, so the ranks are inspected."""
+
+    inspection: Inspection | None = None
+    """Last inspection of a suspected hang, of this round or an earlier one."""
+
+    history: RestartHistory = RestartHistory()
+    leaving: frozenset[str] = frozenset()
+    """Launchers of the last round that others replace in the next one."""
+
+    rotation: int = 0
+    """Number of places by which ranks are shifted to other accelerators of their node."""
+
+    waited_s: float = 0.0
+    """Longest wait of a launcher for the memory of its accelerators, in the last stop."""
+
+    stop_signal: int = 0
+    """Signal that requested the end of the job; 0 if none did."""
+
+    outcome: Outcome | None = None
+    why: str = ""
+
+    @property
+    def is_inspecting(self) -> bool:
+        """Return whether the ranks of the round are inspected."""
+        return is_open(self.inspection, self.round)
