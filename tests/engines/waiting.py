@@ -21,6 +21,6 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def until_defined(kubectl: Sequence[str | Path], *definitions: str | Path) -> None:
-    """Wait until kinds are served; kubectl gives up on one of which nothing is said yet."""
+    """Wait until kinds are served; kubectl gives up on one that has no status yet."""
     wait = [*kubectl, "wait", "--for=condition=Established", "--timeout=5s", *definitions]
     until(lambda: subprocess.run(wait, check=False).returncode == 0)

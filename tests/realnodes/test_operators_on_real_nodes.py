@@ -26,40 +26,39 @@ class Jobs:
     """A job of each kind, with a rank of each on one node."""
 
     site: Site
-    phases: Phases
     undisturbed: Mapping[str, str]
     made: list[OperatorJob]
     victim: str
 
-    def begin(self) -> None:
-        """The fault happens now."""
+    def begin(self, phases: Phases) -> None:
+        """All train; the fault happens now."""
         for job in self.made:
             job.until_training(1, steps=5)
             assert self.victim in job.places.values()
-        self.phases.begin()
+        phases.begin()
 
-    def until_resumed(self) -> None:
+    def until_resumed(self, phases: Phases) -> None:
         """All ranks train in their second attempt, on other nodes if theirs was bad."""
 
         def are_resumed() -> bool:
             return all(len(job.steps(2)) == job.ranks for job in self.made)
 
-        self.phases.reach("resumed", are_resumed)
+        phases.reach("resumed", are_resumed)
 
-    def until_replaced(self) -> None:
+    def until_replaced(self, phases: Phases) -> None:
         """Another machine has taken the place of the node."""
-        self.phases.reach("ordered", lambda: self.phases.orders)
-        self.until_resumed()
+        phases.reach("ordered", lambda: phases.orders)
+        self.until_resumed(phases)
         nodes = self.site.cluster.nodes
-        self.phases.reach(
+        phases.reach(
             "joined", lambda: self.victim not in nodes and len(self.site.in_service()) == 4
         )
-        assert self.phases.orders == [("replace", self.victim)]
+        assert phases.orders == [("replace", self.victim)]
 
-    def finish(self, fault: str) -> None:
+    def finish(self, phases: Phases, fault: str) -> None:
         """Each ends with the weights of a run that nothing disturbed."""
         for job in self.made:
-            self.phases.record(fault, job)
+            phases.record(fault, job)
             job.finish()
             [(step, digest)] = job.digests.items()
             assert digest == self.undisturbed[step], job.kind
@@ -86,7 +85,6 @@ def digests(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 def jobs(
     operators: None,
     site: Site,
-    phases: Phases,
     digests: Mapping[str, str],
 ) -> Iterator[Jobs]:
     """Jobs that begin to train; the leader of Holdfast runs elsewhere."""
@@ -95,55 +93,57 @@ def jobs(
     made = [kind(site, f"{kind.kind.lower()}-{number}", ranks=2) for kind in KINDS]
     for job in made:
         job.submit(near=victim)
-    yield Jobs(site, phases, digests, made, victim)
+    yield Jobs(site, digests, made, victim)
     for job in made:
         job.delete()
 
 
-def test_jobs_leave_a_node_with_an_xid(jobs: Jobs) -> None:
-    jobs.begin()
+def test_jobs_leave_a_node_with_an_xid(jobs: Jobs, phases: Phases) -> None:
+    jobs.begin(phases)
     jobs.site.cluster.nodes[jobs.victim].log(REPLACE_XID)
 
-    jobs.until_replaced()
+    jobs.until_replaced(phases)
 
-    jobs.finish("xid-replace")
+    jobs.finish(phases, "xid-replace")
 
 
-def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs) -> None:
-    jobs.begin()
+def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs, phases: Phases) -> None:
+    jobs.begin(phases)
     for job in jobs.made:
         job.kill(1)
 
-    jobs.until_resumed()
+    jobs.until_resumed(phases)
 
-    assert jobs.phases.orders == []
-    jobs.finish("killed-process")
+    assert phases.orders == []
+    jobs.finish(phases, "killed-process")
 
 
-def test_jobs_resume_after_one_rank_of_each_took_too_much_memory(jobs: Jobs) -> None:
-    jobs.begin()
+def test_jobs_resume_after_one_rank_of_each_took_too_much_memory(
+    jobs: Jobs, phases: Phases
+) -> None:
+    jobs.begin(phases)
     for job in jobs.made:
         (job.folder / "eats-1-1").touch()
 
-    jobs.until_resumed()
+    jobs.until_resumed(phases)
 
-    assert jobs.phases.orders == []
-    jobs.finish("oom")
+    assert phases.orders == []
+    jobs.finish(phases, "oom")
 
 
-def test_jobs_leave_a_node_that_lost_its_power(jobs: Jobs) -> None:
-    jobs.begin()
+def test_jobs_leave_a_node_that_lost_its_power(jobs: Jobs, phases: Phases) -> None:
+    jobs.begin(phases)
     jobs.site.cluster.nodes[jobs.victim].power_off()
 
-    jobs.until_replaced()
+    jobs.until_replaced(phases)
 
-    jobs.finish("power-loss")
+    jobs.finish(phases, "power-loss")
 
 
-def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs) -> None:
-    jobs.begin()
+def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs, phases: Phases) -> None:
+    jobs.begin(phases)
     jobs.site.cluster.network.cut(jobs.site.cluster.nodes[jobs.victim])
 
-    jobs.until_replaced()
+    jobs.until_replaced(phases)
 
-    jobs.finish("partition")
+    jobs.finish(phases, "partition")
