@@ -91,6 +91,10 @@ FAULTS: Final[Mapping[str, Fault]] = {
                          other=_LAUNCHERS),
     "launch-spent": Fault("rank", "a rank under `holdfast launch` fails, with no restart in place",
                           other=_LAUNCHERS),
+    "launch-repair": Fault("hardware", "XID under `holdfast launch`; the job has a hot spare",
+                           other=_LAUNCHERS),
+    "launch-exchange": Fault("hardware", "XID under `holdfast launch`, then a rank fails; without "
+                             "a hot spare", other=_LAUNCHERS),
     "operators-away": Fault("launcher", "XID while all operators are down; they come back",
                             _KUBERNETES),
     "agent-killed": Fault("agent", "the agent of a node is killed"),

@@ -4,6 +4,7 @@ import os
 import re
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,8 +17,10 @@ from launch.launched import launch, none_runs, numbers_in, wait_for
 from holdfast.adapters.host.report_files import ReportFiles
 from holdfast.apps.launch.node_watch import NodeWatch
 from holdfast.model.report import NodeReport
+from tests.engines.matrix import Matrix
 from tests.ports.builders import NOW, a_fault
 
+COLUMN = "one machine/processes"
 REPLACE = 74
 REPORT = NodeReport(node="n", boot_id="b", sequence=1, reported_at=NOW, faults=(a_fault(),))
 
@@ -54,29 +57,38 @@ def printed(guard: subprocess.Popen[str]) -> list[str]:
     )
 
 
+def events(lines: list[str]) -> list[str]:
+    """Reason codes, without that of the end."""
+    return [line.partition(":")[0] for line in lines[:-1]]
+
+
 def test_ranks_leave_a_node_that_is_being_repaired_for_a_spare(
-    job: Job, agents: list[AgentAtWork]
+    job: Job, agents: list[AgentAtWork], matrix: Matrix
 ) -> None:
     guards = start_all(job, agents)
     job.await_round(1)
     bad = agent_of(job, agents, 1, 3)
     left = job.node_of(numbers_in(job.folder, "rank.1.3")[0])
+    began = time.monotonic()
     bad.log_xid(REPLACE)
     job.await_round(2)
+    seconds = {"resumed": time.monotonic() - began}
     assert job.node_of(numbers_in(job.folder, "rank.2.3")[0]) is not left
     job.finish()
 
-    failed, restarted, end = printed(guards[0])
+    failed, restarted, end = lines = printed(guards[0])
     assert re.match(r"RankFailed: round 1: node on \S+: \S+ is being repaired: Nvidia", failed), (
         failed
     )
     assert restarted.startswith("RanksRestarted: spare: "), restarted
     assert end == "JobSucceeded: all ranks succeeded"
     assert ends(guards) == [0, 0, 0]
+    outcome = {"job": "restarted on a hot spare", "events": events(lines)}
+    matrix.record("launch-repair", COLUMN, outcome, seconds)
 
 
 def test_a_rank_that_fails_on_a_node_that_is_being_repaired_waits_for_another_launcher(
-    job: Job, agents: list[AgentAtWork]
+    job: Job, agents: list[AgentAtWork], matrix: Matrix
 ) -> None:
     job.nnodes = "2"
     guards = start_all(job, agents)
@@ -92,10 +104,12 @@ def test_a_rank_that_fails_on_a_node_that_is_being_repaired_waits_for_another_la
     job.await_round(2)
     job.finish()
 
-    failed, restarted, _ = printed(guards[0])
+    failed, restarted, _ = lines = printed(guards[0])
     assert "exit code 5" in failed
     assert re.match(r"RanksRestarted: exchange: exit code 5; \S+ is being repaired: ", restarted)
     assert ends(guards) == [0, 0, 0]
+    outcome = {"job": "restarted with another launcher", "events": events(lines)}
+    matrix.record("launch-exchange", COLUMN, outcome)
 
 
 def test_a_job_on_one_node_ends_on_a_node_that_is_being_repaired(

@@ -1,5 +1,6 @@
 """A PyTorchJob of Kubeflow's operator with launchers in real pods, one of them a hot spare."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,6 +9,8 @@ from site_of_nodes import REPLACE_XID, XID, Site
 
 from holdfast.model.names import Labels
 from tests.engines.machine_image import IMAGE
+from tests.engines.matrix import Matrix
+from tools.fault_matrix import NODES
 
 COLLECTION = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 REBOOT_WHEN_IDLE_XID = XID.format(63)
@@ -30,9 +33,13 @@ fi
 while [ ! -e /shared/address ]; do sleep 0.1; done
 export PET_MASTER_ADDR=$(cat /shared/address)
 exec holdfast launch --nnodes 2:3 --nproc-per-node 1 --lease-timeout 5s \\
-    --local-addr $(hostname -i) /shared/train.py
+    --max-restarts 99 --offender-failures 0 --local-addr $(hostname -i) /shared/train.py
 """
 """Finds the first pod without the name of its Service: this cluster has no DNS server."""
+
+PORT = {"name": "pytorchjob-port", "containerPort": 29400, "hostPort": 29400}
+"""Without its name, the operator creates no Service. As a port of the node, it allows one pod on
+each node."""
 
 Object = dict[str, Any]
 
@@ -48,7 +55,7 @@ class LaunchedJob:
         self.folder.chmod(0o777)
         (self.folder / "train.py").write_text(TRAINING, encoding="utf-8")
 
-    def submit(self) -> None:
+    def submit(self, *, suspend: bool = False) -> None:
         replicas = {
             kind: {
                 "replicas": count,
@@ -57,13 +64,19 @@ class LaunchedJob:
             }
             for kind, count in (("Master", 1), ("Worker", 2))
         }
+        policy = {"cleanPodPolicy": "None", "suspend": suspend}
         body = {
             "apiVersion": "kubeflow.org/v1",
             "kind": "PyTorchJob",
             "metadata": {"name": self.name},
-            "spec": {"pytorchReplicaSpecs": replicas, "runPolicy": {"cleanPodPolicy": "None"}},
+            "spec": {"pytorchReplicaSpecs": replicas, "runPolicy": policy},
         }
         self.site.cluster.plane.request("POST", COLLECTION, body)
+
+    @property
+    def is_reconciled(self) -> bool:
+        found = self.site.cluster.plane.request("GET", f"{COLLECTION}/{self.name}")
+        return bool((found.get("status") or {}).get("conditions"))
 
     def _pod(self) -> Object:
         container = {
@@ -72,7 +85,7 @@ class LaunchedJob:
             "imagePullPolicy": "Never",
             "command": ["sh", "-ec", START],
             "env": [{"name": "HOLDFAST_LAUNCH_KEY", "value": "0123456789abcdef"}],
-            "ports": [{"containerPort": 29400, "hostPort": 29400}],  # one pod on each node
+            "ports": [PORT],
             "volumeMounts": [
                 {"name": "shared", "mountPath": "/shared"},
                 {"name": "agent", "mountPath": "/run/holdfast", "readOnly": True},
@@ -104,18 +117,22 @@ class LaunchedJob:
         """Pods of a round by rank, when both run."""
         ranks = [self.folder / f"{number}.{rank}" for rank in range(2)]
         self.site.until(lambda: all(one.exists() for one in ranks), f"round {number}")
+        self.site.until(lambda: len(self.printed("RoundStarted")) == number, "its message")
         return [one.read_text(encoding="utf-8") for one in ranks]
 
-    def restarts(self) -> list[str]:
-        """Rungs that the coordinator has used."""
+    def printed(self, reason: str) -> list[str]:
+        """What the coordinator has printed for a reason."""
         log = self.site.kubectl("logs", f"{self.name}-master-0")
-        mark = "holdfast: RanksRestarted: "
+        mark = f"holdfast: {reason}: "
         return [line.removeprefix(mark) for line in log.splitlines() if line.startswith(mark)]
 
 
 @pytest.fixture
 def job(site: Site, training_operator: None) -> Iterator[LaunchedJob]:
     """A job that is submitted."""
+    probe = LaunchedJob(site, "probe")
+    probe.submit(suspend=True)
+    site.until(lambda: probe.is_reconciled, "the operator to be at work")
     job = LaunchedJob(site, "spared")
     job.submit()
     yield job
@@ -123,7 +140,7 @@ def job(site: Site, training_operator: None) -> Iterator[LaunchedJob]:
 
 
 def test_ranks_restart_in_their_pods_and_on_the_hot_spare_of_a_bad_node(
-    site: Site, job: LaunchedJob
+    site: Site, job: LaunchedJob, matrix: Matrix
 ) -> None:
     master, worker = job.round(1)
     before = job.uids
@@ -131,29 +148,39 @@ def test_ranks_restart_in_their_pods_and_on_the_hot_spare_of_a_bad_node(
     assert master == "spared-master-0"
     (spare,) = before.keys() - {master, worker}
 
-    (job.folder / "exit.1.1").touch()
-    assert job.round(2) == [master, worker]
+    number = 1
+    while number == 1 or "hot spares: 1" not in job.printed("RoundStarted")[-1]:
+        began = time.monotonic()
+        (job.folder / f"exit.{number}.1").touch()
+        number += 1
+        assert job.round(number) == [master, worker]
+        in_place = {"resumed": time.monotonic() - began}
     assert job.uids == before
 
     waits = job.pods[worker]["spec"]["nodeName"]
     site.cluster.nodes[waits].log(REBOOT_WHEN_IDLE_XID)
     site.until(lambda: site.health(waits) != "Schedulable", "the fault to be known")
-    (job.folder / "exit.2.0").touch()
-    assert job.round(3) == [master, spare]
+    (job.folder / f"exit.{number}.0").touch()
+    assert job.round(number + 1) == [master, spare]
     assert job.uids == before
 
     bad = job.pods[spare]["spec"]["nodeName"]
+    began = time.monotonic()
     site.cluster.nodes[bad].log(REPLACE_XID)
-    assert job.round(4)[0] == master
+    assert job.round(number + 2)[0] == master
+    on_spare = {"resumed": time.monotonic() - began}
     site.until(lambda: job.uids.get(spare) not in (None, before[spare]), "the pod to be exchanged")
     assert {name: job.uids[name] for name in (master, worker)} == {
         name: before[name] for name in (master, worker)
     }
     assert job.pods[spare]["spec"].get("nodeName") != bad
 
-    in_place, left, exchanged = job.restarts()
-    assert in_place.startswith("in-place")
+    *restarted, left, exchanged = job.printed("RanksRestarted")
+    assert all(one.startswith("in-place") for one in restarted)
     assert left.startswith("spare: exit code 5")
     assert exchanged.startswith("spare: ")
+    column = f"{NODES}/PyTorchJob"
+    matrix.record("launch-rank", column, {"job": "restarted in place"}, in_place)
+    matrix.record("launch-repair", column, {"job": "restarted on a hot spare"}, on_spare)
     (job.folder / "finish").touch()
     site.until(lambda: job.phases(master, worker) == {"Succeeded"}, "the launchers to succeed")

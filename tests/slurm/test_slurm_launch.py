@@ -2,14 +2,18 @@
 
 import re
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from launch.agent_at_work import AgentAtWork
+from slurm_fleet_at_work import on_both_versions
 
 from holdfast.kit.free_ports import free_port
-from tests.engines.slurm_cluster import SlurmCluster
+from tests.engines.matrix import Matrix
+from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
+from tools.fault_matrix import SLURM
 
 TRAIN = """
 import json, os, pathlib, sys, time
@@ -28,13 +32,20 @@ if number == "1":
 """
 
 
+@on_both_versions
 @pytest.mark.parametrize(
     ("nodes", "options", "kind"),
     [("2", "", "rank"), ("3", "--nnodes 2:3", "launcher")],
     ids=["in place", "hot spare"],
 )
 def test_a_step_restarts_its_ranks_and_completes(
-    slurm: SlurmCluster, tmp_path: Path, nodes: str, options: str, kind: str
+    slurm: SlurmCluster,
+    tmp_path: Path,
+    programs: SlurmPrograms,
+    matrix: Matrix,
+    nodes: str,
+    options: str,
+    kind: str,
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(TRAIN, encoding="utf-8")
@@ -62,6 +73,11 @@ echo ended with $? > {tmp_path}/code
         assert [f'"NODE_RANK": "{rank // 2}"' in one for rank, one in enumerate(found)] == [
             True
         ] * 4
+    column = f"{SLURM}/{programs.version}"
+    if kind == "launcher":
+        matrix.record("launch-node", column, {"job": "restarted on a hot spare"})
+    else:
+        matrix.record("launch-rank", column, {"job": "restarted in place"})
 
 
 REPAIRED = """
@@ -75,8 +91,9 @@ while not (folder / "finish").exists():
 """
 
 
+@on_both_versions
 def test_a_step_leaves_a_node_that_is_being_repaired_for_a_hot_spare(
-    slurm: SlurmCluster, tmp_path: Path
+    slurm: SlurmCluster, tmp_path: Path, programs: SlurmPrograms, matrix: Matrix
 ) -> None:
     script = tmp_path / "train.py"
     script.write_text(REPAIRED, encoding="utf-8")
@@ -98,8 +115,10 @@ echo ended with $? > {tmp_path}/code
         )
         slurm.until(lambda: len(list(tmp_path.glob("1.?"))) == 4)
         bad = (tmp_path / "1.3").read_text()
+        began = time.monotonic()
         agents[bad].log_xid(74)
         slurm.until(lambda: len(list(tmp_path.glob("2.?"))) == 4)
+        seconds = {"resumed": time.monotonic() - began}
     nodes = {(tmp_path / f"2.{rank}").read_text() for rank in range(4)}
     (tmp_path / "finish").touch()
     slurm.until((tmp_path / "code").exists)
@@ -108,6 +127,8 @@ echo ended with $? > {tmp_path}/code
     assert nodes == agents.keys() - {bad}
     assert (tmp_path / "code").read_text(encoding="utf-8") == "ended with 0\n", output
     assert re.search(r"RanksRestarted: spare: \S+ is being repaired: Nvidia", output)
+    column = f"{SLURM}/{programs.version}"
+    matrix.record("launch-repair", column, {"job": "restarted on a hot spare"}, seconds)
 
 
 HANGS = """
