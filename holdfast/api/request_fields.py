@@ -148,14 +148,17 @@ _CLUSTER: Final = {
     **supported("NodeRecovery", note=_BY_POLICY),
     **refused(
         "TieredStorageConfig",
-        "checkpoints are kept where the job saves them; omit it, or set Mode to Disable",
+        "it keeps checkpoints in memory of the nodes through a daemon and a library of SageMaker; "
+        "copy those that jobs save with holdfast checkpoint mirror, and omit it or set Mode to "
+        "Disable",
         _DISABLED,
     ),
     **supported("NodeProvisioningMode", note="A cluster stays `Continuous`."),
     **ignored("ClusterRole", _NO_ROLE),
     **refused(
         "AutoScaling",
-        "groups have the requested size; change InstanceCount, and omit it or set Mode to Disable",
+        "SageMaker runs Karpenter for it, which needs NodePools that no request has; install "
+        "Karpenter yourself or change InstanceCount, and omit it or set Mode to Disable",
         _DISABLED,
     ),
 }

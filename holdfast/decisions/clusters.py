@@ -240,7 +240,7 @@ def _configured(
         machine = one.machine
         if machine is None or machine.id not in seen.settings:
             continue
-        settings, change = planned(machine.id, machine.name, one.settings, desired_settings(group))
+        settings, change = planned(machine.id, one.settings, desired_settings(group))
         recorded.append(replace(one, settings=settings))
         if change is not None and machine.state is not MachineState.LEAVING:
             changes.append(change)

@@ -34,13 +34,12 @@ def observed(
 
 
 def planned(
-    machine: str, node: str, settings: NodeSettings, desired: KubernetesConfig
+    machine: str, settings: NodeSettings, desired: KubernetesConfig
 ) -> tuple[NodeSettings, SettingsChange | None]:
     """Return the settings to record for a node, and then the change to apply, if one is needed.
 
     Args:
         machine: id of its machine.
-        node: its name.
         settings: of ``observed``.
         desired: what its group requests.
 
@@ -56,7 +55,6 @@ def planned(
         return recorded, None
     return recorded, SettingsChange(
         machine=machine,
-        node=node,
         labels={**new.labels, **dict.fromkeys(old.labels)},
         taints=new.taints,
         removed_taints=old.taints,

@@ -48,9 +48,8 @@ class SettingsChange:
     """Change of the labels and taints of one node."""
 
     machine: str
-    """Id of the machine: a node of the same name with another machine is not changed."""
+    """Id of the machine of the node. The provider of machines may have another name for it."""
 
-    node: str
     labels: Mapping[str, str | None] = field(default_factory=dict)
     """New values by key; None removes the label."""
 

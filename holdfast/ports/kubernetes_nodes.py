@@ -16,7 +16,6 @@ class KubernetesNodes(Protocol):
     def configure(self, changes: Sequence[SettingsChange]) -> None:
         """Change labels and taints; others on the nodes stay.
 
-        A node that does not exist, or has another machine, is skipped. The other nodes are changed
-        even if one cannot be.
+        A machine without a node is skipped. The other nodes are changed even if one cannot be.
         """
         ...

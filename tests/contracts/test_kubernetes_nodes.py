@@ -9,9 +9,9 @@ from tests.ports.kubernetes_node_contract import FOREIGN, KubernetesNodesContrac
 
 class FakeHarness:
     def __init__(self):
-        ids = {f"i-{number:017x}": f"n{number}" for number in (1, 2)}
+        ids = [f"i-{number:017x}" for number in (1, 2)]
         self.nodes = FakeKubernetesNodes(
-            names=ids, nodes=dict(zip(ids, (FOREIGN, KubernetesConfig()), strict=True))
+            nodes=dict(zip(ids, (FOREIGN, KubernetesConfig()), strict=True))
         )
 
 

@@ -47,7 +47,7 @@ class World:
     def step(self, desired: KubernetesConfig, *, dies: bool = False) -> None:
         seen = self.nodes.settings()[MACHINE]
         self.settings = observed(self.settings, desired, seen)
-        self.settings, change = planned(MACHINE, "n", self.settings, desired)
+        self.settings, change = planned(MACHINE, self.settings, desired)
         assert not is_applied(self.settings, desired) or change is None
         if change is not None and not dies:
             self.nodes.configure([change])

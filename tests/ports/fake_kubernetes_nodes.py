@@ -12,9 +12,6 @@ class FakeKubernetesNodes:
     """Labels and taints of nodes in memory."""
 
     calls: Calls = field(default_factory=Calls)
-    names: dict[str, str] = field(default_factory=dict)
-    """Names of the nodes by machine id."""
-
     nodes: dict[str, KubernetesConfig] = field(default_factory=dict)
     """Labels and taints by machine id."""
 
@@ -26,9 +23,8 @@ class FakeKubernetesNodes:
     def configure(self, changes: Sequence[SettingsChange]) -> None:
         """See ``KubernetesNodes.configure``."""
         for change in changes:
-            self.calls.note("configure", change.node)
-            if self.names.get(change.machine, change.node) == change.node:
-                self._configure(change)
+            self.calls.note("configure", change.machine)
+            self._configure(change)
 
     def _configure(self, change: SettingsChange) -> None:
         node = self.nodes.get(change.machine)

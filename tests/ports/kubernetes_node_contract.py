@@ -17,14 +17,13 @@ FOREIGN: Final = KubernetesConfig(
 
 SET: Final = SettingsChange(
     machine="i-00000000000000001",
-    node="n1",
     labels={"example.com/tier": "gold"},
     taints=(Taint(key="example.com/tier", effect="NoSchedule", value="gold"),),
 )
 
 
 class KubernetesNodesHarness(Protocol):
-    """A cluster with the nodes ``n1`` and ``n2``."""
+    """A cluster with two nodes."""
 
     nodes: KubernetesNodes
 
@@ -70,14 +69,11 @@ class KubernetesNodesContract:
 
         assert _own(harness) == FOREIGN
 
-    def test_a_node_that_is_missing_or_another_machine_is_skipped(
-        self, harness: KubernetesNodesHarness
-    ) -> None:
+    def test_a_machine_without_a_node_is_skipped(self, harness: KubernetesNodesHarness) -> None:
         harness.nodes.configure(
             [
-                replace(SET, node="unknown"),
                 replace(SET, machine="i-00000000000000009"),
-                replace(SET, node="n2", machine="i-00000000000000002"),
+                replace(SET, machine="i-00000000000000002"),
             ]
         )
 

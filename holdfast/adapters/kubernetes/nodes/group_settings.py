@@ -14,7 +14,7 @@ class LabeledNodes:
     """The ``KubernetesNodes`` of a cluster.
 
     Args:
-        api: client; it needs ``list``, ``get`` and ``patch`` of nodes.
+        api: client; it needs ``list`` and ``patch`` of nodes.
         machine_id: id of the machine with a provider ID.
 
     """
@@ -29,10 +29,14 @@ class LabeledNodes:
 
     def configure(self, changes: Sequence[SettingsChange]) -> None:
         """See ``KubernetesNodes.configure``."""
+        changed = {one.machine: one for one in changes}
         failed: BackendError | None = None
-        for change in changes:
+        for node in list(self._api.list(NODES)):
+            change = changed.get(self._machine(node))
+            if change is None:
+                continue
             try:
-                self._configure(change)
+                self._api.patch(f"{NODES}/{node['metadata']['name']}", _patch(node, change))
             except NotFound:
                 continue
             except BackendError as error:
@@ -44,25 +48,23 @@ class LabeledNodes:
         """Close the connections."""
         self._api.close()
 
-    def _configure(self, change: SettingsChange) -> None:
-        path = f"{NODES}/{change.node}"
-        node = self._api.get(path)
-        if self._machine(node) != change.machine:
-            return
-        metadata: Json = {"resourceVersion": node["metadata"]["resourceVersion"]}
-        if change.labels:
-            metadata["labels"] = dict(change.labels)
-        body: Json = {"metadata": metadata}
-        if change.taints or change.removed_taints:
-            taints = (node.get("spec") or {}).get("taints") or []
-            body["spec"] = {"taints": changed_taints(taints, change) or None}
-        self._api.patch(path, body)
-
     def _machine(self, node: Json) -> str:
         return self._machine_id(trimmed(node, Conventions()).provider_id)
 
 
-def changed_taints(taints: Sequence[Json], change: SettingsChange) -> list[Json]:
+def _patch(node: Json, change: SettingsChange) -> Json:
+    """Return the patch of a node, which fails if its list of taints may have changed meanwhile."""
+    metadata: Json = {"resourceVersion": node["metadata"]["resourceVersion"]}
+    if change.labels:
+        metadata["labels"] = dict(change.labels)
+    body: Json = {"metadata": metadata}
+    if change.taints or change.removed_taints:
+        taints = (node.get("spec") or {}).get("taints") or []
+        body["spec"] = {"taints": _changed_taints(taints, change) or None}
+    return body
+
+
+def _changed_taints(taints: Sequence[Json], change: SettingsChange) -> list[Json]:
     """Return the taints of a node after a change; those that it does not name stay as they are."""
     named = {(one.key, one.effect) for one in (*change.taints, *change.removed_taints)}
     others = [one for one in taints if (one.get("key"), one.get("effect")) not in named]
