@@ -75,14 +75,14 @@ def _compared(
     for command in commands:  # writes bytecode, fills caches
         _took_ms(command, environment)
     rounds = [[_took_ms(command, environment) for command in commands] for _ in range(TIMES)]
-    ours, theirs = (min(times) for times in zip(*rounds, strict=True))
+    own_ms, peer_ms = (min(times) for times in zip(*rounds, strict=True))
     name = " ".join(own)
     words = " ".join(("kubectl", *peer[1:]))
     return [
-        Figure(name=f"holdfast {name}, best of {TIMES}", value=ours, unit="ms", goal=200),
+        Figure(name=f"holdfast {name}, best of {TIMES}", value=own_ms, unit="ms", goal=200),
         Figure(
-            name=f"the same by the time of {words} ({theirs:.0f} ms)",
-            value=ours / theirs,
+            name=f"the same by the time of {words} ({peer_ms:.0f} ms)",
+            value=own_ms / peer_ms,
             unit="x",
             goal=goal,
         ),

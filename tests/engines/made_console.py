@@ -51,7 +51,7 @@ from holdfast.kit.rotated_lines import RotatedLines
 from holdfast.kit.serial import to_plain
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.incidents import AffectedJob, Incident
-from holdfast.model.names import Condition, Reason
+from holdfast.model.names import NODE_NAME_PREFIX, Condition, PodPhase, Reason
 from holdfast.model.nodes import Breaker, Phase, Remediation
 from holdfast.model.requests import Request
 from holdfast.model.sagemaker import EventLevel
@@ -74,7 +74,7 @@ _OUT: Final = frozenset(Phase) - {Phase.SCHEDULABLE, Phase.JOINING, Phase.CHECKI
 
 def name_of(number: int) -> str:
     """Return the name of a node."""
-    return f"hyperpod-i-{number:017x}"
+    return f"{NODE_NAME_PREFIX}i-{number:017x}"
 
 
 class MadeFleet:
@@ -251,7 +251,7 @@ class MadeSource:
         """See ``ConsoleBackend.job``."""
         job = self._job(name)
         ranks = tuple(
-            RankStatus(rank=rank, node=node, name=f"{name}-{rank}", state="Running")
+            RankStatus(rank=rank, node=node, name=f"{name}-{rank}", state=PodPhase.RUNNING)
             for rank, node in enumerate(job.placement)
         )
         events = tuple(
