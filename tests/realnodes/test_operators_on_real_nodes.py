@@ -118,9 +118,7 @@ def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs, phases: Phase
     jobs.finish(phases, "killed-process")
 
 
-def test_jobs_resume_after_one_rank_of_each_took_too_much_memory(
-    jobs: Jobs, phases: Phases
-) -> None:
+def test_jobs_resume_after_one_rank_of_each_was_oom_killed(jobs: Jobs, phases: Phases) -> None:
     jobs.begin(phases)
     for job in jobs.made:
         (job.folder / "eats-1-1").touch()
