@@ -24,7 +24,7 @@ from holdfast.kit.processes import descendants, send
 BY_NAME_ONLY = "it installs other launchers"
 SAMPLES: Final = 20
 SCRIPT: Final = Path(__file__).with_name("_waiting_ranks.py")
-_LAUNCHER: Final = "holdfast launch"
+_HOLDFAST: Final = "holdfast launch"
 _GOAL_S: Final = 0.05
 """Half of the interval in which torchrun looks at its ranks."""
 
@@ -45,7 +45,7 @@ def run(*, quick: bool = False, samples: int = 0) -> list[Figure]:
             except (RuntimeError, TimeoutError) as error:
                 print(f"not measured: {error}", file=sys.stderr)
                 continue
-            goal = _GOAL_S if one.name == _LAUNCHER else None
+            goal = _GOAL_S if one.name == _HOLDFAST else None
             name = f"{one.name}, rank killed to the other one ended"
             high = percentile(seconds, 0.95)
             figures += [
