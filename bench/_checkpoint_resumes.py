@@ -18,6 +18,7 @@ from typing import Final
 
 from bench.figure import Figure
 from holdfast.apps.run.checkpoint_watch import SETTLE
+from holdfast.kit.free_ports import free_port
 
 SCRIPTS: Final = Path(__file__).parents[1] / "tests/local/frameworks/resuming"
 
@@ -91,7 +92,12 @@ def _trained(script: str, folder: Path, until: str) -> str:
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
         "HOLDFAST_CHECKPOINT_DIR": str(folder),
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
         "OMP_NUM_THREADS": "1",
+        "RANK": "0",
+        "WORLD_SIZE": "1",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "STOP_AFTER": until,
         "TORCH_EXTENSIONS_DIR": f"{sys.prefix}/torch_extensions",
