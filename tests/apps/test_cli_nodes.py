@@ -2,6 +2,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 import sys
 import time
@@ -22,6 +23,7 @@ from holdfast.model.jobs import JobPhase
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, NodeRecord, PastFault, Phase
 from holdfast.model.requests import Request, Verb
+from tests.engines.recorded_devices import devices
 
 
 def rows(text: str) -> list[list[str]]:
@@ -666,3 +668,18 @@ def test_a_run_and_a_cluster_are_not_meant_at_once(runs) -> None:
 
     assert said.code == ExitCode.BAD_INPUT
     assert "--run applies to runs on this machine" in said.err
+
+
+def test_describe_lists_the_devices_of_a_node(runs) -> None:
+    runs.add("llm", nodes=(1, 2), ranks=(1,))
+    runs.report("llm", 1, hardware=devices(datetime.now(UTC)))
+
+    shown = runs.call("nodes", "describe", node(1))
+    assert "Devices: gpu, driver 595.45.04, cuda 13.2, read " in shown.out
+    assert re.search(
+        r"PCI:0000:53:00 +NVIDIA H200 +temperature 34 C, .*ecc uncorrected 2", shown.out
+    )
+    assert re.search(r"GPU 1 .*recovery errors 3, crc errors 14", shown.out)
+    document = runs.call("nodes", "describe", node(1), "-o", "json").json
+    assert [one["kind"] for one in document["hardware"]] == ["gpu", "nvlink", "network", "memory"]
+    assert runs.call("nodes", "describe", node(2), "-o", "json").json["hardware"] == []

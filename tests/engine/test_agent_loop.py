@@ -556,6 +556,21 @@ def test_a_fault_brings_the_newest_readings_of_devices(agent: Agent) -> None:
     assert report.hardware[0].read_at > START
 
 
+def test_repeated_evidence_brings_no_new_readings_before_they_are_due(agent: Agent) -> None:
+    agent.log("74, x")
+    agent.host.samples.append(edac(START, 1))
+    agent.steps()
+    agent.step(BEAT)
+    agent.host.samples.append(edac(agent.clock.time, 1))
+    agent.log("74, x")
+    agent.steps()
+    agent.step(BEAT)
+
+    report = agent.sink.reports[-1]
+    assert report.faults[0].count == 2
+    assert report.hardware[0].read_at == START
+
+
 def test_an_agent_of_the_same_boot_keeps_the_devices(agent: Agent) -> None:
     agent.host.samples.append(edac(START, 1))
     agent.step(BEAT)

@@ -373,7 +373,9 @@ def test_devices_that_others_invalidated_are_none(text: str) -> None:
 
 
 def test_a_compressed_bomb_is_cut_off() -> None:
-    bomb = pack_bytes(b"[" + b" " * 40_000_000 + b"]")
+    group = json.dumps({"kind": "gpu", "read_at": "2026-01-01T00:00:00+00:00"}).encode()
+    assert unpack({"metadata": {"annotations": {HARDWARE: pack_bytes(b"[" + group + b"]")}}})
+    bomb = pack_bytes(b"[" + b" " * 40_000_000 + group + b"]")
 
     assert len(bomb) < 64 * 1024
     assert unpack({"metadata": {"annotations": {HARDWARE: bomb}}}) == ()

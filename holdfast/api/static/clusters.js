@@ -93,6 +93,8 @@ function openOne(container, { parts: [name] }) {
   const body = h("div", {}, h("div.loading", { role: "status" }, "Reading the cluster…"));
   container.append(h("header.head", {}, h("a.up", { href: "#/clusters" }, icon("back"), "Clusters"), h("div.titled", {}, h("h1", { tabindex: "-1" }, name), state), buttons), body);
   const nodes = nodeTable(name);
+  const more = h("div");
+  const listed = h("section.card", {}, h("h2", {}, "Nodes"), nodes.element, more); // kept, and with it the keyboard's focus
   let painted = "";
   const polls = polled(body, "cluster", { name }, (cluster) => {
     nodes.update(cluster.nodes);
@@ -100,13 +102,14 @@ function openOne(container, { parts: [name] }) {
     if (text === painted) return;
     painted = text;
     const mayChange = (act) => cluster.is_created && cluster.ClusterStatus !== "Deleting" && may(act);
+    refill(more, notListed(cluster));
     refill(state, statusBadge(cluster.ClusterStatus));
     refill(
       buttons,
       mayChange("update-software") && h("button.quiet", { type: "button", "data-focus": "update", onclick: () => confirmUpdate(cluster, polls.again) }, icon("replace"), "Update software"),
       mayChange("delete-cluster") && h("button.quiet", { type: "button", "data-focus": "delete", onclick: () => confirmDeletion(cluster, polls.again) }, icon("stop"), "Delete cluster"),
     );
-    refill(body, facts(cluster), groups(cluster, mayChange("update-cluster"), polls.again), h("section.card", {}, h("h2", {}, "Nodes"), nodes.element, notListed(cluster)), events(cluster));
+    refill(body, facts(cluster), groups(cluster, mayChange("update-cluster"), polls.again), listed, events(cluster));
   });
   return polls.stop;
 }

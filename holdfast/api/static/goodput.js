@@ -33,6 +33,7 @@ export function open(container) {
   const body = h("div", {}, h("div.loading", { role: "status" }, "Computing…"));
   container.append(h("header.head", {}, h("h1", { tabindex: "-1" }, "Goodput"), h("p.about", {}, "Share of all job time spent in productive training, and the cost of failures.")), body);
   const list = jobTable();
+  const jobs = h("section.card", {}, h("h2", {}, "By job"), list.element); // kept, and with it the keyboard's focus
   let last = null;
   let isClosed = false;
 
@@ -51,7 +52,7 @@ export function open(container) {
       return;
     }
     list.update([...last.jobs].reverse());
-    refill(body, whole(last), causes(last, body.clientWidth), h("section.card", {}, h("h2", {}, "By job"), list.element));
+    refill(body, whole(last), causes(last, body.clientWidth), jobs);
   }
 
   const loads = repeated(load, AGAIN_MS);

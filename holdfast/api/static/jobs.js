@@ -83,6 +83,8 @@ function openOne(container, { parts: [name] }) {
     body,
   );
   const ranks = rankCard(name);
+  const left = h("div");
+  const columns = h("div.columns", {}, left, h("div", {}, ranks.element)); // kept, and with it the keyboard's focus
   let isClosed = false;
   let last = null;
 
@@ -105,7 +107,8 @@ function openOne(container, { parts: [name] }) {
       last.is_active && !last.cancel_requested && !last.cancel_command && may("cancel-job") && h("button.quiet", { type: "button", "data-focus": "cancel", onclick: confirmCancellation }, icon("stop"), "Cancel job"),
     );
     ranks.update(last);
-    refill(body, h("div.columns", {}, h("div", {}, facts(last), spent(last)), h("div", {}, ranks.element)), attempts(last, body.clientWidth - 40), events(last, name));
+    refill(left, facts(last), spent(last));
+    refill(body, columns, attempts(last, body.clientWidth - 40), events(last, name));
   }
 
   function confirmCancellation() {
