@@ -256,7 +256,7 @@ def _overhead(pairs: int) -> list[Figure]:
             name=f"watching: step time, median of {pairs} pairs",
             value=max(0.0, 100 * statistics.median(ratios)), unit="%", goal=1,
         ),
-        Figure(name="watching: standard error of it", value=100 * spread, unit="%"),
+        Figure(name="watching: standard error of it", value=100 * spread, unit="%", goal=None),
     ]  # fmt: skip
 
 
