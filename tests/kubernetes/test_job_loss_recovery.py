@@ -103,7 +103,8 @@ def test_each_action_is_carried_out_and_no_job_restarts_without_end(
     with closing(KubernetesJobList(api_of(fleet.cluster), "default")) as listed:
         found = listed.with_steps(listed.jobs(), timedelta(seconds=30))
     assert [one.step for one in found] == [3] * len(jobs)
-    until(lambda: any(reason == "StragglerFound" for reason, _ in jobs["ask"].events))
+    both = {"StragglerFound", "CheckpointChosen"}
+    until(lambda: both <= {reason for reason, _ in jobs["ask"].events})
     chosen = [text for reason, text in jobs["ask"].events if reason == "CheckpointChosen"]
     assert chosen == ["pytorchjob/default/ask: before attempt 1: iter_2 is broken"]
     until(lambda: [one for one in fleet.incidents if one.checkpoint is not None])
