@@ -9,7 +9,6 @@ import tarfile
 from pathlib import Path
 
 import pytest
-import zstandard
 
 SCRIPT = Path(__file__).parent / "frameworks" / "torch_hang.py"
 DEADLINE_S = 300
@@ -35,8 +34,8 @@ waits_for_nobody()
 
 
 def unpacked(bundle: Path) -> dict[str, str]:
-    """The files of a bundle, unpacked with the zstd of its package."""
-    with zstandard.open(bundle, "rb") as raw, tarfile.open(fileobj=raw, mode="r|") as files:
+    """The files of a bundle, unpacked."""
+    with tarfile.open(bundle, "r:gz") as files:
         return {one.name: files.extractfile(one).read().decode() for one in files}
 
 
@@ -52,7 +51,7 @@ def test_the_evidence_of_a_hang_can_be_saved_without_secrets(run, tmp_path):
     assert "ranks 0, 1 are outside of collectives" in ended.stdout
     assert "waits_for_nobody" in ended.stdout
 
-    target = tmp_path / "evidence.tar.zst"
+    target = tmp_path / "evidence.tar.gz"
     saved = run.holdfast("jobs", "evidence", run.name, "--file", str(target))
     assert saved.returncode == 0, saved.stderr
     content = unpacked(target)

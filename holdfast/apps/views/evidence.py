@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import zstandard
-
 from holdfast.decisions.hang_evidence import HangEvidence, plain_evidence
 from holdfast.decisions.rank_snapshots import RankSnapshot, groups, is_in_collective
 from holdfast.kit.masking import masked_text
@@ -19,7 +17,7 @@ LOG_BYTES: Final = 1 << 18
 LOGS_LIMIT: Final = 256
 """Maximum number of logs: with their size, the bundle stays below 100 MiB before compression."""
 
-SUFFIX: Final = ".tar.zst"
+SUFFIX: Final = ".tar.gz"
 
 
 def report(evidence: HangEvidence) -> str:
@@ -116,7 +114,7 @@ def _helpers(snapshots: Sequence[RankSnapshot]) -> Iterator[str]:
 
 
 def write_bundle(evidence: HangEvidence, logs: Iterable[tuple[str, str]], target: Path) -> None:
-    """Write a ``.tar.zst`` with ``report.md``, ``evidence.json`` and the ends of the logs.
+    """Write a ``.tar.gz`` with ``report.md``, ``evidence.json`` and the ends of the logs.
 
     Args:
         evidence: evidence of a hang.
@@ -128,12 +126,7 @@ def write_bundle(evidence: HangEvidence, logs: Iterable[tuple[str, str]], target
         OSError: it cannot be written.
 
     """
-    packer = zstandard.ZstdCompressor(level=9)
-    with (
-        target.open("xb") as raw,
-        packer.stream_writer(raw) as packed,
-        tarfile.open(fileobj=packed, mode="w|") as bundle,
-    ):
+    with target.open("xb") as raw, tarfile.open(fileobj=raw, mode="w:gz") as bundle:
         _add(bundle, "report.md", report(evidence))
         _add(bundle, "evidence.json", json.dumps(plain_evidence(evidence), indent=1) + "\n")
         for number, (name, text) in enumerate(logs):

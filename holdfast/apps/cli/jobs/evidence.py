@@ -26,7 +26,7 @@ _LAUNCHED: Final = "**/attempt_*/evidence.json"
 
 @examples(
     "holdfast jobs evidence llama",
-    "holdfast jobs evidence llama --attempt 2 --file llama.tar.zst",
+    "holdfast jobs evidence llama --attempt 2 --file llama.tar.gz",
     "holdfast jobs evidence pytorchjob/team-a/llama --platform kubernetes",
     "holdfast jobs evidence --from logs --file -",
 )
