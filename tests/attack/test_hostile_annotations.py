@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.jobs.requests import requests_of
 from holdfast.adapters.kubernetes.nodes.encoding import parse_annotations
+from holdfast.adapters.kubernetes.nodes.hardware import pack, unpack
 from holdfast.kit.units import DAY
 from holdfast.model import names
 from holdfast.model.names import (
@@ -21,6 +22,7 @@ from holdfast.model.names import (
     CONFIG,
     CORDONED,
     FAULT_GRACE,
+    HARDWARE,
     HEARTBEAT_FILE,
     HEARTBEAT_TIMEOUT,
     HOLD,
@@ -44,6 +46,7 @@ from holdfast.model.names import (
     STARTUP_TIMEOUT,
 )
 from holdfast.model.requests import Verb
+from tests.engines.recorded_devices import devices
 from tests.ports.builders import NOW, a_request
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "kubernetes"))
@@ -74,6 +77,7 @@ JOB = {
 NODE = {
     RECORD: '{"phase": "schedulable", "phase_since": "2026-01-01T12:00:00Z"}',
     REPORT: NODE_REPORT_TEXT,
+    HARDWARE: pack(devices(NOW)) or "",
     REQUEST: compact_json(a_request(Verb.REBOOT)),
     HOLD: "maintenance",
     CORDONED: "true",
@@ -121,9 +125,11 @@ def test_no_annotation_of_a_job_makes_the_controller_fail(annotations: dict[str,
 @FUZZ
 @given(annotated(NODE))
 def test_no_annotation_of_a_node_makes_the_controller_fail(annotations: dict[str, str]) -> None:
-    state = node_objects.state_of(node_objects.a_node_object(annotations=annotations))
+    node = node_objects.a_node_object(annotations=annotations)
+    state = node_objects.state_of(node)
 
     timed(lambda _: parse_annotations(state, node_objects.CONVENTIONS, NOW), "")
+    timed(lambda _: unpack(node), "")
 
 
 def test_each_published_annotation_is_changed() -> None:
@@ -145,8 +151,9 @@ def test_what_a_job_is_given_is_valid_before_it_is_changed(key: str) -> None:
 
 
 def test_what_a_node_is_given_is_valid_before_it_is_changed() -> None:
-    state = node_objects.state_of(node_objects.a_node_object(annotations=NODE))
-    parsed = parse_annotations(state, node_objects.CONVENTIONS, NOW)
+    node = node_objects.a_node_object(annotations=NODE)
+    parsed = parse_annotations(node_objects.state_of(node), node_objects.CONVENTIONS, NOW)
 
+    assert unpack(node) == devices(NOW)
     assert parsed.rejected == ()
     assert None not in (parsed.record, parsed.report, parsed.request)

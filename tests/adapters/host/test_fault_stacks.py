@@ -117,7 +117,16 @@ def test_an_inspection_without_py_spy_has_the_stacks(tmp_path: Path, bare_python
     module = "holdfast.adapters.host.rank_findings"
     with training(tmp_path) as process:
         done = subprocess.run(
-            [bare_python, "-m", module, "n", str(tmp_path), f"3:{process.pid}"],
+            [
+                bare_python,
+                "-m",
+                module,
+                "n",
+                tmp_path / "dump",
+                tmp_path / "pipe",
+                "0",
+                f"3:{process.pid}",
+            ],  # fmt: skip
             env={"PATH": "/nowhere", "PYTHONPATH": str(ROOT)},
             capture_output=True,
             check=True,
