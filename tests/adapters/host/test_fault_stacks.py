@@ -126,7 +126,7 @@ def test_an_inspection_without_py_spy_has_the_stacks(tmp_path: Path, bare_python
                 tmp_path / "pipe",
                 "0",
                 f"3:{process.pid}",
-            ],  # fmt: skip
+            ],
             env={"PATH": "/nowhere", "PYTHONPATH": str(ROOT)},
             capture_output=True,
             check=True,
