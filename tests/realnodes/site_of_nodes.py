@@ -60,7 +60,12 @@ class Site:
             "controller": {
                 "config": {
                     "provider": {"replace": "webhook", "webhook": webhook},
-                    "nodes": {"max_unavailable": 2, "drain_timeout": "10s"},
+                    "nodes": {
+                        "max_unavailable": 2,
+                        "drain_timeout": "10s",
+                        "replacements_per_hour": 1000,  # all tests share the cluster
+                        "replacements_per_day": 1000,
+                    },
                     "kubernetes": {
                         "read_heartbeats": True,
                         "capture_stacks": True,
@@ -112,8 +117,9 @@ class Site:
         ]
 
     def incidents(self, node: str) -> list[Object]:
-        found = self.cluster.plane.request("GET", INCIDENTS)["items"]
-        return [one for one in found if json.dumps(one).find(f'"{node}"') >= 0]
+        """The incidents of a node."""
+        found: list[Object] = self.cluster.plane.request("GET", INCIDENTS)["items"]
+        return [one for one in found if one["spec"]["node"] == node]
 
     # Jobs
 
