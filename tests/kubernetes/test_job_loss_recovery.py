@@ -30,6 +30,10 @@ GOOD = [line(step, 2.5) for step in range(1, 4)]
 BAD = line(4, float("nan"))
 
 
+HOME, OTHER = "p5", "p4"
+"""Groups of the two nodes. Jobs stay in one: a step that fails on both is no fault of either."""
+
+
 class Losing(Training):
     """A job whose pods log losses."""
 
@@ -55,9 +59,10 @@ def fleet(installed, cluster: Cluster, tmp_path: Path) -> Iterator[Fleet]:  # no
 @pytest.fixture
 def served(fleet: Fleet) -> Iterator[PodServer]:
     """Two nodes with room for all pods, a controller and the pods' logs."""
-    fleet.start("a", "b")
+    fleet.start("a")
+    fleet.start("b", group=OTHER)
     for name in ("a", "b"):
-        many = {"nvidia.com/gpu": "64"}
+        many = {"nvidia.com/gpu": "128", "cpu": "128"}
         status = {"status": {"capacity": many, "allocatable": many}}
         fleet.api.patch(f"/api/v1/nodes/{name}/status", status)
     with PodServer(fleet.cluster.plane) as kubelet:
@@ -68,7 +73,7 @@ def served(fleet: Fleet) -> Iterator[PodServer]:
 
 
 def submitted(fleet: Fleet, served: PodServer, name: str, annotations: dict[str, str]) -> Losing:
-    job = Losing(fleet.cluster, fleet.api, name, annotations={**ON, **annotations})
+    job = Losing(fleet.cluster, fleet.api, name, annotations={**ON, **annotations}, group=HOME)
     job.kubelet = served
     job.submit()
     return job
