@@ -37,9 +37,10 @@ import os, pathlib, sys, time
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     sys.exit(7)
 folder = pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"])
-while not list(folder.parent.glob(f".{folder.name}.holdfast-manifest.*")):
+while len(list(folder.parent.glob(f".{folder.name}.holdfast-manifest.*"))) < 2:
     time.sleep(0.05)
 """
+"""The newest checkpoint is verified first, and reported before the next one is read."""
 
 
 def test_saves_are_verified_in_the_background_across_restarts(tmp_path: Path) -> None:
@@ -47,18 +48,19 @@ def test_saves_are_verified_in_the_background_across_restarts(tmp_path: Path) ->
     folder.mkdir()
     header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
     weights = len(header).to_bytes(8, "little") + header + b"\x00\x00\xc0\x7f"
-    saved = folder / "checkpoint-1"
-    saved.mkdir()
-    (saved / "model.safetensors").write_bytes(weights)
-    (saved / "trainer_state.json").write_text('{"global_step": 1}')
-    for path in (*saved.iterdir(), saved):
-        os.utime(path, (1_700_000_000, 1_700_000_000))
+    for step in (1, 2):
+        saved = folder / f"checkpoint-{step}"
+        saved.mkdir()
+        (saved / "model.safetensors").write_bytes(weights)
+        (saved / "trainer_state.json").write_text(f'{{"global_step": {step}}}')
+        for path in (*saved.iterdir(), saved):
+            os.utime(path, (1_700_000_000 + step, 1_700_000_000 + step))
 
     path = script(tmp_path, WAIT_FOR_MANIFEST)
     done = launch("--nproc-per-node", 2, path, HOLDFAST_CHECKPOINT_DIR=str(folder))
 
     assert done.returncode == 0, done.stderr
-    assert "checkpoint-1: complete, but suspected" in done.stderr
+    assert "checkpoint-2: complete, but suspected" in done.stderr
 
 
 def test_ranks_get_the_variables_of_torchrun_and_of_frameworks(tmp_path: Path) -> None:
