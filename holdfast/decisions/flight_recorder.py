@@ -82,7 +82,7 @@ class RankTrace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFindings:
-    """What the ranks of a job do."""
+    """Snapshots of the ranks of a job."""
 
     snapshots: tuple[RankSnapshot, ...] = ()
     traces: tuple[RankTrace, ...] = ()

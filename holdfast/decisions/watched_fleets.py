@@ -12,7 +12,7 @@ from holdfast.model.requests import Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchedNode:
-    """State of a node that matters here."""
+    """State of a node for alerts and for the items that need attention."""
 
     name: str
     phase: Phase

@@ -137,7 +137,7 @@ class FlavorQuota:
 
     nominal: Mapping[str, int]
     borrowing: Mapping[str, int] | None = None
-    """Limits of what may be borrowed; None if the queue borrows from nobody."""
+    """Borrowing limits by resource; None for no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

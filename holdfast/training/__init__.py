@@ -176,8 +176,16 @@ def replayed(number: int, *values: Any) -> None:
     for value in values:
         digest.update(_bytes_of(value))
     rank = os.environ.get("RANK", "0")
+    _print_kind()
     sys.stdout.write(f"{PRINTED} {number} rank-{rank} {digest.hexdigest()}\n")
     sys.stdout.flush()
+
+
+@cache
+def _print_kind() -> None:
+    from holdfast.adapters.host.replay_kind import replay_kind  # noqa: PLC0415 - only in a replay
+
+    sys.stdout.write(f"{PRINTED} on {replay_kind()}\n")
 
 
 def replay_steps() -> int:

@@ -286,7 +286,7 @@ def test_objects_of_others_are_not_changed(site: Site) -> None:
     site.api.create(f"{KUEUE}/clusterqueues", other)
     green = quota(site, "green", {"InstanceType": P5, "Count": 1})
     found = until_status(site, green, "CreateFailed")
-    assert f"ClusterQueue {name} exists and belongs to somebody else" in found["FailureReason"]
+    assert f"ClusterQueue {name} exists and is not of this policy" in found["FailureReason"]
     assert site.get(f"clusterqueues/{name}")["spec"].get("resourceGroups", []) == []
 
     site.api.delete(f"{KUEUE}/clusterqueues/{name}")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from site_of_nodes import HYPERPOD_JOBS, REPLACE_XID, Site
+from training_job import FIND_MASTER
 
 from holdfast.model.names import JOB_RECORD
 from tests.engines.hyp_command import run_hyp
@@ -22,16 +23,10 @@ while not (folder / "finish").exists():
         sys.exit(5)
     time.sleep(0.05)
 """
-START = """
-if [ "$PET_NODE_RANK" = 0 ]; then
-    hostname -i > /shared/new
-    mv /shared/new /shared/address
-fi
-while [ ! -e /shared/address ]; do sleep 0.1; done
-export PET_MASTER_ADDR=$(cat /shared/address)
-exec hyperpodrun --server-port=8080 --tee=3 --log_dir=/tmp/logs --lease-timeout=5s /shared/train.py
+START = f"""\
+{FIND_MASTER}exec hyperpodrun --server-port=8080 --tee=3 --log_dir=/tmp/logs --lease-timeout=5s \\
+    /shared/train.py
 """
-"""Finds the first pod without the names of its Service: this cluster has no DNS server."""
 
 Object = dict[str, Any]
 

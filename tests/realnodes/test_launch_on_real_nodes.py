@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from site_of_nodes import REPLACE_XID, XID, Site
+from training_job import FIND_MASTER
 
 from holdfast.model.names import Labels
 from tests.engines.machine_image import IMAGE
@@ -25,17 +26,10 @@ while not (folder / "finish").exists():
         sys.exit(5)
     time.sleep(0.05)
 """
-START = """
-if [ "$PET_NODE_RANK" = 0 ]; then
-    hostname -i > /shared/new
-    mv /shared/new /shared/address
-fi
-while [ ! -e /shared/address ]; do sleep 0.1; done
-export PET_MASTER_ADDR=$(cat /shared/address)
-exec holdfast launch --nnodes 2:3 --nproc-per-node 1 --lease-timeout 5s \\
+START = f"""\
+{FIND_MASTER}exec holdfast launch --nnodes 2:3 --nproc-per-node 1 --lease-timeout 5s \\
     --max-restarts 99 --offender-failures 0 --local-addr $(hostname -i) /shared/train.py
 """
-"""Finds the first pod without the name of its Service: this cluster has no DNS server."""
 
 PORT = {"name": "pytorchjob-port", "containerPort": 29400, "hostPort": 29400}
 """Without its name, the operator creates no Service. As a port of the node, it allows one pod on

@@ -11,6 +11,16 @@ from tests.engines.machine_image import IMAGE
 if TYPE_CHECKING:
     from site_of_nodes import Site
 
+FIND_MASTER = """
+if [ "$PET_NODE_RANK" = 0 ]; then
+    hostname -i > /shared/new
+    mv /shared/new /shared/address
+fi
+while [ ! -e /shared/address ]; do sleep 0.1; done
+export PET_MASTER_ADDR=$(cat /shared/address)
+"""
+"""Finds the first pod without the names of its Service: this cluster has no DNS server."""
+
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 Object = dict[str, Any]

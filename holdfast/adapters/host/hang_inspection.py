@@ -49,7 +49,7 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
-    """What the ranks of a job do."""
+    """Snapshots of the ranks of a job."""
 
     text: str
     """For people to read; empty if the job has no ranks that are known by their number."""

@@ -7,14 +7,16 @@ inputs come from a fixed seed. Each step changes the weights, so an error stays 
 
 import hashlib
 import math
+import operator
 import os
 import random
 import struct
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
-from typing import Any, Final
+from typing import Final
 
+from holdfast.adapters.host.replay_kind import replay_kind
 from holdfast.decisions.replay_results import PRINTED
 
 _SEED: Final = 20260101
@@ -33,7 +35,7 @@ def main(argv: Sequence[str]) -> int:
     """Print the results of the steps. Returns the exit status."""
     count = int(argv[0])
     if find_spec("torch") is None:
-        _print(f"on Python {sys.version_info[0]}.{sys.version_info[1]}")
+        _print(f"on {replay_kind()}")
         for step, digest in enumerate(plain_steps(count)):
             _print(f"{step} cpu {digest}")
         return 0
@@ -41,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # else cuBLAS may vary
     gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-    _print(f"on torch {torch.__version__}, {_hardware(gpus)}")
+    _print(f"on {replay_kind()}")
     for device in gpus or ["cpu"]:
         for step, digest in enumerate(torch_steps(count, device)):
             _print(f"{step} {device} {digest}")
@@ -80,16 +82,20 @@ def torch_steps(count: int, device: str) -> Iterator[str]:
 
 
 def plain_steps(count: int) -> Iterator[str]:
-    """Yield the digest of outputs and weights after each step, computed by one core."""
+    """Yield the digest of outputs and weights after each step, computed by one core.
+
+    Only operations that IEEE 754 rounds correctly are used: exp and tanh vary with the C library.
+    """
     draw = random.Random(_SEED)  # noqa: S311 - reproducible inputs
     length, width = _PLAIN
     weights = [_drawn(draw, width, width) for _ in range(4)]
     for _ in range(count):
         inputs = _drawn(draw, length, width)
         query, key, value = (_product(inputs, weight) for weight in weights[:3])
-        scores = [_softmax(row, width) for row in _product(query, _transposed(key))]
+        scores = [_shares(row) for row in _product(query, _transposed(key))]
         mixed = _product(scores, value)
-        outputs = _product([[math.tanh(one) for one in row] for row in mixed], weights[3])
+        activated = [[one / (1.0 + abs(one)) for one in row] for row in mixed]
+        outputs = _product(activated, weights[3])
         change = _product(_transposed(inputs), outputs)
         weights = [
             [
@@ -111,29 +117,17 @@ def _drawn(draw: random.Random, rows: int, columns: int) -> list[Row]:
 
 def _product(left: list[Row], right: list[Row]) -> list[Row]:
     columns = _transposed(right)
-    return [
-        [sum(one * other for one, other in zip(row, column, strict=True)) for column in columns]
-        for row in left
-    ]
+    return [[math.fsum(map(operator.mul, row, column)) for column in columns] for row in left]
 
 
 def _transposed(matrix: list[Row]) -> list[Row]:
     return [list(column) for column in zip(*matrix, strict=True)]
 
 
-def _softmax(row: Row, width: int) -> Row:
-    powers = [math.exp(one / math.sqrt(width)) for one in row]
-    whole = sum(powers)
-    return [one / whole for one in powers]
-
-
-def _hardware(gpus: Sequence[str]) -> str:
-    import torch  # noqa: PLC0415 - takes seconds, and may not be installed
-
-    if gpus:
-        names: list[Any] = sorted({torch.cuda.get_device_name(one) for one in gpus})
-        return f"CUDA {torch.version.cuda}, {', '.join(names)}"
-    return f"{os.uname().machine} with {torch.backends.cpu.get_cpu_capability()}"
+def _shares(row: Row) -> Row:
+    squares = [1.0 + one * one for one in row]
+    whole = math.fsum(squares)
+    return [one / whole for one in squares]
 
 
 def _print(text: str) -> None:

@@ -67,10 +67,13 @@ class NodeWatch:
 
         folder = os.stat(os.path.dirname(self._path) or ".")
         if found.st_uid != folder.st_uid or (found.st_mode | folder.st_mode) & _OTHERS:
-            raise ValueError(f"others than the owner of its directory can write {self._path}")
+            raise ValueError("others than the owner of its directory can write it")
         return node_fault(parse_value(NodeReport, read_bounded(self._path, REPORT_LIMIT)).faults)
 
     def _report(self, problem: str) -> None:
         if problem != self._problem:
-            sys.stderr.write(f"holdfast: report of the node's agent ignored: {problem}\n")
+            sys.stderr.write(
+                f"holdfast: --node-report: {self._path} is ignored: {problem}; expected the "
+                "report.json of the node's agent\n"
+            )
         self._problem = problem

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.adapters.host.replay_kind import replay_kind
 from holdfast.adapters.host.replay_steps import plain_steps
 from holdfast.decisions.replay_results import Replay, compared, parse_replay
 
@@ -31,6 +32,26 @@ def test_steps_in_plain_python_repeat_and_each_differs() -> None:
 
     assert first == second
     assert len(set(first)) == 3
+    assert first[2].startswith("68a3353cab1c5755"), "no healthy node computes anything else"
+
+
+X86 = "processor\t: 0\nmodel name\t: EPYC 9R14\nflags\t: fpu\n\nprocessor\t: 1\nmodel name\t: B\n"
+ARM = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n\nprocessor\t: 1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "model"), [(X86, " EPYC 9R14"), (ARM, " 0x41 0xd4f"), ("", ""), (None, "")]
+)
+def test_nodes_with_another_processor_are_of_another_kind(
+    tmp_path: Path, text: str | None, model: str
+) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    if text is not None:
+        cpuinfo.write_text(text)
+
+    kind = replay_kind(str(cpuinfo))
+
+    assert kind.startswith(f"{os.uname().machine}{model}, Python 3.")
 
 
 @pytest.mark.torch
@@ -40,6 +61,6 @@ def test_a_bit_that_flips_in_a_product_of_pytorch_changes_the_results() -> None:
     good, again, bad = replayed(*built_in), replayed(*built_in), replayed(str(FLIPPING))
 
     assert len(good.digests) == 3
-    assert good.kind.startswith("torch ")
+    assert ", torch " in good.kind
     assert compared(good, again).is_equal is True
     assert compared(good, bad).is_equal is False

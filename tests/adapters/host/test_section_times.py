@@ -53,11 +53,12 @@ def test_without_holdfast_and_without_a_directory_nothing_happens(tmp_path: Path
 
 
 def test_the_results_of_a_replay_are_printed_with_the_rank() -> None:
-    step, _, count = ran(HOLDFAST_REPLAY="7").partition("\n")
+    kind, step, count = ran(HOLDFAST_REPLAY="7").split("\n", 2)
 
+    assert kind.startswith("holdfast: replay on ")
     assert step.startswith("holdfast: replay 3 rank-2 ")
     assert count == "7\n"
-    assert step == ran(HOLDFAST_REPLAY="7").splitlines()[0]
+    assert step == ran(HOLDFAST_REPLAY="7").splitlines()[1]
 
 
 @pytest.mark.parametrize("factor", [1.3, 2.0])

@@ -122,7 +122,7 @@ class KueueQueues:
                 return
             if _owner(present) != owner:
                 raise ProviderError(
-                    f"{kind} {thing['metadata']['name']} exists and belongs to somebody else; "
+                    f"{kind} {thing['metadata']['name']} exists and is not of this policy; "
                     "remove it, or choose another name"
                 )
             if not all(_has(present.get(key), thing[key]) for key in thing if key != "metadata"):

@@ -43,10 +43,21 @@ NOTHING_WRONG: Final = "All nodes had the same results"
 """Result of ``holdfast check replay`` without a bad node."""
 
 _NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
+STARTERS: Final = ("slurm", "mpi", _SERVE)
+
+nodes_option = click.option(
+    "--nodes", required=True, help="Comma-separated names of two or more nodes."
+)
+launch_option = click.option(
+    "--launch-option",
+    "options",
+    multiple=True,
+    help="Additional option for srun or mpirun, such as --reservation=NAME; may be repeated.",
+)
 
 
 @click.command()
-@click.option("--nodes", required=True, help="Comma-separated names of two or more nodes.")
+@nodes_option
 @click.option(
     "--rounds",
     type=click.IntRange(1, 1000),
@@ -77,15 +88,10 @@ _NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
 )
 @click.option(
     "--on",
-    type=click.Choice(["slurm", "mpi", _SERVE]),
+    type=click.Choice(STARTERS),
     help="What starts --test: srun, mpirun, or `holdfast check serve` on every node.",
 )
-@click.option(
-    "--launch-option",
-    "options",
-    multiple=True,
-    help="Additional option for srun or mpirun, such as --reservation=NAME; may be repeated.",
-)
+@launch_option
 @config_option
 @token_option
 @stream_option

@@ -8,17 +8,24 @@ import click
 from holdfast.adapters.host.pairs.replay import NAME
 from holdfast.apps.cli.check.files import stream_option
 from holdfast.apps.cli.check.pair import config_option, token_option
-from holdfast.apps.cli.check.pairs import NOTHING_WRONG, PairsRequest, run_pairs
+from holdfast.apps.cli.check.pairs import (
+    NOTHING_WRONG,
+    STARTERS,
+    PairsRequest,
+    launch_option,
+    nodes_option,
+    run_pairs,
+)
 from holdfast.apps.cli.output import RESULTS, output_option
 from holdfast.apps.cli.parameters import Duration
 from holdfast.model.names import Condition
 
 
 @click.command()
-@click.option("--nodes", required=True, help="Comma-separated names of two or more nodes.")
+@nodes_option
 @click.option(
     "--on",
-    type=click.Choice(["slurm", "mpi", "serve"]),
+    type=click.Choice(STARTERS),
     required=True,
     help="What starts the steps: srun, mpirun, or `holdfast check serve` on every node.",
 )
@@ -36,12 +43,7 @@ from holdfast.model.names import Condition
     show_default=True,
     help="Time limit of the steps on a pair; a pair that exceeds it fails.",
 )
-@click.option(
-    "--launch-option",
-    "options",
-    multiple=True,
-    help="Additional option for srun or mpirun, such as --reservation=NAME; may be repeated.",
-)
+@launch_option
 @config_option
 @token_option
 @stream_option
