@@ -17,15 +17,19 @@ class Signature:
     """Wording of a failure."""
 
     cause: Cause
-    pattern: re.Pattern[str]
-    """Is searched for in one exception or line of a log."""
+    pattern: str
+    """Regular expression that is searched for in one exception or line of a log."""
 
     example: str
     source: str
 
+    def is_in(self, text: str) -> bool:
+        """Return whether a text has this wording. Commands that need no signature compile none."""
+        return re.search(self.pattern, text) is not None
+
 
 def _row(cause: Cause, pattern: str, example: str, source: str) -> Signature:
-    return Signature(cause, re.compile(pattern), example, source)
+    return Signature(cause, pattern, example, source)
 
 
 _CUDA: Final = "CUDA runtime, cudaGetErrorString"
@@ -336,7 +340,7 @@ def cause_of(text: str, exit_code: int | None = None) -> Cause | None:
 
     """
     for row in SIGNATURES:
-        if row.pattern.search(text):
+        if row.is_in(text):
             return row.cause
     if _EXCEPTION.match(text):
         return Cause.EXCEPTION

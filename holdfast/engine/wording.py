@@ -1,8 +1,8 @@
 """Messages of events and log lines; operators search and alert on them, so they are stable."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 
+from holdfast.engine.recovery_text import recovery
 from holdfast.kit.units import format_duration
 from holdfast.model.events import (
     AttemptKilled,
@@ -89,19 +89,6 @@ def sentence(event: Event) -> str:
         case CallFailed(what=what, error=error):
             return f"{what} failed, retrying{_times(event.times)}: {error}"
     return _node_sentence(event)
-
-
-def recovery(
-    stopped_in: timedelta | None, waited: timedelta | None, started_in: timedelta | None
-) -> str:
-    """Return how long a job took to resume after a failure; durations not recorded are left out."""
-    parts = {"stopped in": stopped_in, "waited": waited, "started in": started_in}
-    known = {words: took for words, took in parts.items() if took is not None}
-    if not known:
-        return ""
-    whole = format_duration(sum(known.values(), timedelta(0)))
-    each = ", ".join(f"{words} {format_duration(took)}" for words, took in known.items())
-    return f"recovered in {whole}: {each}"
 
 
 def _node_sentence(event: Event) -> str:

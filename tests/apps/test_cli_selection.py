@@ -13,7 +13,7 @@ from holdfast.apps.cli import output
 from holdfast.apps.cli.main import cli
 from holdfast.apps.cli.output import Column, print_rows
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.views.nodes import NEAREST, no_such
+from holdfast.apps.views.not_found import NEAREST, no_such
 from holdfast.apps.views.selection import RowFields, Selection, selected
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import Incident

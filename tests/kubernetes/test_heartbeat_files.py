@@ -15,11 +15,8 @@ from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched
-from holdfast.adapters.kubernetes.jobs.heartbeat_file import (
-    DEFAULT_TIMEOUT,
-    Heartbeat,
-    HeartbeatFile,
-)
+from holdfast.adapters.kubernetes.jobs.heartbeat_file import HeartbeatFile
+from holdfast.adapters.kubernetes.jobs.heartbeat_settings import DEFAULT_TIMEOUT, Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import PodRank, PodState, pod_state
 from holdfast.apps.clock import SystemClock
 from holdfast.model.names import (

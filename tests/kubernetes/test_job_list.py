@@ -21,7 +21,7 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.kubernetes.jobs import KubernetesJobList, job_status, reported
 from holdfast.apps.main import run
 from holdfast.apps.views.jobs import attempts_of, find_name
-from holdfast.apps.views.nodes import NotFound
+from holdfast.apps.views.not_found import NotFound
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.names import JOB_RECORD, Reason
 

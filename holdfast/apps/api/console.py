@@ -35,9 +35,9 @@ from holdfast.apps.views.jobs import JobDetails, Jobs
 from holdfast.apps.views.nodes import (
     Fleet,
     NodeStatus,
-    NotFound,
     check_waits,
 )
+from holdfast.apps.views.not_found import NotFound
 from holdfast.apps.views.overview import snapshot
 from holdfast.apps.views.run_jobs import job_status
 from holdfast.apps.views.runs import open_runs

@@ -11,7 +11,7 @@ from holdfast.apps.target import Where, open_jobs
 from holdfast.apps.views.checkpoints import checkpoint_rows
 from holdfast.apps.views.evidence import shown
 from holdfast.apps.views.jobs import Jobs, JobStatus, UnsupportedOnPlatform
-from holdfast.apps.views.nodes import NotFound
+from holdfast.apps.views.not_found import NotFound
 from holdfast.apps.views.rank_logs import LogRequest
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration

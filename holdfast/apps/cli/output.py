@@ -17,7 +17,7 @@ from typing import Any, Final, Generic, TypeVar
 import click
 
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.views.nodes import PLANNED
+from holdfast.decisions.planned_work import PLANNED
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.kit.yaml_text import to_yaml

@@ -14,7 +14,7 @@ from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.apps.hyperpod.manifest import CONTAINER, manifest_of
 from holdfast.apps.hyperpod.port import EXEC_TIME, JobOutput, Json
 from holdfast.apps.target import Where
-from holdfast.apps.views import nodes as node_views
+from holdfast.apps.views import not_found
 from holdfast.model.errors import ConfigError
 from holdfast.model.names import HealthStatus, Labels, PodPhase
 
@@ -199,7 +199,7 @@ class HyperPodJobs:
         try:
             return self._api.get(f"{self._folder()}/{name}")
         except NotFound:
-            raise node_views.NotFound(
+            raise not_found.NotFound(
                 f"job {name} not found in namespace {self.namespace}; see holdfast hyperpod "
                 "list-jobs --all-namespaces"
             ) from None
@@ -207,7 +207,7 @@ class HyperPodJobs:
     def _pod(self, name: str, pod: str) -> str:
         names = [one["PodName"] for one in self.pods(name)]
         if pod not in names:
-            raise node_views.NotFound(
+            raise not_found.NotFound(
                 f"{name}: pod {pod} not found; its pods: {', '.join(names) or 'none at the moment'}"
             )
         return f"/api/v1/namespaces/{self.namespace}/pods/{pod}"

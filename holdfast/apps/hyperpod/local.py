@@ -20,7 +20,8 @@ from holdfast.adapters.local.machine import MARK
 from holdfast.apps.hyperpod.job_request import ON_FAILURE, JobRequest
 from holdfast.apps.hyperpod.port import EXEC_TIME, JobOutput, Json
 from holdfast.apps.views.jobs import JobStatus
-from holdfast.apps.views.nodes import JobRank, NotFound
+from holdfast.apps.views.nodes import JobRank
+from holdfast.apps.views.not_found import NotFound
 from holdfast.apps.views.run_jobs import RunJobs
 from holdfast.apps.views.runs import open_runs
 from holdfast.kit.serial import to_plain

@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import yaml
 
-from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.client.api import Api
+from holdfast.adapters.kubernetes.client.errors import Forbidden, Json
 from holdfast.adapters.kubernetes.jobs.doctor_rules import diagnose_job
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.requests import requests_of
+from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.decisions.doctor import Diagnostic, LineChange, RuleSeverity, Violation, diagnostic
 from holdfast.model.errors import ConfigError
@@ -110,3 +112,15 @@ def _objects(document: Any) -> Iterator[Json]:
             yield from _objects(one)
     else:
         yield document
+
+
+def groupless_nodes(api: Api) -> list[str]:
+    """Return the managed nodes without a group label; empty if RBAC forbids listing nodes."""
+    conventions = Conventions(group_labels=KubernetesSettings().group_labels)
+    selector = {"labelSelector": conventions.labels.node_health_status}
+    try:
+        nodes = list(api.list("/api/v1/nodes", selector))
+    except Forbidden:
+        return []
+    states = [trimmed(node, conventions) for node in nodes]
+    return sorted(state.name for state in states if not state.group)

@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -10,7 +10,8 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
-from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState, pod_state
+from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.apps.kubernetes.job_pods import pods_of
 from holdfast.apps.kubernetes.pod_log_part import read_pod_steps
 from holdfast.apps.views.jobs import JobStatus
 from holdfast.decisions.step_rate import step_rate
@@ -50,22 +51,6 @@ class _Reading:
         """Return the newest steps; None if none were read yet."""
         is_read = self.found.done() and self.found.exception() is None
         return self.found.result() if is_read else self.steps
-
-
-def pods_of(api: Api, kind: JobKind, namespace: str) -> Iterator[tuple[str, PodState]]:
-    """Yield ``namespace/name`` of the job, and the state, of each pod of a kind of jobs.
-
-    Args:
-        api: the client.
-        kind: kind of the jobs.
-        namespace: namespace of the jobs; empty for all.
-
-    """
-    where = f"/namespaces/{namespace}" if namespace else ""
-    for pod in api.list(f"/api/v1{where}/pods", {"labelSelector": kind.pod_selector}):
-        member = kind.member(pod)
-        if member is not None:
-            yield f"{pod['metadata']['namespace']}/{member.job}", pod_state(pod, member)
 
 
 def read_steps(api: Api, pods: Iterable[PodState]) -> JobSteps:

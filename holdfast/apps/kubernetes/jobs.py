@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -15,15 +16,10 @@ from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
-from holdfast.adapters.kubernetes.jobs.notices import KINDS as NOTICES
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
-from holdfast.adapters.kubernetes.jobs.stacks import config_map_of, unpacked_evidence
-from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
-from holdfast.adapters.kubernetes.nodes.node import Conventions, trimmed
-from holdfast.adapters.kubernetes.settings import KubernetesSettings
-from holdfast.apps.kubernetes.job_steps import StepReader, pods_of, read_steps
-from holdfast.apps.kubernetes.pod_log_part import read_pod_log
+from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES, WAITS
+from holdfast.apps.kubernetes.job_pods import pods_of
 from holdfast.apps.views.jobs import (
     JobDetails,
     JobEvent,
@@ -33,13 +29,15 @@ from holdfast.apps.views.jobs import (
     attempts_of,
     find_name,
 )
-from holdfast.apps.views.nodes import NotFound as NodeNotFound
+from holdfast.apps.views.not_found import NotFound as NodeNotFound
 from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt
-from holdfast.decisions.hang_evidence import HangEvidence
-from holdfast.model.events import JobWaits
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import Labels
 from holdfast.model.sagemaker import EventLevel
+
+if TYPE_CHECKING:  # lists of jobs need none of them
+    from holdfast.apps.kubernetes.job_steps import JobSteps, StepReader
+    from holdfast.decisions.hang_evidence import HangEvidence
 
 UNMANAGED: Final = "unmanaged"
 """Phase of a job that does not enable auto-resume, or whose settings are invalid."""
@@ -47,7 +45,10 @@ UNMANAGED: Final = "unmanaged"
 SUSPENDED: Final = "suspended"
 """Phase of a job that another program or person has suspended."""
 
-_WAITS: Final = NOTICES[JobWaits].reason
+_DOCTOR: Final = "holdfast.apps.kubernetes.doctor"
+_LOGS: Final = "holdfast.apps.kubernetes.pod_log_part"
+_STEPS: Final = "holdfast.apps.kubernetes.job_steps"
+_STACKS: Final = "holdfast.adapters.kubernetes.jobs.stacks"
 _CORE: Final = "/api/v1"
 _ATTEMPTS: Final = 20
 """Number of the last attempts whose evidence is searched."""
@@ -88,12 +89,13 @@ class KubernetesJobList:
         self._api = api
         self._namespace = namespace
         self._labels = Labels()
-        self._steps = StepReader(api, namespace)
+        self._steps: StepReader | None = None
         self._listed: dict[str, tuple[JobKind, JobState]] = {}
 
     def close(self) -> None:
         """Close the connections."""
-        self._steps.close()
+        if self._steps is not None:
+            self._steps.close()
         self._api.close()
 
     def jobs(self) -> list[JobStatus]:
@@ -115,17 +117,22 @@ class KubernetesJobList:
         status = job_status(state, requests_of(state, self._labels))
         reported = self._reported(state)
         since = status.phase_since.replace(microsecond=0)  # Events have whole seconds
-        waits = [one for one in reported if one.event == _WAITS and one.at >= since]
+        waits = [one for one in reported if one.event == WAITS and one.at >= since]
         if status.phase == JobPhase.WAITING and waits:
-            why = waits[-1].message.removeprefix(f"{_WAITS}: {state.key}: ")
+            why = waits[-1].message.removeprefix(f"{WAITS}: {state.key}: ")
             status = replace(status, reason=f"{status.reason}; {why}")
         pods = list(self._pods(kind, state))
         if status.phase == JobPhase.RUNNING:
-            status = read_steps(self._api, pods).added_to(status)
+            steps: JobSteps = import_module(_STEPS).read_steps(self._api, pods)
+            status = steps.added_to(status)
         return JobDetails(status=status, ranks=_ranks(pods), reported=reported)
 
     def with_steps(self, jobs: Sequence[JobStatus], within: timedelta) -> list[JobStatus]:
         """See ``Jobs.with_steps``: from the logs of the first and the last rank of each job."""
+        if not any(one.phase == JobPhase.RUNNING for one in jobs):
+            return list(jobs)
+        if self._steps is None:
+            self._steps = import_module(_STEPS).StepReader(self._api, self._namespace)
         return self._steps.with_steps(jobs, self._listed, within)
 
     def whole(self, job: str) -> tuple[JobKind, Json, Json | None]:
@@ -147,14 +154,8 @@ class KubernetesJobList:
 
     def groupless_nodes(self) -> list[str]:
         """Return the managed nodes without a group label; empty if RBAC forbids listing nodes."""
-        conventions = Conventions(group_labels=KubernetesSettings().group_labels)
-        selector = {"labelSelector": conventions.labels.node_health_status}
-        try:
-            nodes = list(self._api.list(f"{_CORE}/nodes", selector))
-        except Forbidden:
-            return []
-        states = [trimmed(node, conventions) for node in nodes]
-        return sorted(state.name for state in states if not state.group)
+        found: list[str] = import_module(_DOCTOR).groupless_nodes(self._api)
+        return found
 
     def cancel(self, job: str, confirm: Callable[[JobStatus], None]) -> JobStatus:  # noqa: ARG002
         """See ``Jobs.cancel``: a job is cancelled by deleting it, like any other object."""
@@ -177,18 +178,21 @@ class KubernetesJobList:
                 "keep them"
             )
         pod = max(pods, key=lambda one: one.created_at)
-        return read_pod_log(self._api, pod, request, attempt)
+        part: LogPart = import_module(_LOGS).read_pod_log(self._api, pod, request, attempt)
+        return part
 
-    def evidence(self, job: str, attempt: int | None) -> HangEvidence:
+    def evidence(self, job: str, attempt: int | None) -> "HangEvidence":
         """See ``Jobs.evidence``: from the ConfigMap of the attempt."""
         _, state = self._found(job)
         latest = job_status(state, requests_of(state, self._labels)).attempt
         numbers = range(latest, max(0, latest - _ATTEMPTS), -1) if attempt is None else [attempt]
+        stacks = import_module(_STACKS)
         for number in numbers:
-            name = config_map_of(state.name, number)
+            name = stacks.config_map_of(state.name, number)
             path = f"{_CORE}/namespaces/{state.namespace}/configmaps/{name}"
             try:
-                return unpacked_evidence(self._api.get(path))
+                found: HangEvidence = stacks.unpacked_evidence(self._api.get(path))
+                return found
             except NotFound:
                 continue
             except ValueError as error:

@@ -24,7 +24,7 @@ from holdfast.apps.views.jobs import (
     attempts_of,
     find_name,
 )
-from holdfast.apps.views.nodes import NotFound
+from holdfast.apps.views.not_found import NotFound
 from holdfast.apps.views.rank_logs import LogPart, LogRequest
 from holdfast.decisions.hang_evidence import HangEvidence
 from holdfast.model.events import JobInputRejected

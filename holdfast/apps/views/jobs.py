@@ -8,15 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.apps.views.rank_logs import LogPart, LogRequest
-from holdfast.decisions.hang_evidence import HangEvidence
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import HoldfastError
 from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
 from holdfast.model.sagemaker import EventLevel
+
+if TYPE_CHECKING:  # lists of jobs show no evidence
+    from holdfast.decisions.hang_evidence import HangEvidence
 
 INTERRUPTED: Final = "interrupted"
 """Phase of a job that had not ended when its Holdfast process was killed."""
@@ -231,7 +233,7 @@ class Jobs(Protocol):
         """
         ...
 
-    def evidence(self, job: str, attempt: int | None) -> HangEvidence:
+    def evidence(self, job: str, attempt: int | None) -> "HangEvidence":
         """Return the evidence of a hang.
 
         Args:

@@ -1,17 +1,15 @@
 """View of nodes for commands, on every platform."""
 
-import difflib
-import heapq
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Protocol, TypeVar
 
+from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.decisions.node_labels import deep_check_status, health_status
-from holdfast.decisions.planned_work import is_planned, is_requested_check
+from holdfast.decisions.planned_work import PLANNED, is_planned, is_requested_check
 from holdfast.kit.units import DAY, HOUR
-from holdfast.model.errors import HoldfastError
 from holdfast.model.hardware import DeviceGroup
 from holdfast.model.health import Fault, Finding, Urgency
 from holdfast.model.incidents import Incident
@@ -27,21 +25,7 @@ from holdfast.model.nodes import (
 )
 from holdfast.model.requests import Request
 
-PLANNED: Final = "(planned)"
-"""Mark of phases of planned work, such as a requested reboot."""
-
-NEAREST: Final = 5
-"""Maximum number of names in an error message: of thousands of nodes, all would fill screens."""
-
-_COMPARED: Final = 200
-"""Maximum number of names, those with the longest common prefix, that are compared letter by
-letter, which takes 0.1 ms for each."""
-
 NO_RUN: Final = "no run is active; start one with: holdfast run -- COMMAND"
-
-
-class NotFound(HoldfastError):
-    """No object has the given name; the message lists the existing names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,24 +310,6 @@ def find_node(text: str, fleets: Sequence[F]) -> tuple[F, str]:
     if not hits:
         raise NotFound(_no_such_node(text, fleets))
     return hits[0]
-
-
-def no_such(kind: str, text: str, names: Sequence[str]) -> str:
-    """Return the error message for an unknown name, with the nearest names."""
-    if not names:
-        return f"{kind} {text!r} not found; there are no {kind}s"
-    likely = heapq.nlargest(_COMPARED, names, key=lambda one: _shared(one, text))
-    near = difflib.get_close_matches(text, likely, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    nearest = difflib.get_close_matches(text, likely, n=NEAREST, cutoff=0.0)
-    more = f", and {len(names) - NEAREST} more" if len(names) > NEAREST else ""
-    return f"{kind} {text!r} not found{hint or '.'} Existing {kind}s: {', '.join(nearest)}{more}"
-
-
-def _shared(one: str, other: str) -> int:
-    """Return the number of letters at the start of both."""
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 
 
 def _nodes(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.apps.views.nodes import NotFound
+from holdfast.apps.views.not_found import NotFound
 from holdfast.model.errors import BackendError
 
 BEGINNING: Final = "0"

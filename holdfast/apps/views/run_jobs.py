@@ -22,7 +22,7 @@ from holdfast.apps.views.jobs import (
     attempts_of,
     lost_steps,
 )
-from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt, read_file
 from holdfast.apps.views.runs import KnownJob, KnownRun, find_job, open_runs
 from holdfast.decisions.event_levels import event_level

@@ -12,7 +12,8 @@ import click
 from holdfast.adapters.local.layout import RunDir, runs
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore, Submission
-from holdfast.apps.views.nodes import JobRank, NodeStatus, NotFound, no_such
+from holdfast.apps.views.nodes import JobRank, NodeStatus
+from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.apps.views.run_nodes import RunNow, node_hardware, node_statuses
 from holdfast.model.errors import BackendError
 from holdfast.model.hardware import DeviceGroup

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.jobs.attempt_findings import with_findings
-from holdfast.adapters.kubernetes.jobs.checkpoint_reports import CheckpointReporting
+from holdfast.adapters.kubernetes.jobs.checkpoint_events import CheckpointReporting
 from holdfast.adapters.kubernetes.jobs.fitting import capacity, unclaimed
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched
 from holdfast.adapters.kubernetes.jobs.informer import JobInformer

@@ -12,7 +12,8 @@ from holdfast.adapters.kubernetes.client.errors import ApiError
 from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
 from holdfast.adapters.kubernetes.jobs.hang_rules import ParsedRules, rules_of
-from holdfast.adapters.kubernetes.jobs.heartbeat_file import Heartbeat, HeartbeatFile
+from holdfast.adapters.kubernetes.jobs.heartbeat_file import HeartbeatFile
+from holdfast.adapters.kubernetes.jobs.heartbeat_settings import Heartbeat
 from holdfast.adapters.kubernetes.jobs.log_monitor import LogMonitor
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher

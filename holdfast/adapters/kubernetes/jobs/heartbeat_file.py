@@ -4,20 +4,17 @@ import re
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
+from holdfast.adapters.kubernetes.jobs.heartbeat_settings import Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import PodState
-from holdfast.decisions.hangs import AttemptProgress, Hang, HangLimits, is_unarmed, silence
+from holdfast.decisions.hangs import AttemptProgress, Hang, is_unarmed, silence
 from holdfast.model.errors import BackendError
 from holdfast.model.names import HEARTBEAT_STOPPED, HEARTBEAT_TIMEOUT, STARTUP_TIMEOUT
 from holdfast.ports.clock import Clock
-
-DEFAULT_TIMEOUT: Final = timedelta(minutes=10)
-"""Default timeout of a job; equal to the default of PyTorch's NCCL watchdog."""
 
 _LIMIT: Final = timedelta(seconds=5)
 """Timeout of reading the file of one rank."""
@@ -35,21 +32,6 @@ _ANSWER: Final = re.compile(r"(-?[0-9]{1,10})?", re.ASCII)
 
 _SCRIPT: Final = '[ -e "$1" ] || exit 0; echo $(($(date +%s) - $(stat -c %Y "$1")))'
 """Prints nothing without a file. Both times are the node's, so its clock offset cancels out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
-    """Heartbeat settings of a job: path of the file and its timeouts."""
-
-    path: str
-    timeout: timedelta
-    startup_timeout: timedelta | None = None
-    """Limit from the start of the attempt to the first touch; None for no limit."""
-
-    @property
-    def limits(self) -> HangLimits:
-        """Limits on the age of the file."""
-        return HangLimits(startup=self.startup_timeout, pause=self.timeout)
 
 
 class HeartbeatFile:

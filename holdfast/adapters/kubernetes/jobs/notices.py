@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
+from holdfast.adapters.kubernetes.jobs.views import WAITS
 from holdfast.adapters.kubernetes.nodes.events import (
     NODE_FAULT,
     EventKind,
@@ -38,7 +39,7 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
     JobRetried: EventKind(
         "JobRestarting", "Normal", "its pods are recreated when nodes are available"
     ),
-    JobWaits: EventKind("JobWaiting", "Normal"),
+    JobWaits: EventKind(WAITS, "Normal"),
     JobUnwatched: EventKind("HangsNotDetected", "Warning"),
     JobHangSuspected: EventKind("HangSuspected", "Warning"),
     JobStragglerFound: EventKind("StragglerFound", "Warning"),

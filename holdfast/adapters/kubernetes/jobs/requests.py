@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
-from holdfast.adapters.kubernetes.jobs.heartbeat_file import DEFAULT_TIMEOUT, Heartbeat
+from holdfast.adapters.kubernetes.jobs.heartbeat_settings import DEFAULT_TIMEOUT, Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.loss_faults import LossLimits

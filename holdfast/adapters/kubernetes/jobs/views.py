@@ -11,6 +11,9 @@ from holdfast.adapters.kubernetes.jobs.requests import JobRequests
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
 from holdfast.model.names import PodPhase
 
+WAITS: Final = "JobWaiting"
+"""Reason of Kubernetes Events about a job that waits for nodes."""
+
 SUSPENDED_PHASES: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
 """Phases in which Holdfast keeps a job suspended."""
 

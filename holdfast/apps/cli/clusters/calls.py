@@ -19,7 +19,7 @@ from holdfast.api.problems import ApiProblem, refuse
 from holdfast.api.request_fields import unsupported
 from holdfast.api.sagemaker_model import SageMakerModel
 from holdfast.apps.api.config import DEFAULT_URL, ApiConfig, load_api_config
-from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.model.errors import BackendError, ConfigError
 
 _DEFAULT_REGION: Final = "us-east-1"

@@ -24,7 +24,7 @@ from holdfast.apps.cli.output import (
 )
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.kit.quota import Quota
 from holdfast.model.names import BatchResponse
 

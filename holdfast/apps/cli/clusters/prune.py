@@ -21,7 +21,7 @@ from holdfast.apps.cli.output import (
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.deleted_clusters import DeletedCluster, deleted_clusters, remove
-from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.kit.units import counted
 
 _deleted_names = completion(

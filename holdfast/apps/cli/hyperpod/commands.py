@@ -23,7 +23,7 @@ from holdfast.apps.hyperpod.job_request import JobRequest
 from holdfast.apps.hyperpod.local import NAME, LocalHyperPodCluster
 from holdfast.apps.hyperpod.port import HyperPodCluster
 from holdfast.apps.target import TargetPlatform, Where
-from holdfast.apps.views.nodes import NotFound, no_such
+from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.model.errors import ConfigError
 
 _name = click.option("--job-name", required=True, help="Name of the job.")

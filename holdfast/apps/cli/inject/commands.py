@@ -15,11 +15,13 @@ from holdfast.adapters.local import faults
 from holdfast.adapters.local.layout import NodeDir, default_home
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.inject.dcgm import inject_dcgm
+from holdfast.apps.cli.inject.injection import Injection
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_document
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
-from holdfast.apps.views.nodes import JobRank, NotFound, find_node
+from holdfast.apps.views.nodes import JobRank, find_node
+from holdfast.apps.views.not_found import NotFound
 from holdfast.apps.views.runs import KnownRun, open_runs
 from holdfast.decisions.ladder import remedy_for
 from holdfast.decisions.policy import RecoveryMode
@@ -38,31 +40,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _DEVICE: Final = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}( GPU-I:[0-9]{2})?")
 _DONE: Final = {Remedy.REBOOT: "rebooted", Remedy.REPLACE: "replaced"}
 _SWITCH: Final = "0000:c3:00.0"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Injection:
-    """Injected fault and its expected effect."""
-
-    fault: str
-    run: str
-    node: str
-    rank: int | None
-    """Rank that ran on the node; None if none did."""
-
-    dry_run: bool
-    profile: str
-    """Profile that rates XIDs."""
-
-    expected: str
-    """Expected effect, by the given configuration or else by the default one."""
-
-    kernel: tuple[str, ...] = ()
-    """Lines of its kernel log: each message as /dev/kmsg record and as /var/log/messages line."""
-
-    signal: str = ""
-    processes: tuple[int, ...] = ()
-    """PIDs of the processes that got the signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ from holdfast.apps.views.jobs import (
     RankStatus,
 )
 from holdfast.apps.views.selection import RowFields, Selection, selected
-from holdfast.engine.wording import recovery
+from holdfast.engine.recovery_text import recovery
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import JobPhase

@@ -14,7 +14,7 @@ from holdfast.apps.cli.where import job_options, taken
 from holdfast.apps.target import open_jobs
 from holdfast.apps.views.evidence import LOG_BYTES, LOGS_LIMIT, SUFFIX, report, write_bundle
 from holdfast.apps.views.jobs import Jobs, UnsupportedOnPlatform
-from holdfast.apps.views.nodes import NotFound
+from holdfast.apps.views.not_found import NotFound
 from holdfast.apps.views.rank_logs import LogRequest
 from holdfast.decisions.hang_evidence import HangEvidence
 from holdfast.kit.bounded_files import end_text

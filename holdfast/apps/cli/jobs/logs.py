@@ -14,7 +14,7 @@ from holdfast.adapters.local.layout import default_home
 from holdfast.adapters.local.lock import is_held
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.known_names import job_names
-from holdfast.apps.views.nodes import NotFound
+from holdfast.apps.views.not_found import NotFound
 from holdfast.apps.views.run_jobs import RunJobs
 from holdfast.apps.views.runs import KnownJob
 

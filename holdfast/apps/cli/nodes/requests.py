@@ -29,7 +29,8 @@ from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.target import Where, open_fleets
-from holdfast.apps.views.nodes import Fleet, JobRank, NotFound, find_node, only
+from holdfast.apps.views.nodes import Fleet, JobRank, find_node, only
+from holdfast.apps.views.not_found import NotFound
 from holdfast.model.health import Urgency
 from holdfast.model.names import DeepCheck
 from holdfast.model.requests import Request, Verb
