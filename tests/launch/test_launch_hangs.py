@@ -170,10 +170,10 @@ def dump():
     return pickle.dumps({"entries": entries, "pg_config": {}}, protocol=2)
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     listen(dump)
-for step in range(25):
+for step in range(34):
     with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
         file.write(f"{step}\\n")
-    time.sleep(0.02)
+    time.sleep(0.12)
 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
     time.sleep(600)
 """
