@@ -3,7 +3,6 @@
 import re
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 from local_run import DEADLINE_S, LocalRun
 
-PAGE = (Path(__file__).parents[2] / "docs/tutorial/first-hour.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/tutorial/first-hour.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"\n]*)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 READ_ONLY = ("list", "describe", "logs", "scan")
 
@@ -78,14 +78,25 @@ class Reader:
         assert is_shown, f"{step.command} printed {stable(output)}, the page shows {step.shown}"
 
 
+def prepared(home: Path, environment: dict[str, str]) -> tuple[Path, str]:
+    """The directory and the PATH of a shell, with this home, after the first commands."""
+    (block,) = [body for language, _, body in BLOCK.findall(PAGE) if language == "sh"]
+    shown = subprocess.run(
+        ["bash", "-ec", f'{block}\nprintf "%s\\n" "$PWD" "$PATH"'],
+        cwd=ROOT, env={**environment, "HOME": str(home)}, text=True, stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, check=True, timeout=DEADLINE_S,
+    ).stdout.splitlines()  # fmt: skip
+    assert any("identical bit for bit" in line for line in shown), shown
+    return Path(shown[-2]), shown[-1]
+
+
 @pytest.fixture
 def reader(run: LocalRun, tmp_path: Path) -> Reader:
-    folder = tmp_path / "first-hour"
-    folder.mkdir()
+    folder, path = prepared(tmp_path, run.environment)
+    assert folder == tmp_path / "first-hour"
     for language, title, body in BLOCK.findall(PAGE):
         if language == "python":
             (folder / title).write_text(body, encoding="utf-8")
-    path = f"{Path(sys.executable).parent}:{run.environment['PATH']}"
     return Reader(folder, {**run.environment, "PATH": path, "COLUMNS": "200"})
 
 
