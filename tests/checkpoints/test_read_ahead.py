@@ -1,15 +1,16 @@
-"""Ranges of files that are so large that a thread reads them ahead."""
+"""Ranges of files whose bytes the kernel reads ahead while they are summed."""
 
+import os
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from holdfast.adapters.checkpoints.plain_files import CHUNK, chunks, opened
+from holdfast.adapters.checkpoints.plain_files import CHUNK, PART, chunks, opened
 from holdfast.adapters.checkpoints.torch_file import file_problems
 from holdfast.model.checkpoints import Depth
 
-SIZES = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 8 * CHUNK - 1, 8 * CHUNK, 8 * CHUNK + 1, 20 * CHUNK]
+SIZES = [0, 1, PART - 1, PART, PART + 1, 4 * CHUNK, 32 * CHUNK - 1, 32 * CHUNK + 1, 40 * CHUNK]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -22,7 +23,27 @@ def test_all_bytes_of_a_range_come_once_and_in_order(size: int, tmp_path: Path) 
         found = list(chunks(window.part(3, size)))
 
     assert b"".join(found) == content[3 : 3 + size]
-    assert all(len(one) == CHUNK for one in found[:-1])
+    assert all(len(one) == PART for one in found[:-1])
+
+
+def test_each_byte_is_announced_once_before_it_is_read_and_none_outside_of_the_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100 * CHUNK))
+    announced: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        os, "posix_fadvise", lambda _, start, count, __: announced.append((start, count))
+    )
+    with opened(path) as window:
+        for number, part in enumerate(chunks(window.part(7, 90 * CHUNK + 5))):
+            read = number * PART + len(part)
+            ahead = sum(count for _, count in announced)
+            assert min(90 * CHUNK + 5, read + 30 * CHUNK) <= ahead <= read + 36 * CHUNK
+
+    ends = [start + count for start, count in announced]
+    assert [start for start, _ in announced] == [7, *ends[:-1]]
+    assert ends[-1] == 7 + 90 * CHUNK + 5
 
 
 @pytest.mark.parametrize("size", [2 * CHUNK, 20 * CHUNK])

@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.adapters.checkpoints.contract import damaged
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests
-from holdfast.adapters.checkpoints.plain_files import CHUNK, Window, opened
+from holdfast.adapters.checkpoints.plain_files import Window, chunks, opened
 from holdfast.model.checkpoint_manifests import BLOCK, CheckpointManifest, ManifestFile
 from holdfast.model.checkpoints import Depth, Problem
 
@@ -46,7 +46,7 @@ def file_record(window: Window, path: str, changed_ns: int) -> ManifestFile:
     digest, blocks = hashlib.sha256(), []
     for start in range(0, window.size, BLOCK):
         crc = 0
-        for chunk in _chunks(window.part(start, BLOCK)):
+        for chunk in chunks(window.part(start, BLOCK)):
             digest.update(chunk)
             crc = zlib.crc32(chunk, crc)
         blocks.append(crc)
@@ -127,7 +127,7 @@ def _compared_hashes(path: Path, problems: list[Problem], files: list[ManifestFi
     for file in files:
         digest = hashlib.sha256()
         with opened(_place(path, file)) as window:
-            for chunk in _chunks(window):
+            for chunk in chunks(window):
                 digest.update(chunk)
         if digest.hexdigest() != file.sha256:
             problems.append(damaged(f"{_name(file)}: SHA-256 differs from the manifest"))
@@ -149,16 +149,11 @@ def _sampled(files: list[ManifestFile], sample: int) -> list[tuple[ManifestFile,
 def _block(path: Path, file: ManifestFile, number: int) -> Iterator[Problem]:
     crc = 0
     with opened(_place(path, file)) as window:
-        for chunk in _chunks(window.part(number * BLOCK, BLOCK)):
+        for chunk in chunks(window.part(number * BLOCK, BLOCK)):
             crc = zlib.crc32(chunk, crc)
     if crc != file.blocks[number]:
         where = f"bytes {number * BLOCK} to {min(file.size, (number + 1) * BLOCK) - 1}"
         yield damaged(f"{_name(file)}: checksum of {where} differs from the manifest")
-
-
-def _chunks(window: Window) -> Iterator[bytes]:
-    for offset in range(0, window.size, CHUNK):
-        yield window.read(offset, CHUNK)
 
 
 def _place(path: Path, file: ManifestFile) -> Path:
