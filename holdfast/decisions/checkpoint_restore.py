@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from holdfast.decisions.checkpoint_choice import Choice, ResumeOutcome
 from holdfast.decisions.checkpoint_copies import as_checkpoint, is_trusted, preferred
@@ -34,13 +34,33 @@ def needs_restore(outcome: ResumeOutcome, history: CheckpointHistory) -> bool:
     """Return whether a copy has to be restored before the next attempt.
 
     That is so if no checkpoint of the directory is complete, and if a directory that had
-    checkpoints before has none to resume from. A job that has not saved yet starts from the
-    beginning: copies in the location may be those of an earlier job.
+    checkpoints before an attempt has none to resume from.
     """
     if outcome is ResumeOutcome.NONE_COMPLETE:
         return True
     had_some = any(one.newest_at is not None for one in history.attempts) or bool(history.aside)
     return had_some and outcome in _LOST
+
+
+def own_copies_since(
+    outcome: ResumeOutcome, history: CheckpointHistory, job: str, started_at: datetime | None
+) -> datetime | None:
+    """Return since when copies are those of the job, if one may have to be restored.
+
+    A job without a checkpoint may have lost what it saved in an earlier attempt. It has if there is
+    a copy that was made since its first attempt; an older one may be that of an earlier job.
+
+    Args:
+        outcome: of the choice; None is returned unless nothing is left.
+        history: of the directory; it may be lost, too.
+        job: identifier of the job; empty if it is not known.
+        started_at: start of its first attempt; None if it is not known, or no attempt has begun.
+
+    """
+    if outcome not in _LOST:
+        return None
+    begun = [one.at for one in history.attempts if job and one.job == job]
+    return min([*begun, *([started_at] if started_at is not None else [])], default=None)
 
 
 def prefers_copy(choice: Choice) -> bool:

@@ -97,7 +97,11 @@ def attempt_of(job: str, record: JobRecord) -> NextAttempt:
     end = AttemptEnd()
     if record.attempts and (failure := record.attempts[-1].failure) is not None:
         end = _end_of(record.attempts[-1], failure)
-    return NextAttempt(key=AttemptKey(job=job, attempt=record.attempt), previous=end)
+    return NextAttempt(
+        key=AttemptKey(job=job, attempt=record.attempt),
+        previous=end,
+        job_started_at=min((one.started_at for one in record.attempts), default=None),
+    )
 
 
 def _end_of(last: AttemptRecord, failure: Failure) -> AttemptEnd:

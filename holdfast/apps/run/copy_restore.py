@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
@@ -67,7 +68,12 @@ class Restored:
     """Whether the attempt must not start without a copy."""
 
 
-def restore_newest(store: CheckpointDirectory, found: GuardResult, location: str) -> Restored:
+def restore_newest(
+    store: CheckpointDirectory,
+    found: GuardResult,
+    location: str,
+    since: datetime | None = None,
+) -> Restored:
     """Restore the best copy, then move the broken checkpoints away.
 
     Nothing is changed before all files of a copy are there and match its manifest.
@@ -76,13 +82,14 @@ def restore_newest(store: CheckpointDirectory, found: GuardResult, location: str
         store: the directory, after its survey.
         found: what was found in it, and the decision; no process may be writing to it.
         location: where the copies are.
+        since: copies that were made before are ignored; None for no limit.
 
     """
     folder = found.before.folder
     moved: dict[str, str] = {}
     try:
         mirror = mirror_of(Path(folder), location, store.format_name)
-        copies = mirror.copies()
+        copies = [one for one in mirror.copies() if since is None or one.copied_at >= since]
         if not copies:
             why = f"{folder}: nothing was restored: {location} has no complete copy"
             return Restored(lines=(why,), has_copies=False)

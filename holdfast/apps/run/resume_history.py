@@ -10,7 +10,12 @@ from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.history import read_history, write_history
 from holdfast.apps.run.copy_restore import Restored, restore_newest
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
-from holdfast.decisions.checkpoint_restore import awaits_copy, needs_restore, prefers_copy
+from holdfast.decisions.checkpoint_restore import (
+    awaits_copy,
+    needs_restore,
+    own_copies_since,
+    prefers_copy,
+)
 from holdfast.decisions.checkpoint_trust import (
     HISTORY_LIMIT,
     CheckpointPolicy,
@@ -47,6 +52,9 @@ class NextAttempt:
     key: AttemptKey
     previous: AttemptEnd = field(default_factory=AttemptEnd)
     """How the attempt before ended."""
+
+    job_started_at: datetime | None = None
+    """Start of the first attempt of the job; None if it is not known, or this is the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,9 +169,13 @@ def _restored(
     """Restore a copy if the attempt needs one, or if one is better than what would be loaded."""
     outcome = found.choice.outcome
     is_needed = needs_restore(outcome, history)
+    since = None if is_needed or how.attempt is None else _own_since(outcome, history, how.attempt)
+    is_needed = is_needed or since is not None
     if not how.copies or not (is_needed or prefers_copy(found.choice)):
         return Restored()
-    restored = restore_newest(store, found, how.copies)
+    restored = restore_newest(store, found, how.copies, since)
+    if since is not None and not restored.has_copies:
+        return Restored()  # the job has not saved yet
     if restored.name or not (is_needed and awaits_copy(outcome, has_copies=restored.has_copies)):
         return restored
     why = (
@@ -171,6 +183,12 @@ def _restored(
         " remove the location from the settings to start without a copy"
     )
     return replace(restored, lines=(*restored.lines, why), awaits_decision=True)
+
+
+def _own_since(
+    outcome: ResumeOutcome, history: CheckpointHistory, attempt: NextAttempt
+) -> datetime | None:
+    return own_copies_since(outcome, history, attempt.key.job, attempt.job_started_at)
 
 
 def _closed(
