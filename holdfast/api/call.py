@@ -52,6 +52,9 @@ class ClusterCreation:
     has_alarms: bool
     """Whether alarms are supported."""
 
+    mirror_problem: str = ""
+    """Why checkpoints of jobs cannot be copied to a second location; empty if they can."""
+
     policies: PolicyRecords | None = None
     """Scheduler configurations and compute quotas; None without Kubernetes."""
 

@@ -19,12 +19,13 @@ from holdfast.api.problems import (
 )
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.tags import checked_tags
+from holdfast.api.tiered_storage import TIERED_STORAGE, mirrors_checkpoints, tier_rejections
 from holdfast.decisions.cluster_members import ClusterEventCollector
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage
 from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import Change, Fits, StoredCluster
 
-_SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole")
+_SHARED: Final[tuple[str, ...]] = ("VpcConfig", "Orchestrator", "ClusterRole", TIERED_STORAGE)
 """Cluster-wide settings that are stored and returned unchanged."""
 
 _AUTOMATIC: Final = "Automatic"
@@ -37,7 +38,7 @@ def create_cluster(call: Call) -> Json:
     """See ``CreateCluster``."""
     creation, request = call.require_creation(), call.request
     name = request["ClusterName"]
-    refuse([*rejections(request), *_alarm_rejections(call)])
+    refuse([*rejections(request), *_server_rejections(call)])
     tags = checked_tags({}, request.get("Tags", ()))
     shared = {key: request[key] for key in _SHARED if key in request}
     repairs = request.get("NodeRecovery", _AUTOMATIC) == _AUTOMATIC
@@ -73,7 +74,7 @@ def create_cluster(call: Call) -> Json:
 
 def update_cluster(call: Call) -> Json:
     """See ``UpdateCluster``."""
-    refuse([*rejections(call.request), *_alarm_rejections(call)])
+    refuse([*rejections(call.request), *_server_rejections(call)])
     return changed(
         call, "UpdateCluster", lambda stored: _updated(call, stored), fits=within_limit(call)
     )
@@ -190,7 +191,8 @@ def _updated(call: Call, stored: StoredCluster) -> Change:
         elif one.name in requested:
             groups.append(changed_group(one, requested.pop(one.name)))
         else:
-            groups.append(_with_recovery(one, repairs=repairs))
+            mirrors = mirrors_checkpoints(shared)
+            groups.append(_with_settings(one, repairs=repairs, mirrors=mirrors))
     after = replace(
         cluster,
         status=ClusterStatus.UPDATING,
@@ -209,7 +211,9 @@ def _updated(call: Call, stored: StoredCluster) -> Change:
     )
 
 
-def _alarm_rejections(call: Call) -> Iterator[str]:
+def _server_rejections(call: Call) -> Iterator[str]:
+    """Problems of a request that result from the configuration of the server."""
+    yield from tier_rejections(call.request, call.require_creation().mirror_problem)
     has_alarms = call.require_creation().has_alarms
     for group in call.request.get("InstanceGroups", ()):
         config = group.get("ScheduledUpdateConfig", {}).get("DeploymentConfig", {})
@@ -218,10 +222,12 @@ def _alarm_rejections(call: Call) -> Iterator[str]:
             yield f"InstanceGroups: {name}: ScheduledUpdateConfig.{problem}"
 
 
-def _with_recovery(group: DesiredGroup, *, repairs: bool) -> DesiredGroup:
-    if group.made_of.repairs == repairs:
+def _with_settings(group: DesiredGroup, *, repairs: bool, mirrors: bool) -> DesiredGroup:
+    """Group with the present settings of its cluster; a group that is being deleted needs none."""
+    made_of = replace(group.made_of, repairs=repairs, mirrors_checkpoints=mirrors)
+    if group.is_going or made_of == group.made_of:
         return group
-    return replace(group, made_of=replace(group.made_of, repairs=repairs), stage=GroupStage.NEW)
+    return replace(group, made_of=made_of, stage=GroupStage.NEW)
 
 
 def _group_problems(cluster: DesiredCluster, request: Json) -> Iterator[str]:

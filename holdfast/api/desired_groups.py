@@ -9,6 +9,7 @@ from holdfast.api.deployments import requested_schedule, schedule_rejections
 from holdfast.api.kubernetes_config import config_rejections, requested_config
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
+from holdfast.api.tiered_storage import mirrors_checkpoints
 from holdfast.model.clusters import (
     DesiredCluster,
     DesiredGroup,
@@ -80,6 +81,7 @@ def desired_group(
             if "OnCreate" in scripts
             else None,
             repairs=repairs,
+            mirrors_checkpoints=mirrors_checkpoints(shared),
             deep_checks=tuple(spec.get("OnStartDeepHealthChecks", ())),
             kubernetes=requested_config(spec.get("KubernetesConfig", {})),
             spec={**network, **spec},

@@ -28,6 +28,10 @@ _ON_NEW_MACHINES: Final = (
 _BY_POLICY: Final = (
     "On one machine. On Kubernetes and Slurm, the policy of the controller applies to all nodes."
 )
+_MIRRORED: Final = (
+    "On one machine, with `checkpoint_mirror` in the configuration of the server, to which "
+    "checkpoints of jobs are copied. Refused on Kubernetes and on Slurm."
+)
 _NO_MOUNT: Final = "Mount the file system in a lifecycle script. Refused on EC2."
 _NO_ROLE: Final = "Machines on EC2 get their role from `ec2.instance_profile`."
 _NO_RELEASE: Final = "it names images of SageMaker; set ImageId"
@@ -146,12 +150,11 @@ _CLUSTER: Final = {
     **refused("RestrictedInstanceGroupsConfig", "only SageMaker has such groups; omit it"),
     **ignored("Orchestrator", "`--platform` of the server selects Kubernetes or Slurm."),
     **supported("NodeRecovery", note=_BY_POLICY),
-    **refused(
-        "TieredStorageConfig",
-        "it keeps checkpoints in memory of the nodes through a daemon and a library of SageMaker; "
-        "copy those that jobs save with holdfast checkpoint mirror, and omit it or set Mode to "
-        "Disable",
-        _DISABLED,
+    **supported("TieredStorageConfig", note=_MIRRORED),
+    **supported("TieredStorageConfig.Mode"),
+    **ignored(
+        "TieredStorageConfig.InstanceMemoryAllocationPercentage",
+        "Copies are on storage; no memory of nodes is reserved.",
     ),
     **supported("NodeProvisioningMode", note="A cluster stays `Continuous`."),
     **ignored("ClusterRole", _NO_ROLE),

@@ -189,12 +189,13 @@ def _rolled_back(group: DesiredGroup, now: datetime) -> DesiredGroup:
         return _leaving(group)
     if before is None or group.is_going:
         return replace(group, target=0, minimum=0, failure="")
-    if before.made_of == group.made_of:
+    # The setting of the cluster was not what failed, and DescribeCluster shows it.
+    made_of = replace(before.made_of, mirrors_checkpoints=group.made_of.mirrors_checkpoints)
+    if made_of == group.made_of:
         return replace(group, target=before.target, minimum=before.minimum, failure="")
-    made_of = replace(before.made_of, revision=group.made_of.revision + 1)
     return replace(
         group,
-        made_of=made_of,
+        made_of=replace(made_of, revision=group.made_of.revision + 1),
         target=before.target,
         minimum=before.minimum,
         stage=GroupStage.NEW,

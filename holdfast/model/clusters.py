@@ -48,6 +48,9 @@ class MachineGroup:
     repairs: bool = True
     """Whether faults are repaired automatically: ``NodeRecovery``."""
 
+    mirrors_checkpoints: bool = False
+    """Whether the checkpoints of jobs are copied to a second location: ``TieredStorageConfig``."""
+
     deep_checks: tuple[str, ...] = ()
     """Deep health checks of a machine that joins: ``OnStartDeepHealthChecks``."""
 

@@ -138,6 +138,7 @@ class Lab(Api):
         self.rejections: list[str] = []
         self.reported: list[str] = []
         self.limit = limit
+        self.mirror_problem = ""
         self.has_alarms = True
         self.nonce = 0
         self.restart()
@@ -226,5 +227,6 @@ class Lab(Api):
             wake=self.reconciler.wake,
             node_limit=self.limit,
             has_alarms=self.has_alarms,
+            mirror_problem=self.mirror_problem,
             policies=self.policies,
         )

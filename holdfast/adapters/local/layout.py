@@ -12,6 +12,7 @@
         progress/attempt-1       $HOLDFAST_PROGRESS_FILE
         evidence/attempt-1.json  what its ranks did when it hung
         checkpoint-watch.log     output of the background verification of checkpoints
+        checkpoint-mirror.log    output of the copies of checkpoints to a second location
         nodes/<node>/            one machine
             boot_id              another with every boot
             dev/kmsg             kernel records of this boot
@@ -121,6 +122,10 @@ class RunDir:
     @property
     def watch_log(self) -> Path:
         return self.path / "checkpoint-watch.log"
+
+    @property
+    def mirror_log(self) -> Path:
+        return self.path / "checkpoint-mirror.log"
 
     @property
     def nodes(self) -> Path:

@@ -95,6 +95,10 @@ class ApiConfig:
     alarms: AlarmSource = AlarmSource.NONE
     """Source of the alarms that roll back a software update: ``cloudwatch``, or none."""
 
+    checkpoint_mirror: str = ""
+    """Location for copies of the checkpoints of clusters with ``TieredStorageConfig``: an absolute
+    path, ``s3://BUCKET/PREFIX`` or a URL of fsspec. Each cluster gets a directory with its ID."""
+
     ec2: Ec2GroupSettings | None = None
     """Settings of EC2 Auto Scaling groups. If set, instance groups of created clusters become
     Auto Scaling groups whose machines join the served cluster; if not, groups consist of existing

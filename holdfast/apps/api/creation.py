@@ -18,6 +18,7 @@ from holdfast.api.clusters import Cluster
 from holdfast.api.created import CreatedClusterNodes, CreatedClusters
 from holdfast.api.script_sources import limited_to
 from holdfast.apps.api.adopted import Opener
+from holdfast.apps.api.checkpoint_mirror import mirror_problem
 from holdfast.apps.api.config import AlarmSource, ApiConfig
 from holdfast.apps.api.fleet_clusters import FleetClusters
 from holdfast.apps.api.local_clusters import ClusterSupervisors, LocalClusters, local_groups
@@ -76,14 +77,9 @@ def creation_of(
         BackendError: the database cannot be used.
 
     """
-    home = default_home()
-    home.mkdir(parents=True, exist_ok=True)
-    url = config.database or f"sqlite:///{home / 'api.db'}"
-    restored = recover_file(url)
-    if restored:
-        report(restored)
-    database = opened.enter_context(closing(Database(url, SystemClock())))
+    database = opened.enter_context(closing(_database(config, report)))
     records = DatabaseRecords(database)
+    problem = mirror_problem(config.checkpoint_mirror, where, records.all, report)
     backend = _machine_backend(config, where, opened)
     ports = ClusterPorts(
         records=records,
@@ -112,10 +108,21 @@ def creation_of(
         wake=wake,
         node_limit=config.node_limit,
         has_alarms=config.alarms is not AlarmSource.NONE,
+        mirror_problem=problem,
         policies=None if policies is None else policies.records,
     )
     made = CreatedClusters(records, backend.supervisor)
     return lambda: _all(made, shown), creation, DatabaseSessions(database)
+
+
+def _database(config: ApiConfig, report: Callable[[str], None]) -> Database:
+    home = default_home()
+    home.mkdir(parents=True, exist_ok=True)
+    url = config.database or f"sqlite:///{home / 'api.db'}"
+    restored = recover_file(url)
+    if restored:
+        report(restored)
+    return Database(url, SystemClock())
 
 
 @contextlib.contextmanager
@@ -132,7 +139,7 @@ def _machine_backend(config: ApiConfig, where: Where, opened: ExitStack) -> Mach
             raise ConfigError(
                 "ec2: EC2 machines join a Kubernetes or Slurm cluster; select it with --platform"
             )
-        supervisors = opened.enter_context(closing(ClusterSupervisors()))
+        supervisors = opened.enter_context(closing(ClusterSupervisors(config.checkpoint_mirror)))
         clusters = LocalClusters(default_home())
         local = local_groups(default_home(), supervisors)
         return MachineBackend(

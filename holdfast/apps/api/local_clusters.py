@@ -34,7 +34,9 @@ class ClusterSupervisors:
     a process with the thread that started it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoint_mirror: str) -> None:
+        """Use a location for copies of checkpoints; empty for none."""
+        self._mirror = checkpoint_mirror
         self._processes: dict[Path, subprocess.Popen[bytes]] = {}
 
     def start(self, run: RunDir) -> None:
@@ -47,6 +49,7 @@ class ClusterSupervisors:
                 [
                     sys.executable, "-m", "holdfast.apps.run.cluster_supervisor",
                     "--dir", str(run.path), "--parent", str(os.getpid()),
+                    f"--checkpoint-mirror={self._mirror}",
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip

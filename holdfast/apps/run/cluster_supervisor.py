@@ -8,12 +8,13 @@ import argparse
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import POLL, LocalCluster
@@ -26,6 +27,7 @@ from holdfast.adapters.local.lock import guarded, locked
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import recover_state
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.launch.checkpoint_watch import start_mirror
 from holdfast.apps.run import checkpoints as attempt_checkpoints
 from holdfast.apps.run.cluster_state import creation_failure
 from holdfast.apps.run.prepare import sweep
@@ -34,6 +36,7 @@ from holdfast.apps.run.save_watches import SaveWatches
 from holdfast.apps.run.settings import LocalNodePolicy, RunConfig
 from holdfast.apps.run.waiting import Waiting
 from holdfast.decisions.hangs import HangLimits
+from holdfast.decisions.mirror_location import mirror_location
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
@@ -44,6 +47,9 @@ from holdfast.model.events import CheckpointChosen, Event, StateRestored
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
 from holdfast.model.set_aside import SetAside
+
+_LAST_COPY: Final = timedelta(minutes=10)
+"""Time to copy the last checkpoints of a job after its end."""
 
 _SCRIPTS: Final = timedelta(seconds=SCRIPT_TIMEOUT_S)
 
@@ -58,9 +64,11 @@ WIND_DOWN: Final = timedelta(seconds=20)
 class ClusterSupervisor:
     """Keeps the groups of one cluster at their sizes, repairs its nodes, runs its jobs."""
 
-    def __init__(self, run: RunDir, config: RunConfig) -> None:
+    def __init__(self, run: RunDir, config: RunConfig, mirror: str) -> None:
+        """Use a cluster; ``mirror`` is the location for copies of checkpoints, or empty."""
         self._run = run
         self._config = config
+        self._mirror = mirror
         self._clock = SystemClock()
         with guarded(run):  # others find the state damaged or restored, but not missing
             restored = recover_state(run.state)
@@ -83,6 +91,10 @@ class ClusterSupervisor:
         )
         self._waiting = Waiting(run, self._machines, self._clock)
         self._watches = SaveWatches(run.watch_log, self._clock.now())
+        self._mirrors = SaveWatches(
+            run.mirror_log, self._clock.now(), self._start_mirror, is_restarted=True
+        )
+        self._mirrored: dict[Path, datetime] = {}
         self._leaving_since: dict[str, datetime] = {}
 
     def run(self) -> bool:
@@ -100,10 +112,7 @@ class ClusterSupervisor:
                     if self._policy() != policy:
                         policy = self._policy()
                         nodes, jobs = self._reconcilers(policy)
-                    if self._config.checkpoints.watch:
-                        launches = [self._launch(job) for job in self._store.active_jobs()]
-                        folders = [one.checkpoint_dir for one in launches]
-                        self._watches.advance(folders, self._clock.now())
+                    self._process_saves()
                     self._store.back_up_changes()
                     boot_at = self._machines.boot_due()
                     wakes = [nodes.step(), jobs.step(), self._clock.now() + POLL]
@@ -112,6 +121,7 @@ class ClusterSupervisor:
             return False
         finally:
             self._watches.close()
+            self._mirrors.close()
             self._machines.shut_down()
             reap_all()
             self._waiting.close()
@@ -128,13 +138,39 @@ class ClusterSupervisor:
             folder,
             self._config.jobs.checkpoint_depth,
             policy=self._config.checkpoints,
-            copies=self._config.checkpoints.restore_from,
+            copies=self._copies_of(folder),
             attempt=attempt_checkpoints.attempt_of(job, self._store.job(job)[1]),
             is_named=False,
         )
         for why in prepared.lines:
             self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
         return prepared.moved
+
+    def _process_saves(self) -> None:
+        """Verify what the jobs save, and copy it if the cluster has a second location."""
+        now = self._clock.now()
+        folders = [self._launch(job).checkpoint_dir for job in self._store.active_jobs()]
+        if self._config.checkpoints.watch:
+            self._watches.advance(folders, now)
+        self._mirrored |= dict.fromkeys(folders, now)
+        self._mirrored = {
+            folder: at
+            for folder, at in self._mirrored.items()
+            if now - at < _LAST_COPY and self._copies_of(folder)
+        }
+        self._mirrors.advance(self._mirrored.keys(), now)
+
+    def _copies_of(self, folder: Path) -> str:
+        """Return the location of the copies of a checkpoint directory; empty for none."""
+        uid = self._store.uid()
+        groups = self._store.groups().values()
+        is_enabled = bool(groups) and all(one.made_of.mirrors_checkpoints for one in groups)
+        if not (self._mirror and uid and is_enabled):
+            return self._config.checkpoints.restore_from
+        return mirror_location(self._mirror, uid, str(folder))
+
+    def _start_mirror(self, folder: str, log: IO[bytes] | None) -> subprocess.Popen[bytes]:
+        return start_mirror(folder, self._copies_of(Path(folder)), log)
 
     def _follow(self) -> bool:
         """Scale to the requested machines. Returns whether there is anything to manage."""
@@ -288,12 +324,13 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--dir", type=Path, required=True)
     parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--checkpoint-mirror", default="")
     options = parser.parse_args(argv)
     die_with_parent(options.parent, signal.SIGTERM)
     run = RunDir(options.dir)
     sweep(run.path.parent.parent)  # also processes of this cluster, if it was killed
     with locked(run):
-        if ClusterSupervisor(run, RunConfig()).run():
+        if ClusterSupervisor(run, RunConfig(), options.checkpoint_mirror).run():
             archive_deleted(run)
     return 0
 

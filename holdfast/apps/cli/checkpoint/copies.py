@@ -1,5 +1,6 @@
 """``holdfast checkpoint mirror | restore``: copies of checkpoints in a second location."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Final
 import click
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
-from holdfast.apps.cli.checkpoint.options import depth_option_of, format_option
+from holdfast.apps.cli.checkpoint.options import depth_option_of, exit_with_option, format_option
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     LISTS,
@@ -34,6 +35,7 @@ from holdfast.decisions.checkpoint_trust import Trust
 from holdfast.engine.checkpoint_guard import guard
 from holdfast.engine.checkpoint_mirror import MirrorRound
 from holdfast.engine.checkpoint_wording import sentences
+from holdfast.kit.processes import die_with_parent
 from holdfast.kit.serial import to_plain
 from holdfast.model.checkpoint_copies import CheckpointCopy
 from holdfast.model.checkpoints import Depth
@@ -41,6 +43,9 @@ from holdfast.model.errors import BackendError, ConfigError
 
 _DEEPER: Final = f"use holdfast checkpoint verify --depth {Depth.HASHES}"
 _RETRY: Final = timedelta(seconds=30)
+
+_NICE: Final = 10
+"""Niceness of a mirror that was started for a job: the processes of the job come first."""
 
 
 @examples(
@@ -71,6 +76,7 @@ _RETRY: Final = timedelta(seconds=30)
     show_default=True,
     help="Time between two scans of DIRECTORY.",
 )
+@exit_with_option
 @depth_option_of(Depth.HASHES)
 @format_option
 @dry_run_option
@@ -84,6 +90,7 @@ def mirror(  # noqa: PLR0913 - one parameter for each option
     bandwidth: int | None,
     once: bool,
     interval: timedelta,
+    exit_with: int | None,
     depth: str,
     format_name: str | None,
     dry_run: bool,
@@ -97,6 +104,9 @@ def mirror(  # noqa: PLR0913 - one parameter for each option
 
     Exits with 1 if a checkpoint could not be copied, with --once.
     """
+    if exit_with is not None:
+        die_with_parent(exit_with)
+        os.nice(_NICE)
     policy = RetentionPolicy(keep=keep, max_age=max_age)
     if not directory.is_dir():
         missing = f"{directory} does not exist; expected a directory of checkpoints"

@@ -31,6 +31,16 @@ def format_option(command: F) -> F:
     )(command)
 
 
+def exit_with_option(command: F) -> F:
+    """Add the option ``--exit-with``."""
+    return click.option(
+        "--exit-with",
+        type=click.IntRange(min=1),
+        metavar="PID",
+        help="Exit when this process, which must be the parent, has ended.",
+    )(command)
+
+
 def depth_option_of(default: Depth) -> Callable[[F], F]:
     """Return a decorator that adds the option ``--depth``."""
     return click.option(

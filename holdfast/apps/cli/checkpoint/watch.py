@@ -13,7 +13,7 @@ import click
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests, only_writer
 from holdfast.adapters.checkpoints.save_reports import reports_size
 from holdfast.adapters.host.progress_file import read_progress
-from holdfast.apps.cli.checkpoint.options import format_option
+from holdfast.apps.cli.checkpoint.options import exit_with_option, format_option
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
     RESULTS,
@@ -64,12 +64,7 @@ _REPORTS: Final = timedelta(milliseconds=500)
     show_default=True,
     help="Maximum processor time, in percent of one processor.",
 )
-@click.option(
-    "--exit-with",
-    type=click.IntRange(min=1),
-    metavar="PID",
-    help="Exit when this process, which must be the parent, has ended.",
-)
+@exit_with_option
 @click.option(
     "--listen",
     type=Address(),
