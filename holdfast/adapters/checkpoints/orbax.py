@@ -19,6 +19,12 @@ from holdfast.adapters.checkpoints.contract import (
     within,
 )
 from holdfast.adapters.checkpoints.ocdbt import data_problems, manifest_problems, named_files
+from holdfast.adapters.checkpoints.orbax_settings import (
+    ARRAYS,
+    TREE,
+    changed_settings,
+    settings_problems,
+)
 from holdfast.adapters.checkpoints.plain_files import (
     JSON_LIMIT,
     listed,
@@ -33,10 +39,8 @@ _NAME: Final = re.compile(r"(?:[A-Za-z][\w-]{0,80}_)?(\d{1,15})")
 _PARTIAL: Final = re.compile(rf"{_NAME.pattern}\.orbax-checkpoint-tmp.{{0,80}}")
 _CONFIG: Final = "_CHECKPOINT_METADATA"
 _COMMITTED: Final = "commit_success.txt"
-_ITEM: Final = "_METADATA"
 _MANIFEST: Final = "manifest.ocdbt"
 _DATA: Final = "d"
-_ARRAYS: Final = "array_metadatas"
 _PROCESS: Final = re.compile(r"ocdbt\.process_\d{1,9}")
 
 
@@ -59,18 +63,22 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     names = listed(path)
     yield from _config_problems(path, names)
     items = [one for one in names.values() if one.is_dir and not one.is_link]
-    if _ITEM in names:  # a checkpoint of a single item without a manager
+    if TREE in names:  # a checkpoint of a single item without a manager
         yield from _item_problems(path, names, depth)
     elif not items:
         yield incomplete("it has no item")
-    for one in items if _ITEM not in names else ():
+    for one in items if TREE not in names else ():
         for problem in _item_problems(one.path, listed(one.path), depth):
             yield within(f"{one.name}/", problem)
     yield from _missing_files(path, older)
+    if older is not None and depth is Depth.HASHES:
+        for name in ("", *(one.name for one in items)):
+            for problem in changed_settings(path / name, older / name):
+                yield within(f"{name}/" if name else "", problem)
 
 
 def _has_item(path: Path, inside: frozenset[str]) -> bool:
-    return _ITEM in inside or any(
+    return TREE in inside or any(
         _MANIFEST in names_in(path / name) for name in inside if (path / name).is_dir()
     )
 
@@ -92,12 +100,13 @@ def _config_problems(path: Path, names: Names) -> Iterator[Problem]:
 def _item_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
     """Verify an item; one that is not of arrays, such as JSON, is a single file ``metadata``."""
     yield from _text_problems(names)
-    if _ARRAYS in names:
-        for problem in _text_problems(listed(path / _ARRAYS)):
-            yield within(f"{_ARRAYS}/", problem)
-        if not names_in(path / _ARRAYS):
-            yield incomplete(f"{_ARRAYS} is empty")
-    if _ITEM in names:
+    if ARRAYS in names:
+        for problem in _text_problems(listed(path / ARRAYS)):
+            yield within(f"{ARRAYS}/", problem)
+        if not names_in(path / ARRAYS):
+            yield incomplete(f"{ARRAYS} is empty")
+    if TREE in names:
+        yield from settings_problems(path)
         yield from _metadata_problems(path, names)
     if _MANIFEST in names:
         yield from (within(f"{_MANIFEST} ", one) for one in manifest_problems(path / _MANIFEST))
@@ -142,7 +151,7 @@ def _text_problems(names: Names) -> Iterator[Problem]:
 
 def _metadata_problems(path: Path, names: Names) -> Iterator[Problem]:
     try:
-        metadata = read_object(path / _ITEM)
+        metadata = read_object(path / TREE)
     except ValueError:
         return  # was reported
     if metadata.get("use_ocdbt") is True and _MANIFEST not in names:
@@ -171,6 +180,6 @@ FORMAT: Final = CheckpointFormat(
     " such file is missing that the checkpoint before has",
     loads="the highest step",
     not_detected="a data file that is missing among others, if its name in the manifest is"
-    " compressed; a text file of another step; changed bytes in an array, with `hashes` too: only"
-    " nodes of OCDBT have a checksum",
+    " compressed; a text file of another step; changed numbers in a text file; changed bytes in"
+    " an array, with `hashes` too: only nodes of OCDBT have a checksum",
 )

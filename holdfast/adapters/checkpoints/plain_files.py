@@ -27,7 +27,7 @@ _AHEAD: Final = 32 * CHUNK
 A thread that reads ahead is slower than none: threads wait for the interpreter's lock at each part.
 """
 
-_ASKED: Final = 4 * CHUNK
+_REQUEST: Final = 4 * CHUNK
 """Bytes of each such request."""
 
 _TEXT_LIMIT: Final = 256
@@ -72,11 +72,11 @@ def chunks(window: Window) -> Iterator[bytes]:
 
     Fewer bytes than the range has come if the file was truncated since. Raises OSError.
     """
-    asked = 0
+    requested = 0
     for offset in range(0, window.size, PART):
-        while asked < window.size and asked < offset + _AHEAD:
-            window.announce(asked, _ASKED)
-            asked += _ASKED
+        while requested < window.size and requested < offset + _AHEAD:
+            window.announce(requested, _REQUEST)
+            requested += _REQUEST
         yield window.read(offset, PART)
 
 
