@@ -5,6 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from holdfast.api.autoscaling import (
+    autoscaling_rejections,
+    requested_autoscaling,
+    sized,
+    switched,
+)
 from holdfast.api.call import Call
 from holdfast.api.deployments import alarm_rejections
 from holdfast.api.desired_groups import changed_group, desired_group, node_count, rejections
@@ -43,6 +49,8 @@ def create_cluster(call: Call) -> Json:
     shared = {key: request[key] for key in _SHARED if key in request}
     repairs = request.get("NodeRecovery", _AUTOMATIC) == _AUTOMATIC
     uid = secrets.token_hex(_UID_BYTES)
+    autoscaling = requested_autoscaling(request)
+    is_autoscaled = autoscaling is not None and autoscaling.is_enabled
     cluster = DesiredCluster(
         name=name,
         uid=uid,
@@ -52,12 +60,16 @@ def create_cluster(call: Call) -> Json:
         repairs=repairs,
         is_continuous="NodeProvisioningMode" in request,
         groups=tuple(
-            desired_group(name, uid, one, shared, call.now, repairs=repairs)
+            sized(
+                desired_group(name, uid, one, shared, call.now, repairs=repairs),
+                is_autoscaled=is_autoscaled,
+            )
             for one in request.get("InstanceGroups", ())
         ),
+        autoscaling=autoscaling,
         requested=shared,
     )
-    refuse(creation.rejections(cluster))
+    refuse([*autoscaling_rejections(cluster), *creation.rejections(cluster)])
     collector = ClusterEventCollector(cluster, call.now)
     collector.cluster("Cluster {c} creation started successfully")
     is_known = any(one.name == name and one.is_listed for one in call.clusters)
@@ -177,22 +189,6 @@ def _updated(call: Call, stored: StoredCluster) -> Change:
     repairs = cluster.repairs
     if "NodeRecovery" in request:
         repairs = request["NodeRecovery"] == _AUTOMATIC
-    requested = {
-        one["InstanceGroupName"]: desired_group(
-            cluster.name, cluster.uid, one, shared, call.now, repairs=repairs
-        )
-        for one in request.get("InstanceGroups", ())
-    }
-    goes = set(request.get("InstanceGroupsToDelete", ()))
-    groups = []
-    for one in cluster.groups:
-        if one.name in goes:
-            groups.append(_deleting(one))
-        elif one.name in requested:
-            groups.append(changed_group(one, requested.pop(one.name)))
-        else:
-            mirrors = mirrors_checkpoints(shared)
-            groups.append(_with_settings(one, repairs=repairs, mirrors=mirrors))
     after = replace(
         cluster,
         status=ClusterStatus.UPDATING,
@@ -200,15 +196,46 @@ def _updated(call: Call, stored: StoredCluster) -> Change:
         failure="",
         repairs=repairs,
         is_continuous=cluster.is_continuous or "NodeProvisioningMode" in request,
-        groups=(*groups, *requested.values()),
+        autoscaling=requested_autoscaling(request, cluster.autoscaling),
         requested=shared,
     )
-    refuse(call.require_creation().rejections(after))
+    after = replace(after, groups=_updated_groups(call, after))
+    refuse([*autoscaling_rejections(after), *call.require_creation().rejections(after)])
     collector = ClusterEventCollector(after, call.now)
     collector.cluster("Cluster {c} update started successfully")
     return Change(
         cluster=after, members=stored.members, cluster_events=tuple(collector.reported), answer={}
     )
+
+
+def _updated_groups(call: Call, cluster: DesiredCluster) -> tuple[DesiredGroup, ...]:
+    """Groups after an update of a cluster, whose other settings are already those requested."""
+    requested = {
+        one["InstanceGroupName"]: sized(
+            desired_group(
+                cluster.name,
+                cluster.uid,
+                one,
+                cluster.requested,
+                call.now,
+                repairs=cluster.repairs,
+            ),
+            is_autoscaled=cluster.is_autoscaled,
+        )
+        for one in call.request.get("InstanceGroups", ())
+    }
+    goes = set(call.request.get("InstanceGroupsToDelete", ()))
+    groups = []
+    for one in cluster.groups:
+        if one.name in goes:
+            groups.append(_deleting(one))
+        elif one.name in requested:
+            groups.append(changed_group(one, requested.pop(one.name)))
+        else:
+            kept = switched(one, is_autoscaled=cluster.is_autoscaled)
+            mirrors = mirrors_checkpoints(cluster.requested)
+            groups.append(_with_settings(kept, repairs=cluster.repairs, mirrors=mirrors))
+    return (*groups, *requested.values())
 
 
 def _server_rejections(call: Call) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from holdfast.api.autoscaling import described_autoscaling
 from holdfast.api.clusters import Node
 from holdfast.api.kubernetes_config import group_config
 from holdfast.api.sagemaker_model import Json
@@ -29,6 +30,7 @@ def described(cluster: DesiredCluster, nodes: Sequence[Node]) -> Json:
         ],
         "NodeRecovery": node_recovery(is_automatic=cluster.repairs),
         "NodeProvisioningMode": "Continuous" if cluster.is_continuous else None,
+        "AutoScaling": described_autoscaling(cluster),
     }
 
 

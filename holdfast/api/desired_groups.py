@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from holdfast.api.autoscaling import resized
 from holdfast.api.deployments import requested_schedule, schedule_rejections
 from holdfast.api.kubernetes_config import config_rejections, requested_config
 from holdfast.api.problems import ValidationException
@@ -106,15 +107,17 @@ def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
             "add a group with another name"
         )
     made_of = replace(after.made_of, image=before.made_of.image, revision=before.made_of.revision)
-    resized = replace(
+    after = resized(before, after)
+    changed = replace(
         before,
         target=after.target,
         minimum=after.minimum,
+        most=after.most,
         schedule=_changed_schedule(before.schedule, after.schedule),
     )
     if made_of == before.made_of:
-        return resized
-    return replace(resized, made_of=made_of, stage=GroupStage.NEW)
+        return changed
+    return replace(changed, made_of=made_of, stage=GroupStage.NEW, shape=None)
 
 
 def _changed_schedule(
@@ -127,5 +130,5 @@ def _changed_schedule(
 
 
 def node_count(clusters: Sequence[DesiredCluster]) -> int:
-    """Desired number of nodes of clusters, without those that are being deleted."""
-    return sum(one.target for cluster in clusters for one in cluster.groups if not one.is_going)
+    """Maximum number of nodes of clusters, without groups that are being deleted."""
+    return sum(one.limit for cluster in clusters for one in cluster.groups if not one.is_going)

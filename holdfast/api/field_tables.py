@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 
 class Support(StrEnum):
@@ -27,9 +26,6 @@ class RequestField:
     is_map: bool = False
     """Whether its members are keys that people choose, which have no rows."""
 
-    allowed: Mapping[str, Any] | None = None
-    """Value of a refused field that is accepted, because it requests nothing."""
-
 
 Fields = Mapping[str, RequestField]
 """``path of a field -> field``; the path of a list is also that of its items."""
@@ -45,11 +41,9 @@ def ignored(path: str, note: str) -> dict[str, RequestField]:
     return {path: RequestField(Support.IGNORED, note)}
 
 
-def refused(
-    path: str, note: str, allowed: Mapping[str, Any] | None = None
-) -> dict[str, RequestField]:
+def refused(path: str, note: str) -> dict[str, RequestField]:
     """Row of a refused field."""
-    return {path: RequestField(Support.REFUSED, note, allowed=allowed)}
+    return {path: RequestField(Support.REFUSED, note)}
 
 
 def below(path: str, fields: Fields) -> dict[str, RequestField]:

@@ -19,9 +19,9 @@ from holdfast.api.field_tables import (
 from holdfast.api.policy_fields import POLICY_FIELDS
 from holdfast.api.sagemaker_model import Json
 
-_DISABLED: Final = {"Mode": "Disable"}
 _ON_EC2: Final = "On EC2. Elsewhere it has no effect and is returned."
 _ON_KUBERNETES: Final = "On Kubernetes. Refused on Slurm and on one machine."
+_ON_EC2_NODES: Final = "On Kubernetes with EC2. Refused elsewhere unless `Mode` is `Disable`."
 _ON_NEW_MACHINES: Final = (
     "On one machine and on EC2. Existing nodes of Kubernetes and Slurm run no scripts."
 )
@@ -67,9 +67,12 @@ _KUBERNETES: Final = {
 }
 
 _GROUP: Final = {
-    **supported("InstanceGroupName", "InstanceCount"),
+    **supported("InstanceGroupName"),
+    **supported("InstanceCount", note="With `AutoScaling`, the maximum number of nodes."),
     **supported(
-        "MinInstanceCount", note="Sufficient number of nodes of a cluster that is `Continuous`."
+        "MinInstanceCount",
+        note="Sufficient number of nodes of a cluster that is `Continuous`; with `AutoScaling`, "
+        "also the minimum number.",
     ),
     **supported(
         "InstanceType",
@@ -158,11 +161,10 @@ _CLUSTER: Final = {
     ),
     **supported("NodeProvisioningMode", note="A cluster stays `Continuous`."),
     **ignored("ClusterRole", _NO_ROLE),
-    **refused(
-        "AutoScaling",
-        "SageMaker runs Karpenter for it, which needs NodePools that no request has; install "
-        "Karpenter yourself or change InstanceCount, and omit it or set Mode to Disable",
-        _DISABLED,
+    **supported("AutoScaling", "AutoScaling.Mode", note=_ON_EC2_NODES),
+    **ignored(
+        "AutoScaling.AutoScalerType",
+        "Holdfast itself scales each group between `MinInstanceCount` and `InstanceCount`.",
     ),
 }
 
@@ -250,8 +252,7 @@ def _unsupported(fields: Fields, value: Json, above: str, shown: str) -> Iterato
         if field is None:
             yield f"{shown}{name} is not known to this release of Holdfast; omit it"
         elif field.support is Support.REFUSED:
-            if item != field.allowed:
-                yield f"{shown}{name} is not supported: {field.note}"
+            yield f"{shown}{name} is not supported: {field.note}"
         elif field.support is Support.SUPPORTED and not field.is_map:
             yield from _below_supported(fields, item, path, f"{shown}{name}")
 

@@ -64,6 +64,11 @@ def _added(call: Call, stored: StoredCluster) -> Change:
             f"Cluster {cluster.name} does not have the NodeProvisioningMode Continuous, which this "
             "needs; use UpdateCluster"
         )
+    if cluster.is_autoscaled:
+        raise ValidationException(
+            f"The groups of cluster {cluster.name} scale themselves (AutoScaling); raise "
+            "MinInstanceCount or InstanceCount with UpdateCluster"
+        )
     groups = {one.name: one for one in cluster.groups}
     members = list(stored.members)
     answer: dict[str, list[Json]] = {BatchResponse.SUCCESSFUL: [], BatchResponse.FAILED: []}

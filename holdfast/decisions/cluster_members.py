@@ -16,13 +16,16 @@ from holdfast.model.clusters import (
     Member,
     NodeHealth,
 )
-from holdfast.model.node_settings import KubernetesConfig
+from holdfast.model.names import SCALE_DOWN
+from holdfast.model.node_settings import KubernetesConfig, Taint
+from holdfast.model.pod_demand import PodDemand
 from holdfast.model.sagemaker import EventLevel, InstanceStatus
 
 _SPACE: Final = uuid.UUID("5d0f3c1e-6a59-4b7e-9f0a-2f4f1c7d8e21")
 """UUID namespace of the ids of cluster events: an event that is reported twice has the same id."""
 
 
+_RETIRING: Final = Taint(key=SCALE_DOWN, effect="NoSchedule")
 _UNWATCHED: Final = "No controller reports on the health of this node."
 
 
@@ -41,6 +44,9 @@ class ObservedCluster:
 
     settings: Mapping[str, KubernetesConfig] = field(default_factory=dict)
     """Labels and taints of Kubernetes nodes by machine id; empty if none are requested or owned."""
+
+    demand: PodDemand = field(default_factory=PodDemand)
+    """Pods that wait, and the nodes that they could use; empty if no group scales itself."""
 
 
 class ClusterEventCollector:
@@ -151,7 +157,7 @@ def _judged(
     collector: ClusterEventCollector,
 ) -> Member:
     status, message = _status(machine, group, seen.health.get(machine.id))
-    desired = desired_settings(group)
+    desired = node_settings(group, member)
     settings = observed(member.settings, desired, seen.settings.get(machine.id, KubernetesConfig()))
     judged = replace(member, machine=machine, message=message, settings=settings)
     if settings.conflict and settings.conflict != member.settings.conflict:
@@ -168,6 +174,14 @@ def desired_settings(group: DesiredGroup | None) -> KubernetesConfig:
     if group is None or group.is_going:
         return KubernetesConfig()
     return group.made_of.kubernetes
+
+
+def node_settings(group: DesiredGroup | None, member: Member) -> KubernetesConfig:
+    """Return the labels and taints that one node of a group should have."""
+    config = desired_settings(group)
+    if not member.is_retiring or group is None or group.is_going:
+        return config
+    return replace(config, taints=(*config.taints, _RETIRING))
 
 
 def _status(

@@ -25,7 +25,22 @@ class ClusterPolicy:
     because the cluster was changing. After it, the run is skipped, since an update stops jobs, and
     people expect it at its time."""
 
+    scale_down_after: timedelta = timedelta(minutes=10)
+    """Time for which a node must be idle before ``AutoScaling`` removes it: as long as the default
+    of Kubernetes' Cluster Autoscaler (``scale-down-unneeded-time``)."""
+
+    join_timeout: timedelta = timedelta(minutes=15)
+    """Time after launch in which a machine is expected to join the cluster; later, ``AutoScaling``
+    does not count on it. The same as the Cluster Autoscaler's ``max-node-provision-time``."""
+
     def __post_init__(self) -> None:
-        for key in ("retry_failed", "provision_timeout", "batch_timeout", "start_window"):
+        for key in (
+            "retry_failed",
+            "provision_timeout",
+            "batch_timeout",
+            "start_window",
+            "scale_down_after",
+            "join_timeout",
+        ):
             if getattr(self, key) <= timedelta(0):
                 raise ValueError(f"{key} must be longer than 0s, got {getattr(self, key)}")

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from holdfast.decisions.autoscaling import autoscaled, scaled_back
 from holdfast.decisions.cluster_members import (
     ClusterEventCollector,
     ObservedCluster,
     desired_settings,
+    node_settings,
     present,
 )
 from holdfast.decisions.cluster_policy import ClusterPolicy
@@ -71,6 +73,10 @@ def decide(
     judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, collector)
     if judged is not None:
         judged = with_due_updates(judged, policy, now, collector)
+        judged, there = autoscaled(judged, there, seen, policy, now, collector)
+        by_group = {
+            group.name: [one for one in there if one.group == group.name] for group in judged.groups
+        }
     actions: list[ClusterAction] = []
     recorded: dict[str, Member] = {}
     for group in judged.groups if judged is not None else ():
@@ -145,11 +151,13 @@ def _provisioned(
     if not why:
         return cluster
     collector.cluster(f"Cluster {{c}} {what} failed", why)
+    groups = tuple(_rolled_back(one, now) for one in cluster.groups)
     return replace(
         cluster,
         status=ClusterStatus.ROLLING_BACK,
         failure=why,
-        groups=tuple(_rolled_back(one, now) for one in cluster.groups),
+        groups=groups,
+        autoscaling=scaled_back(cluster.autoscaling, groups),
     )
 
 
@@ -189,18 +197,19 @@ def _rolled_back(group: DesiredGroup, now: datetime) -> DesiredGroup:
         return _leaving(group)
     if before is None or group.is_going:
         return replace(group, target=0, minimum=0, failure="")
+    group = replace(
+        group,
+        target=before.size(group.target),
+        minimum=before.minimum,
+        most=before.most,
+        failure="",
+    )
     # The setting of the cluster was not what failed, and DescribeCluster shows it.
     made_of = replace(before.made_of, mirrors_checkpoints=group.made_of.mirrors_checkpoints)
     if made_of == group.made_of:
-        return replace(group, target=before.target, minimum=before.minimum, failure="")
-    return replace(
-        group,
-        made_of=replace(made_of, revision=group.made_of.revision + 1),
-        target=before.target,
-        minimum=before.minimum,
-        stage=GroupStage.NEW,
-        failure="",
-    )
+        return group
+    revision = group.made_of.revision + 1
+    return replace(group, made_of=replace(made_of, revision=revision), stage=GroupStage.NEW)
 
 
 def _known_good(group: DesiredGroup) -> KnownGoodGroup:
@@ -208,6 +217,7 @@ def _known_good(group: DesiredGroup) -> KnownGoodGroup:
         made_of=group.made_of,
         target=group.target,
         minimum=group.minimum,
+        most=group.most,
         schedule=group.schedule,
     )
 
@@ -241,7 +251,7 @@ def _configured(
         machine = one.machine
         if machine is None or machine.id not in seen.settings:
             continue
-        settings, change = planned(machine.id, one.settings, desired_settings(group))
+        settings, change = planned(machine.id, one.settings, node_settings(group, one))
         recorded.append(replace(one, settings=settings))
         if change is not None and machine.state is not MachineState.LEAVING:
             changes.append(change)

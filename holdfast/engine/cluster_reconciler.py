@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.decisions.autoscaling import shapes
 from holdfast.decisions.cluster_members import ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.clusters import ClusterStep, decide
@@ -21,15 +22,22 @@ from holdfast.model.cluster_actions import (
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
 from holdfast.model.node_settings import KubernetesConfig
+from holdfast.model.pod_demand import PodDemand
 from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.clock import Clock
 from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
 from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
 from holdfast.ports.kubernetes_nodes import KubernetesNodes
 from holdfast.ports.machine_groups import MachineGroups
+from holdfast.ports.pod_demand import PodScheduling
 
 AFTER_ERROR: Final = timedelta(seconds=5)
 """Delay after the machine provider could not be reached."""
+
+_NO_PODS: Final = (
+    "this server does not read pods; start it with --platform kubernetes and with [ec2] in its "
+    "configuration, or set AutoScaling to Disable"
+)
 
 _QUIET: Final = (ClusterStatus.IN_SERVICE, ClusterStatus.FAILED)
 
@@ -48,6 +56,9 @@ class ClusterPorts:
 
     kubernetes: KubernetesNodes | None = None
     """Labels and taints of the nodes; None if they are not nodes of Kubernetes."""
+
+    pods: PodScheduling | None = None
+    """Pods that wait for nodes; None if groups cannot scale themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,20 +134,35 @@ class ClusterReconciler:
             if one.update is not None and one.update.is_active
             for alarm in one.update.alarms
         ]
+        settings = self._settings(stored)  # before the pods: no pod is new on a node with a taint
         return ObservedCluster(
             machines={
                 one.name: tuple(self._ports.groups.machines(one.made_of.key)) for one in groups
             },
             health=self._ports.nodes.health(stored.cluster.name),
             alarms=self._ports.alarms.active_alarms(alarms) if alarms else frozenset(),
-            settings=self._settings(stored),
+            settings=settings,
+            demand=self._demand(stored.cluster),
         )
+
+    def _demand(self, cluster: DesiredCluster) -> PodDemand:
+        """Return the waiting pods; if they cannot be read, only the scaling of groups stops."""
+        pods = self._ports.pods
+        if not cluster.is_autoscaled:
+            return PodDemand()
+        if pods is None:
+            return PodDemand(failure=_NO_PODS)
+        try:
+            return pods.demand(shapes(cluster))
+        except BackendError as error:
+            return PodDemand(failure=str(error))
 
     def _settings(self, stored: StoredCluster) -> Mapping[str, KubernetesConfig]:
         kubernetes = self._ports.kubernetes
         desired = [one.made_of.kubernetes for one in stored.cluster.groups]
         owned = [one.settings.owned for one in stored.members]
-        if kubernetes is None or all(one.is_empty for one in (*desired, *owned)):
+        is_unused = all(one.is_empty for one in (*desired, *owned))
+        if kubernetes is None or (is_unused and not stored.cluster.is_autoscaled):
             return {}
         return kubernetes.settings()
 

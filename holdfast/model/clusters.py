@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from holdfast.model.node_settings import KubernetesConfig, NodeSettings
+from holdfast.model.pod_demand import NodeShape
 from holdfast.model.sagemaker import (
     ClusterStatus,
     EventLevel,
@@ -211,6 +212,15 @@ class DesiredGroup:
     minimum: int = 0
     """Sufficient number of nodes: ``MinInstanceCount``."""
 
+    most: int | None = None
+    """Requested ``InstanceCount`` of a group that scales itself; None if ``target`` is that."""
+
+    scaled_at: datetime | None = None
+    """Time at which it last grew by itself."""
+
+    shape: NodeShape | None = None
+    """What its nodes offer to pods, as of the last one that joined; None if none has."""
+
     stage: GroupStage = GroupStage.NEW
     leaving: tuple[str, ...] = ()
     """Ids of machines that people want removed, until they are gone."""
@@ -237,6 +247,11 @@ class DesiredGroup:
         """Whether the whole group is being deleted."""
         return self.stage in (GroupStage.LEAVING, GroupStage.DELETED)
 
+    @property
+    def limit(self) -> int:
+        """Maximum number of nodes."""
+        return self.target if self.most is None else self.most
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownGoodGroup:
@@ -245,7 +260,23 @@ class KnownGoodGroup:
     made_of: MachineGroup
     target: int
     minimum: int
+    most: int | None = None
     schedule: UpdateSchedule | None = None
+
+    def size(self, target: int) -> int:
+        """Return the number of nodes to go back to from ``target``."""
+        if self.most is None:
+            return self.target
+        return max(self.minimum, min(target, self.most))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutoScaling:
+    """Whether groups scale themselves: ``AutoScaling``."""
+
+    is_enabled: bool
+    failure: str = ""
+    """Why they cannot; empty if they can."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,11 +300,19 @@ class DesiredCluster:
     """Whether it is in service with fewer nodes than desired while more are provisioned:
     ``NodeProvisioningMode``."""
 
+    autoscaling: AutoScaling | None = None
+    """None if no request has set it."""
+
     failure: str = ""
     """Why its last change failed; empty if it did not."""
 
     requested: Mapping[str, object] = field(default_factory=dict)
     """Other parameters of the request, named as in ``CreateCluster``."""
+
+    @property
+    def is_autoscaled(self) -> bool:
+        """Whether its groups scale themselves."""
+        return self.autoscaling is not None and self.autoscaling.is_enabled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +333,12 @@ class Member:
 
     settings: NodeSettings = field(default_factory=NodeSettings)
     """Requested labels and taints of its Kubernetes node."""
+
+    idle_since: datetime | None = None
+    """Time since which no pod runs on it; None if one does, or if its group has a fixed size."""
+
+    is_retiring: bool = False
+    """Whether its group is about to remove it, unless a pod needs it: it has ``SCALE_DOWN``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,3 +373,6 @@ class NodeHealth:
     message: str = ""
     is_busy: bool = False
     """Whether a job runs on it."""
+
+    in_repair: bool = False
+    """Whether it is cordoned for a repair or a check, or one is requested."""

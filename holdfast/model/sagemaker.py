@@ -67,6 +67,15 @@ class GroupStatus(StrEnum):
     DELETING = "Deleting"
 
 
+class AutoScalingStatus(StrEnum):
+    """SageMaker's ``ClusterAutoScalingStatus``."""
+
+    IN_SERVICE = "InService"
+    FAILED = "Failed"
+    CREATING = "Creating"
+    DELETING = "Deleting"
+
+
 class UpdateStatus(StrEnum):
     """SageMaker's ``SoftwareUpdateStatus``."""
 

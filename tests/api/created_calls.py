@@ -27,6 +27,7 @@ from holdfast.model.sagemaker import InstanceStatus
 from holdfast.model.team_queues import CPU, MEMORY, NodeType
 from tests.ports.fake_kubernetes_nodes import FakeKubernetesNodes
 from tests.ports.fake_machine_groups import FakeMachineGroups
+from tests.ports.fake_pod_scheduling import FakePodScheduling
 from tests.ports.fake_team_queues import FakeTeamQueues
 
 AT_ONCE = PollIntervals(busy=timedelta(0), quiet=timedelta(0))
@@ -133,6 +134,7 @@ class Lab(Api):
         self.nodes = FakeNodes(self.groups)
         self.alarms = FakeAlarms()
         self.kubernetes = FakeKubernetesNodes()
+        self.pods: FakePodScheduling | None = FakePodScheduling()
         self.policies: DatabasePolicies | None = DatabasePolicies(self.database)
         self.queues = FakeTeamQueues(types=dict(TYPES))
         self.rejections: list[str] = []
@@ -171,6 +173,7 @@ class Lab(Api):
             clock=self.late,
             report=self.reported.append,
             kubernetes=self.kubernetes,
+            pods=self.pods,
         )
         self.reconciler = ClusterReconciler(ports, ClusterPolicy(), pace)
         self.policy_reconciler = PolicyReconciler(

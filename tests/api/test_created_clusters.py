@@ -204,7 +204,7 @@ def test_who_may_only_read_creates_nothing(lab) -> None:
         ({"InstanceGroups": [group(LifeCycleConfig={"SourceS3Uri": "b", "OnCreate": "x"})]},
          "regular expression"),
         ({"InstanceGroups": [group(ImageReleaseVersion="1.2.3")]}, "not supported"),
-        ({"AutoScaling": {"Mode": "Enable"}}, "AutoScaling is not supported"),
+        ({"AutoScaling": {"Mode": "Enable"}}, "requires NodeProvisioningMode Continuous"),
         ({"Tags": [{"Key": "aws:x", "Value": ""}]}, "reserved"),
         ({"ClusterName": "-lab"}, "regular expression"),
     ],

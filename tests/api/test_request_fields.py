@@ -132,11 +132,6 @@ def test_filters_that_could_not_be_kept_are_refused() -> None:
     assert message.startswith("OperationId is not supported: ")
 
 
-def test_what_is_switched_off_is_accepted() -> None:
-    assert list(unsupported("UpdateCluster", {"AutoScaling": {"Mode": "Disable"}})) == []
-    assert list(unsupported("UpdateCluster", {"AutoScaling": {"Mode": "Enable"}})) != []
-
-
 def test_a_field_of_a_later_model_is_refused() -> None:
     request = {"ClusterName": "a", "InstanceGroups": [{"InstanceGroupName": "g", "Color": "red"}]}
 

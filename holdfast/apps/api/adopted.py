@@ -183,7 +183,10 @@ class _Cached(Generic[T]):
 def health_of(status: NodeStatus) -> NodeHealth:
     """Status message of a node, from its controller."""
     return NodeHealth(
-        status=_STATUS[status.phase], message=_message(status), is_busy=bool(status.job)
+        status=_STATUS[status.phase],
+        message=_message(status),
+        is_busy=bool(status.job),
+        in_repair=status.phase is not Phase.SCHEDULABLE or status.request is not None,
     )
 
 

@@ -3,6 +3,7 @@
 import os
 import stat
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -15,6 +16,7 @@ from holdfast.apps.api.kubernetes_endpoint import KubernetesEndpoint
 from holdfast.apps.api.networks import ProxyNetwork, is_loopback
 from holdfast.apps.api.tls import TlsFiles
 from holdfast.apps.listen_address import ListenAddress
+from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.kit.config import load_config
 from holdfast.kit.connections import ConnectionLimits
 from holdfast.model.errors import ConfigError
@@ -104,7 +106,14 @@ class ApiConfig:
     Auto Scaling groups whose machines join the served cluster; if not, groups consist of existing
     nodes."""
 
+    scale_down_after: timedelta = ClusterPolicy().scale_down_after
+    """Time for which a node must be idle before ``AutoScaling`` removes it."""
+
     def __post_init__(self) -> None:
+        if self.scale_down_after <= timedelta(0):
+            raise ValueError(
+                f"scale_down_after must be longer than 0s, got {self.scale_down_after}"
+            )
         if self.node_limit < 0:
             raise ValueError(f"node_limit must be 0 or more, got {self.node_limit}")
         for name in ("max_connections", "max_connections_per_client"):

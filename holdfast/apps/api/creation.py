@@ -18,6 +18,7 @@ from holdfast.api.clusters import Cluster
 from holdfast.api.created import CreatedClusterNodes, CreatedClusters
 from holdfast.api.script_sources import limited_to
 from holdfast.apps.api.adopted import Opener
+from holdfast.apps.api.autoscaling import waiting_pods, with_autoscaling
 from holdfast.apps.api.checkpoint_mirror import mirror_problem
 from holdfast.apps.api.config import AlarmSource, ApiConfig
 from holdfast.apps.api.fleet_clusters import FleetClusters
@@ -89,10 +90,11 @@ def creation_of(
         clock=SystemClock(),
         report=report,
         kubernetes=labeled_nodes(where, opened),
+        pods=waiting_pods(where, opened, has_ec2=config.ec2 is not None),
     )
-    thread = ReconciliationThread(
-        ClusterReconciler(ports, ClusterPolicy(), backend.intervals), database.back_up_changes
-    )
+    timeouts = ClusterPolicy(scale_down_after=config.scale_down_after)
+    reconciler = ClusterReconciler(ports, timeouts, backend.intervals)
+    thread = ReconciliationThread(reconciler, database.back_up_changes)
     thread.start()
     opened.enter_context(closing(thread))
     policies = policies_of(where, database, opened, report)
@@ -104,7 +106,7 @@ def creation_of(
 
     creation = ClusterCreation(
         records=records,
-        rejections=limited_to(config.script_sources, with_settings(where, backend.rejections)),
+        rejections=_rejections(config, where, backend),
         wake=wake,
         node_limit=config.node_limit,
         has_alarms=config.alarms is not AlarmSource.NONE,
@@ -123,6 +125,14 @@ def _database(config: ApiConfig, report: Callable[[str], None]) -> Database:
     if restored:
         report(restored)
     return Database(url, SystemClock())
+
+
+def _rejections(
+    config: ApiConfig, where: Where, backend: MachineBackend
+) -> Callable[[DesiredCluster], Sequence[str]]:
+    rejections = with_settings(where, backend.rejections)
+    rejections = with_autoscaling(where, rejections, has_ec2=config.ec2 is not None)
+    return limited_to(config.script_sources, rejections)
 
 
 @contextlib.contextmanager

@@ -58,6 +58,9 @@ class Labels:
 OWN_PREFIX: Final = "holdfast.dev"
 """Prefix of Holdfast's own annotations and objects."""
 
+SCALE_DOWN: Final = f"{OWN_PREFIX}/scale-down"
+"""Key of the taint of a node that ``AutoScaling`` is about to remove, as long as it is idle."""
+
 RECORD: Final = f"{OWN_PREFIX}/record"
 """Annotation with the ``NodeRecord``; written by the controller alone."""
 

@@ -21,6 +21,13 @@ class PodPhase(StrEnum):
     FAILED = "Failed"
 
 
+class PodReason(StrEnum):
+    """Reasons of the condition ``PodScheduled`` of a pod."""
+
+    UNSCHEDULABLE = "Unschedulable"
+    """No node can take it."""
+
+
 class DeepCheck(StrEnum):
     """SageMaker's ``DeepHealthCheckType``."""
 
