@@ -5,12 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from holdfast.decisions.failure_signatures import (
-    LINES,
-    PEER_CAUSES,
-    cause_of,
-    is_peer_failure,
-)
+from holdfast.decisions.failure_lines import BARE_EXCEPTION, LINES
+from holdfast.decisions.failure_signatures import PEER_CAUSES, cause_of, is_peer_failure
 from holdfast.kit.bounded_files import parse_json
 from holdfast.kit.units import one_line
 from holdfast.model.names import Cause
@@ -69,7 +65,7 @@ class _Raised:
 
     @property
     def is_wrapper(self) -> bool:
-        return self.texts[-1].partition(":")[0].rpartition(".")[2] in _WRAPPERS
+        return _is_wrapper(self.texts[-1])
 
     @property
     def is_peer_failure(self) -> bool:
@@ -109,7 +105,8 @@ def crash_text(tail: str) -> str:
     Exceptions of launchers, and those raised because another rank is gone, count only if there is
     no other. Where torchrun names the rank that failed first, the exception of that rank counts.
     Where one exception was raised while another one was handled, the first with a known cause
-    counts. Without an exception, the first line counts that names a failure by itself.
+    counts. Without an exception, the first line counts that names a failure by itself, then an
+    exception whose traceback is missing.
 
     Args:
         tail: end of the rank's log.
@@ -127,10 +124,29 @@ def crash_text(tail: str) -> str:
             return one_line((specific or causes)[-1].text, SHOWN_CHARS)
     named = [line for line in lines if LINES.match(line)]
     by_itself = [line for line in named if not is_peer_failure(line)]
-    texts = by_itself[:1] or [one.text for one in (of_first or own)[-1:]] or named[:1]
+    texts = (
+        by_itself[:1]
+        or ([] if own else _without_traceback(lines))
+        or [one.text for one in (of_first or own)[-1:]]
+        or named[:1]
+    )
     return one_line(
         texts[0] if texts else signal or (raised[-1].text if raised else ""), SHOWN_CHARS
     )
+
+
+def _without_traceback(lines: Sequence[str]) -> list[str]:
+    """Return the exception that explains a log without tracebacks, if there is one.
+
+    The first one with a known cause counts, as those after it often follow from it, then the last.
+    """
+    bare = [found.group(1)[:_TEXT_CHARS] for line in lines if (found := BARE_EXCEPTION.match(line))]
+    own = [text for text in bare if not _is_wrapper(text) and not is_peer_failure(text)]
+    return [text for text in own if cause_of(text) is not Cause.EXCEPTION][:1] or own[-1:]
+
+
+def _is_wrapper(text: str) -> bool:
+    return text.partition(":")[0].rpartition(".")[2] in _WRAPPERS
 
 
 def error_file_text(content: str) -> str:

@@ -48,9 +48,11 @@ SIGNATURES: Final = (
         Cause.SHARED_MEMORY_FULL,
         r"killed by signal: Bus error|insufficient shared memory|out of shared memory"
         r"|unable to (?:write to|open|resize|allocate) (?:file |shared memory).{0,80}/?torch_\d"
-        r"|No space left on device.{0,20}/dev/shm|/dev/shm.{0,80}No space left",
+        r"(?!.{0,80}Too many open files)"
+        r"|No space left on device.{0,20}/dev/shm|/dev/shm.{0,80}No space left"
+        r"|posix_fallocate failed|failed to extend /dev/shm",
         "RuntimeError: DataLoader worker (pid 325) is killed by signal: Bus error.",
-        "PyTorch, torch/utils/data/_utils/signal_handling.py",
+        "PyTorch, torch/utils/data/_utils/signal_handling.py; NCCL, src/misc/shmutils.cc",
     ),
     _row(
         Cause.HOST_OUT_OF_MEMORY,
@@ -76,6 +78,13 @@ SIGNATURES: Final = (
         r"|\b(?:torch|cuda)\.OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB.",
         "PyTorch, c10/cuda/CUDACachingAllocator.cpp",
+    ),
+    _row(
+        Cause.CUDA_OUT_OF_MEMORY,
+        r"RESOURCE_EXHAUSTED: (?:Out of memory|Attempting to (?:reserve|allocate))"
+        r"|ResourceExhaustedError: |OOM when allocating tensor|Cuda failure.{0,6}'out of memory'",
+        "XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8 bytes.",
+        "XLA, bfc_allocator.cc; TensorFlow, core/framework; NCCL, src/include/checks.h",
     ),
     _row(
         Cause.GPU_HARDWARE,
@@ -107,6 +116,19 @@ SIGNATURES: Final = (
         _CUDA,
     ),
     _row(
+        Cause.CUDA_UNAVAILABLE,
+        r"[Dd]river/library version mismatch",
+        "Failed to initialize NVML: Driver/library version mismatch",
+        "NVML, nvmlErrorString",
+    ),
+    _row(
+        Cause.COLLECTIVE_INVALID,
+        r"ncclInvalid(?:Usage|Argument)|NCCL error in:.{0,200}invalid (?:usage|argument)"
+        r"|Duplicate GPU detected|[Mm]ismatch(?:ed)? (?:between )?collectives? (?:on|detected)",
+        "DistBackendError: NCCL error in: NCCLUtils.hpp:275, invalid usage (run with",
+        "NCCL, src/init.cc; PyTorch, torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp",
+    ),
+    _row(
         Cause.ADDRESS_IN_USE,
         r"EADDRINUSE|[Aa]ddress already in use|\[Errno 98\]",
         "torch.distributed.DistNetworkError: The server socket has failed to listen on any local "
@@ -117,9 +139,11 @@ SIGNATURES: Final = (
         Cause.NETWORK_FAILED,
         r"[Nn]o route to host|[Nn]etwork is unreachable|IBV_WC_\w{0,20}ERR"
         r"|ibv_\w{1,40}.{0,60}failed|Got completion (?:from|with).{0,80}(?:error|status)"
-        r"|Name or service not known|Temporary failure in name resolution|gai error",
+        r"|Name or service not known|Temporary failure in name resolution|gai error"
+        r"|Address family not supported by protocol|no socket interface found"
+        r"|connectFullMesh failed",
         "ncclSystemError: socketStartConnect: Connect to 10.0.0.14<52> failed : No route to host",
-        "NCCL, src/misc/socket.cc and src/transport/net_ib.cc",
+        "NCCL, src/misc/socket.cc, bootstrap.cc, transport/net_ib.cc; gloo, transport/pair.cc",
     ),
     _row(
         Cause.RENDEZVOUS_FAILED,
@@ -158,9 +182,10 @@ SIGNATURES: Final = (
     _row(
         Cause.CHECKPOINT_MISMATCH,
         r"Error\(s\) in loading state_dict|doesn't match the size of parameter group"
-        r"|loaded state dict (?:has|contains)|size mismatch for \S+: copying a param",
+        r"|loaded state dict (?:has|contains)|size mismatch for \S+: copying a param"
+        r"|Missing key in checkpoint state_dict",
         "RuntimeError: Error(s) in loading state_dict for Net:",
-        "PyTorch, torch/nn/modules/module.py and torch/optim/optimizer.py",
+        "PyTorch, torch/nn/modules/module.py, optim/optimizer.py, distributed/checkpoint",
     ),
     _row(
         Cause.NUMERICAL,
@@ -190,6 +215,13 @@ SIGNATURES: Final = (
         r"|[Cc]an(?:not|'t) allocate memory|std::bad_alloc|not enough memory: you tried",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:75] CPUAllocator: can't allocate memory",
         "kubelet, Slurm, CPython and PyTorch's c10/core/impl/alloc_cpu.cpp",
+    ),
+    _row(
+        Cause.HOST_OUT_OF_MEMORY,
+        r"killed due to (?:the node running low on memory|memory pressure)"
+        r"|oom_kill event|srun: error: .{1,200}: Out Of Memory$",
+        "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+        "Ray, src/ray/common/memory_monitor; Slurm, src/slurmd/slurmstepd/mgr.c",
     ),
     _row(
         Cause.DATALOADER_DIED,
@@ -252,7 +284,7 @@ SIGNATURES: Final = (
     ),
     _row(
         Cause.PEER_LOST,
-        r"NCCL error|ncclInternalError|gloo::\w{1,40}Exception",
+        r"NCCL [Ee]rror|ncclInternalError|gloo::\w{1,40}Exception",
         "RuntimeError: NCCL error in: ProcessGroupNCCL.cpp:911, unhandled error",
         "PyTorch, torch/csrc/distributed/c10d/NCCLUtils.hpp",
     ),
@@ -267,6 +299,12 @@ SIGNATURES: Final = (
         r"exits with return code = -(?:4|6|7|8|11)\b",
         "[launch.py:321:sigkill_handler] ['python', 'main.py'] exits with return code = -11",
         "DeepSpeed, deepspeed/launcher/launch.py",
+    ),
+    _row(
+        Cause.TERMINATED,
+        r"CANCELLED AT \S{1,40} DUE TO (?:TIME LIMIT|PREEMPTION|JOB REQUEUE)",
+        "slurmstepd: error: *** STEP 5.0 ON n1 CANCELLED AT 2024-04-20 DUE TO TIME LIMIT ***",
+        "Slurm, src/slurmd/slurmstepd/req.c",
     ),
     _row(
         Cause.TERMINATED,
@@ -285,24 +323,6 @@ SIGNATURES: Final = (
     ),
 )
 """Known wordings."""
-
-LINES: Final = re.compile(
-    r"(?:\S{1,200}: error: (?:unrecognized arguments|the following arguments are required"
-    r"|argument \S|ambiguous option|one of the arguments|invalid choice|no such option)"
-    r"|\S{0,200}python[\d.]*: (?:can't open file|No module named|Error while finding module)"
-    r"|Error: No such option|Error: Missing (?:option|argument) '"
-    r"|(?:SyntaxError|IndentationError|TabError): "
-    r"|\S{1,200}: error while loading shared libraries: "
-    r"|ERROR: Unexpected bus error encountered in worker"
-    r"|Bus error(?: \(core dumped\))?$|Segmentation fault(?: \(core dumped\))?$|Killed$"
-    r"|Fatal Python error: |.{1,120} NCCL WARN .{0,200}(?:No route to host|IBV_WC_|unreachable)"
-    r"|socket(?:Start|Poll)Connect: Connect to .{1,200}(?:failed|returned)"
-    r"|\[.{1,4000} exits with return code = -\d{1,2}$|srun: error: \S{1,200}: tasks? \S+: Killed"
-    r"|.{0,80}: block: \[\d+,\d+,\d+\].{0,80}Assertion"
-    r"|(?i:.{0,40}\bloss is (?:nan|inf|infinite)\b.{0,20}stopping)"
-    r"|\[(?:E |rank|Rank).{0,120}Watchdog caught collective operation timeout)"
-)
-"""Lines that name a failure without a traceback; matched at the start of a line."""
 
 PEER_CAUSES: Final = frozenset({Cause.COLLECTIVE_TIMEOUT, Cause.PEER_LOST})
 """Causes that only report that another rank is gone or late."""

@@ -24,6 +24,7 @@ DECISIONS = {
     "launch": {
         "crash_text",
         "exit_meanings",
+        "failure_lines",
         "failure_signatures",
         "flight_recorder",
         "hang_verdict",

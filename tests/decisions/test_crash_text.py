@@ -133,6 +133,19 @@ terminate called after throwing an instance of 'c10::Error'
             "KeyboardInterrupt",
         ),
         ("Error: no traceback, no exception\n", ""),
+        ("RuntimeError: NaN\nValueError: the last\n", "ValueError: the last"),
+        ("[rank3]: OSError: [Errno 28] full\nValueError: b\n", "OSError: [Errno 28] full"),
+        ("RuntimeError: Connection closed by peer\nValueError: b\n", "ValueError: b"),
+        ("OSError: [Errno 28] full\n" + TRACEBACK, "ValueError: bad config: lr=-1"),
+        (
+            "OSError: [Errno 28] full\n" + TRACEBACK.replace("ValueError", "DistNetworkError"),
+            "DistNetworkError: bad config: lr=-1",
+        ),
+        ("OSError: [Errno 28] full\nKeyError: 1\nImportError: b\n", "OSError: [Errno 28] full"),
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\n",
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.",
+        ),
         ("", ""),
     ],
 )

@@ -1,5 +1,6 @@
 """Root causes: what the log of a failed rank shows, and whether a restart can help."""
 
+import hashlib
 import json
 import sys
 from dataclasses import replace
@@ -11,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.decisions.crash_text import SHOWN_CHARS, crash_text
-from holdfast.decisions.failure_signatures import LINES, SIGNATURES, cause_of, is_peer_failure
+from holdfast.decisions.failure_lines import LINES
+from holdfast.decisions.failure_signatures import PEER_CAUSES, SIGNATURES, cause_of, is_peer_failure
 from holdfast.decisions.job_failures import dated
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
@@ -35,19 +37,44 @@ def recorded(name: str) -> list[dict]:
     return [json.loads(line) for line in lines]
 
 
-def is_found(one: dict) -> bool:
-    return cause_of(crash_text(one["log"]), one["exit_code"]) == one["cause"]
+def found_cause(one: dict) -> Cause | None:
+    return cause_of(crash_text(one["log"]), one["exit_code"])
 
 
-@pytest.mark.parametrize(("name", "needed"), [("development", 49), ("held-out", 30)])
-def test_the_causes_of_public_failures_are_found(name, needed, capsys) -> None:
+NO_CLAIM = {None, *PEER_CAUSES, Cause.EXCEPTION, Cause.CRASHED, Cause.KILLED, Cause.TERMINATED}
+"""Results that restate how a rank ended, and claim no cause."""
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "allowed"), [("development", 111, 0), ("held-out", 52, 2)]
+)
+def test_the_causes_of_public_failures_are_found(name, needed, allowed, capsys) -> None:
     rows = recorded(name)
-    found = sum(map(is_found, rows))
+    known = [one for one in rows if one["cause"] != "Unknown"]
+    unknown = [one for one in rows if one["cause"] == "Unknown"]
+    found = sum(found_cause(one) == one["cause"] for one in known)
+    claims = sum(found_cause(one) not in NO_CLAIM for one in unknown)
     with capsys.disabled():
-        sys.stdout.write(f"\n{name}: {found} of {len(rows)} root causes found\n")
+        sys.stdout.write(
+            f"\n{name}: {found} of {len(known)} root causes found, "
+            f"{claims} claims for {len(unknown)} failures without a known cause\n"
+        )
 
     assert found >= needed
-    assert {one["cause"] for one in rows} <= set(Cause)
+    assert claims <= allowed
+    assert {one["cause"] for one in known} <= set(Cause)
+
+
+def test_two_thirds_of_the_failures_with_an_address_are_held_out_by_a_fixed_rule() -> None:
+    by_name = {name: recorded(name) for name in ("development", "held-out")}
+    sources = [one["source"] for rows in by_name.values() for one in rows]
+
+    assert len(sources) == len(set(sources)) >= 150
+    assert 3 * len(by_name["held-out"]) >= len(sources)
+    for name, rows in by_name.items():
+        for source in (one["source"] for one in rows if one["source"].startswith("https:")):
+            is_development = hashlib.sha256(source.encode()).digest()[0] % 3 == 0
+            assert is_development == (name == "development")
 
 
 @pytest.mark.parametrize("row", SIGNATURES, ids=lambda row: f"{row.cause} {row.example[:30]}")
@@ -72,6 +99,14 @@ def test_the_example_of_a_signature_matches_it_before_all_others(row) -> None:
         ("", None, None),
         ("step 12 done", 1, None),
         ("OOMKilled", -9, Cause.HOST_OUT_OF_MEMORY),
+        ("slurmstepd: error: Detected 1 oom_kill event in S", 1, Cause.HOST_OUT_OF_MEMORY),
+        ("srun: error: n1: tasks 1-3: Out Of Memory", 1, Cause.HOST_OUT_OF_MEMORY),
+        ("RuntimeError: NCCL error in: x.cpp:3, invalid argument", 1, Cause.COLLECTIVE_INVALID),
+        ("NCCL WARN Mismatched collective detected", 1, Cause.COLLECTIVE_INVALID),
+        ("Detected mismatch between collectives on ranks", 1, Cause.COLLECTIVE_INVALID),
+        ("Call to posix_fallocate failed: No space left", 1, Cause.SHARED_MEMORY_FULL),
+        ("no file </torch_1> in read-write mode: Too many open files", 1, Cause.FILES_LIMIT),
+        ("unable to open file </torch_1> in read-write mode", 1, Cause.SHARED_MEMORY_FULL),
         ("torch.OutOfMemoryError: Allocation on device", 1, Cause.CUDA_OUT_OF_MEMORY),
     ],
 )

@@ -56,6 +56,8 @@ class Cause(StrEnum):
     """Too many open files."""
     DATALOADER_DIED = "DataLoaderDied"
     """A worker of a PyTorch DataLoader ended unexpectedly."""
+    COLLECTIVE_INVALID = "CollectiveInvalid"
+    """Ranks call collectives that do not match, or two ranks use one accelerator."""
     COLLECTIVE_TIMEOUT = "CollectiveTimeout"
     """A collective did not complete in time: another rank did not take part."""
     PEER_LOST = "PeerLost"
