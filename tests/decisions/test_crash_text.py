@@ -141,6 +141,11 @@ terminate called after throwing an instance of 'c10::Error'
             "OSError: [Errno 28] full\n" + TRACEBACK.replace("ValueError", "DistNetworkError"),
             "DistNetworkError: bad config: lr=-1",
         ),
+        ("12:00 WARN metrics: host unreachable\nKeyError: 1\n", "KeyError: 1"),
+        (
+            "h:1:2 [0] net.h:3 WARN Connect: No route to host\n",
+            "h:1:2 [0] net.h:3 WARN Connect: No route to host",
+        ),
         ("OSError: [Errno 28] full\nKeyError: 1\nImportError: b\n", "OSError: [Errno 28] full"),
         (
             "slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\n",
