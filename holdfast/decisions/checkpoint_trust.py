@@ -6,7 +6,8 @@ every attempt diverge. A scan of its tensors shows the former, attempts that res
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from holdfast.model.checkpoints import (
     AttemptEnd,
@@ -20,6 +21,10 @@ from holdfast.model.jobs import FailureKind
 
 HISTORY_LIMIT = 200
 """Attempts and moved checkpoints that a history keeps; a job has at most 100 attempts recorded."""
+
+
+_UNKNOWN_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+"""Before all checkpoints."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +182,32 @@ def with_end(
     if last.job != job or last.attempt >= attempt:
         return history
     return (*history[:-1], replace(last, end=end))
+
+
+def with_bad_loss(
+    history: tuple[ResumedAttempt, ...], end: AttemptEnd, job: str
+) -> tuple[ResumedAttempt, ...]:
+    """Return the attempts after ranks were stopped for a bad loss, to start again in place.
+
+    They belong to the last attempt if that has not ended. Otherwise it is not known when they
+    began, and checkpoints from the bad step on count as theirs whenever they were saved. A repeated
+    call for the same loss changes nothing.
+
+    Args:
+        history: attempts up to now.
+        end: how the ranks ended.
+        job: identifier of the job; empty if unknown.
+
+    """
+    if any(
+        one.end is not None and (one.end.bad_step, one.end.bad_at) == (end.bad_step, end.bad_at)
+        for one in history
+    ):
+        return history
+    if history and history[-1].end is None:
+        return (*history[:-1], replace(history[-1], end=end))
+    unknown = ResumedAttempt(job=job, attempt=1, at=_UNKNOWN_TIME, end=end)
+    return (*history, unknown)[-HISTORY_LIMIT:]
 
 
 def with_attempt(

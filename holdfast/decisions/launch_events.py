@@ -7,6 +7,7 @@ from holdfast.decisions.flight_recorder import RankTrace
 from holdfast.decisions.hang_verdict import Verdict
 from holdfast.decisions.rank_snapshots import RankSamples, RankSnapshot
 from holdfast.decisions.restart_rungs import RestartHistory
+from holdfast.model.jobs import LossFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +86,16 @@ class Failed:
 
     is_consequence: bool = False
     """Whether it only reports that another rank is late or gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossReported:
+    """The loss of a rank of a round is not finite, or has spiked."""
+
+    launcher: str
+    round: int
+    rank: int
+    fault: LossFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +185,28 @@ class StopRequested:
     signal: int
 
 
-Reported = Joined | NodeReported | Failed | Suspected | Inspected | Sampled | Succeeded | Stopped
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointsVerified:
+    """The checkpoints for the next round are verified, or cannot be."""
+
+    restarts: int
+    """Number of restarts for which they were, see ``RestartHistory.total``."""
+
+    obstacle: str = ""
+    """Why the ranks must not restart; empty if they may."""
+
+
+Reported = (
+    Joined
+    | NodeReported
+    | Failed
+    | LossReported
+    | Suspected
+    | Inspected
+    | Sampled
+    | Succeeded
+    | Stopped
+)
 """Events that a launcher reports itself."""
 
-Event = Reported | Lost | Slowed | StopRequested
+Event = Reported | Lost | Slowed | StopRequested | CheckpointsVerified

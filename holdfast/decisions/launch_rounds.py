@@ -13,10 +13,12 @@ from typing import Final, TypeVar
 
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import (
+    CheckpointsVerified,
     Event,
     Failed,
     Inspected,
     Joined,
+    LossReported,
     Lost,
     NodeReported,
     Slowed,
@@ -31,6 +33,7 @@ from holdfast.decisions.launch_inspection import (
     concluded,
     with_report,
 )
+from holdfast.decisions.launch_losses import loss_obstacle, restarted, with_loss
 from holdfast.decisions.launch_nodes import (
     RoundNodes,
     fault_texts,
@@ -53,6 +56,7 @@ from holdfast.decisions.restart_rungs import (
     beyond_exchange,
     choose_rung,
 )
+from holdfast.kit.units import format_duration
 
 Value = TypeVar("Value")
 
@@ -83,6 +87,8 @@ def advance(
 def next_deadline(job: JobRounds, settings: RoundSettings) -> datetime | None:
     """Return when ``advance`` must be called although nothing has happened; None for never."""
     due = [job.since + settings.join_timeout] if job.phase is Phase.GATHER else []
+    if job.awaits_checkpoints(settings):
+        due.append(job.since + settings.verify_timeout)
     if job.inspection is not None and job.phase is Phase.RUN and job.is_inspecting:
         due.append(job.inspection.until)
     return min([*job.fences.values(), *due], default=None)
@@ -106,24 +112,42 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
                 return job
             waited_s = max(job.waited_s, event.waited_s)
             return replace(job, alive=job.alive - {name}, waited_s=waited_s)
-        case Succeeded(launcher=name) if event.round == job.round and name in job.active:
-            return replace(job, succeeded=job.succeeded | {name})
-        case Failed(launcher=name) if event.round == job.round and name in job.active:
-            failure = Failure(
-                launcher=name,
-                rank=event.rank,
-                code=event.code,
-                meaning=event.meaning,
-                text=event.text,
-            )
-            return _failed(job, event, failure, now)
-        case Suspected(launcher=name) if event.round == job.round and name in job.active:
-            return replace(job, inspection=begin(job.inspection, event, now))
-        case Slowed(launcher=name) if event.round == job.round and name in job.active:
-            return _slowed(job, event, now, settings)
+        case CheckpointsVerified(restarts=count) if count == job.history.total:
+            if event.obstacle and job.awaits_checkpoints(settings):
+                return _ended(job, Outcome.FAILED, event.obstacle, now)
+            return replace(job, verified=count)
         case Inspected(launcher=name) if job.inspection is not None and name in job.active:
             return replace(job, inspection=with_report(job.inspection, event))
+        case Succeeded() | Failed() | LossReported() | Suspected() | Slowed():
+            if event.round == job.round and event.launcher in job.active:
+                return _of_round(job, event, now, settings)
     return job  # of an earlier round, or of a launcher that was lost
+
+
+def _of_round(
+    job: JobRounds,
+    event: Succeeded | Failed | LossReported | Suspected | Slowed,
+    now: datetime,
+    settings: RoundSettings,
+) -> JobRounds:
+    """Return the state after an event of a launcher of the round."""
+    match event:
+        case Succeeded():
+            return replace(job, succeeded=job.succeeded | {event.launcher})
+        case LossReported():
+            return with_loss(job, event)
+        case Suspected():
+            return replace(job, inspection=begin(job.inspection, event, now))
+        case Slowed():
+            return _slowed(job, event, now, settings)
+    failure = Failure(
+        launcher=event.launcher,
+        rank=event.rank,
+        code=event.code,
+        meaning=event.meaning,
+        text=event.text,
+    )
+    return _failed(job, event, failure, now)
 
 
 def _failed(job: JobRounds, event: Failed, failure: Failure, now: datetime) -> JobRounds:
@@ -237,8 +261,10 @@ def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRo
         phase=Phase.GATHER,
         since=now,
         members=dict(sorted(job.members.items(), key=lambda one: one[0] in leaving)),
-        history=job.history.since(now - settings.budget.period).with_restart(
-            choice, nodes.cause, now
+        history=restarted(
+            job.history.since(now - settings.budget.period).with_restart(choice, nodes.cause, now),
+            job.failure.loss,
+            now,
         ),
         leaving=leaving,
         rotation=job.rotation + (choice.rung is Rung.IN_PLACE and is_moved),
@@ -256,12 +282,14 @@ def _choose(
         job.members,
         history,
         budget,
-        failed=failure.launcher,
+        failed="" if failure.loss is not None else failure.launcher,
         moves=failure.is_of_node or failure.meaning is ExitMeaning.ANOTHER_DEVICE,
         can_exchange=settings.can_join,
     )
     is_final = failure.meaning is ExitMeaning.STOP
     text = f"exit code {failure.code} requests no restart" if is_final else failure.text
+    if obstacle := loss_obstacle(failure.loss, history):
+        is_final, text = True, f"{text}; {obstacle}"
     fault = fault_texts(job.members, [nodes.cause] if nodes.means.missing else ())
     if fault and fault != text:
         text = f"{text}; {fault}"
@@ -276,7 +304,11 @@ def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRoun
     bad = [name for name, member in members.items() if last and not is_usable(member)]
     if len(members) - len(bad) < nodes:
         return _ungathered(job, bad, now, settings)
-    if job.fences:
+    if job.awaits_checkpoints(settings) and now >= job.since + settings.verify_timeout:
+        limit = format_duration(settings.verify_timeout)
+        why = f"checkpoints were not verified within {limit} after a bad loss; check their storage"
+        return _ended(job, Outcome.FAILED, why, now)
+    if job.fences or job.awaits_checkpoints(settings):
         return job
     names = next_nodes(job.active, members, job.leaving, job.history, (nodes, settings.budget))
     return replace(
@@ -288,6 +320,7 @@ def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRoun
         alive=frozenset(names),
         succeeded=frozenset(),
         failure=None,
+        loss=None,
         leaving=frozenset(),
         timed_out=None,
     )

@@ -10,6 +10,7 @@ from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import Member
 from holdfast.decisions.launch_inspection import Inspection, is_open
 from holdfast.decisions.restart_rungs import RestartBudget, RestartHistory
+from holdfast.model.jobs import LossFault
 
 EARLIER: Final = ""
 """Stands for all launchers that an earlier coordinator may have lost."""
@@ -60,6 +61,12 @@ class RoundSettings:
     """Whether the node of a rank that slows the others down, or that hangs in the kernel or storage
     of its node, is exchanged for a hot spare. Other hangs blame no node."""
 
+    verifies_checkpoints: bool = False
+    """Whether the checkpoints of the job are verified before ranks restart for a bad loss."""
+
+    verify_timeout: timedelta = timedelta(minutes=10)
+    """For that verification. ``holdfast checkpoint guard`` waits as long by default."""
+
     budget: RestartBudget = field(default_factory=RestartBudget)
     can_join: bool = True
     """Whether launchers on other nodes can join."""
@@ -78,6 +85,9 @@ class Failure:
     text: str = ""
     is_of_node: bool = False
     """Whether the node is exchanged for a hot spare, if there is one."""
+
+    loss: LossFault | None = None
+    """Bad loss that is the cause: no node is to blame then. None for other failures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,12 +125,18 @@ class JobRounds:
     """First rank of the round in which a collective timed out; None if there is none. Another rank
     is the cause, so the ranks are inspected."""
 
+    loss: LossFault | None = None
+    """Bad loss of the round that stops no rank; None if there is none."""
+
     inspection: Inspection | None = None
     """Last inspection of a suspected hang, of this round or an earlier one."""
 
     history: RestartHistory = RestartHistory()
     leaving: frozenset[str] = frozenset()
     """Launchers of the last round that others replace in the next one."""
+
+    verified: int = 0
+    """Number of restarts for whose ranks the checkpoints were verified last."""
 
     rotation: int = 0
     """Number of places by which ranks are shifted to other accelerators of their node."""
@@ -133,6 +149,11 @@ class JobRounds:
 
     outcome: Outcome | None = None
     why: str = ""
+
+    def awaits_checkpoints(self, settings: RoundSettings) -> bool:
+        """Return whether checkpoints have to be verified before the next round."""
+        is_due = self.history.loss is not None and self.verified < self.history.total
+        return settings.verifies_checkpoints and self.phase is Phase.GATHER and is_due
 
     @property
     def is_inspecting(self) -> bool:

@@ -1,7 +1,7 @@
 """Numerical faults of jobs: losses that are not finite or that spike, and what follows. Pure."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from holdfast.model.jobs import AttemptRecord, Failure, LossAction, LossFault, StepReport
@@ -93,8 +93,6 @@ def loss_stop(failure: Failure, attempts: Sequence[AttemptRecord], placement: Se
         placement: nodes of the present attempt.
 
     """
-    if failure.loss_action is LossAction.STOP:
-        return "loss_action is stop: check the learning rate and the data, then resubmit"
     if failure.loss_action is None:
         return ""
     before = [
@@ -103,12 +101,9 @@ def loss_stop(failure: Failure, attempts: Sequence[AttemptRecord], placement: Se
         if one.failure is not None
         and (one.failure.reason, one.failure.step) == (failure.reason, failure.step)
     ]
-    skipped = _skipped(attempts)
-    if failure.loss_action is LossAction.SKIP and before and failure.step in skipped:
-        return (
-            f"step {failure.step} is named in HOLDFAST_SKIP_STEPS, and the job did not skip it: "
-            "call holdfast.training.is_skipped before each step"
-        )
+    was_skipped = bool(before) and failure.step in _skipped(attempts)
+    if obstacle := action_obstacle(failure.loss_action, failure.step, was_skipped=was_skipped):
+        return obstacle
     for one in before:
         if not {*one.placement} & {*placement}:
             return (
@@ -119,16 +114,44 @@ def loss_stop(failure: Failure, attempts: Sequence[AttemptRecord], placement: Se
     return ""
 
 
+def action_obstacle(action: LossAction, step: int | None, *, was_skipped: bool) -> str:
+    """Return why no restart follows a bad loss, whatever the nodes are; empty if one may.
+
+    Args:
+        action: what the settings ask for.
+        step: the step.
+        was_skipped: whether the step was to be skipped, and had a bad loss all the same.
+
+    """
+    if action is LossAction.STOP:
+        return "loss_action is stop: check the learning rate and the data, then resubmit"
+    if action is LossAction.SKIP and was_skipped:
+        return (
+            f"step {step} is named in HOLDFAST_SKIP_STEPS, and the job did not skip it: "
+            "call holdfast.training.is_skipped before each step"
+        )
+    return ""
+
+
 def skipped_steps(attempts: Sequence[AttemptRecord]) -> str:
-    """Return the value of ``HOLDFAST_SKIP_STEPS`` after some attempts; may be empty.
+    """Return the value of ``HOLDFAST_SKIP_STEPS`` after some attempts; may be empty."""
+    return steps_text(_bad_steps(attempts))
+
+
+def steps_text(bad_steps: Iterable[int]) -> str:
+    """Return the value of ``HOLDFAST_SKIP_STEPS`` for steps with a bad loss; may be empty.
 
     As Lightning does, the step before is skipped, too: its update may be the cause.
     """
-    return ",".join(map(str, sorted(_skipped(attempts))))
+    return ",".join(map(str, sorted(_with_steps_before(bad_steps))))
 
 
 def _skipped(attempts: Sequence[AttemptRecord]) -> frozenset[int]:
-    return frozenset(number for step in _bad_steps(attempts) for number in (step - 1, step))
+    return _with_steps_before(_bad_steps(attempts))
+
+
+def _with_steps_before(bad_steps: Iterable[int]) -> frozenset[int]:
+    return frozenset(number for step in bad_steps for number in (step - 1, step))
 
 
 def _bad_steps(attempts: Sequence[AttemptRecord]) -> Iterator[int]:

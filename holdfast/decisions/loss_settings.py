@@ -7,11 +7,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.model.jobs import Failure, LossAction
 
-_LONGEST_WINDOW = 10_000
+LONGEST_WINDOW: Final = 10_000
+"""Maximum of ``LossLimits.window``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ VARIABLES = LossKeys(
     window="HOLDFAST_LOSS_WINDOW",
     tolerance="HOLDFAST_LOSS_TOLERANCE",
 )
-"""Environment variables of a step of Slurm and of ``holdfast launch``."""
+"""Environment variables of a step of Slurm."""
 
 
 def parse_loss_limits(
@@ -61,10 +63,10 @@ def parse_loss_limits(
         problems.append(LossProblem(keys.action, text, expected))
     if text := texts[keys.window]:
         count = _number(text)
-        if 1 <= count <= _LONGEST_WINDOW and count == int(count):
+        if 1 <= count <= LONGEST_WINDOW and count == int(count):
             window = int(count)
         else:
-            expected = f"a whole number from 1 to {_LONGEST_WINDOW}; {window} is used instead"
+            expected = f"a whole number from 1 to {LONGEST_WINDOW}; {window} is used instead"
             problems.append(LossProblem(keys.window, text, expected))
     if text := texts[keys.tolerance]:
         number = _number(text)
@@ -80,7 +82,12 @@ def bad_loss(failure: Failure | None) -> str:
     """Return the value of ``HOLDFAST_BAD_LOSS`` after a failure; empty unless it is by the loss."""
     if failure is None or failure.loss_action is None or failure.step is None:
         return ""
-    return f"{failure.step}@{failure.began_at.isoformat(timespec='seconds')}"
+    return bad_loss_text(failure.step, failure.began_at)
+
+
+def bad_loss_text(step: int, at: datetime) -> str:
+    """Return the value of ``HOLDFAST_BAD_LOSS`` for a step and the time of its report."""
+    return f"{step}@{at.isoformat(timespec='seconds')}"
 
 
 def parse_bad_loss(text: str) -> tuple[int, datetime] | None:

@@ -71,6 +71,16 @@ class RestartBudget:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BadStep:
+    """Step with a loss that was not finite or spiked."""
+
+    reason: str
+    step: int
+    at: datetime
+    """Time at which it was reported."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestartHistory:
     """Past restarts of a job, as far as budgets count them. Its size is bounded by the budgets."""
 
@@ -83,22 +93,35 @@ class RestartHistory:
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failures by node, of the nodes that failed last, oldest first."""
 
+    loss: BadStep | None = None
+    """Bad loss for which the last restart was; None if it was for another reason."""
+
+    skipped: tuple[int, ...] = ()
+    """Steps with a bad loss that the ranks are to skip."""
+
     def since(self, start: datetime) -> "RestartHistory":
         """Return the history without restarts in place up to ``start``."""
         return replace(self, in_place=tuple(at for at in self.in_place if at > start))
 
     def with_restart(self, choice: "RungChoice", node: str, now: datetime) -> "RestartHistory":
-        """Return the history after a restart for a failure of ``node``."""
+        """Return the history after a restart for a failure of ``node``; empty for no node."""
         is_in_place = choice.rung is Rung.IN_PLACE
-        others = {name: count for name, count in self.failures.items() if name != node}
-        failures = {**others, node: self.failures.get(node, 0) + 1}
+        failures = {name: count for name, count in self.failures.items() if name != node}
+        if node:
+            failures[node] = self.failures.get(node, 0) + 1
         return RestartHistory(
             total=self.total + 1,
             exchanges=self.exchanges + choice.nodes,
             in_place=(*self.in_place, now) if is_in_place else self.in_place,
             last=choice.rung,
             failures=dict(list(failures.items())[-_OFFENDERS_LIMIT:]),
+            skipped=self.skipped,
         )
+
+    def with_loss(self, loss: "BadStep", *, is_skipped: bool) -> "RestartHistory":
+        """Return the history whose last restart was for a bad loss."""
+        skipped = dict.fromkeys((*self.skipped, *((loss.step,) if is_skipped else ())))
+        return replace(self, loss=loss, skipped=tuple(skipped))
 
     def is_offender(self, node: str, budget: RestartBudget, failures: int = 0) -> bool:
         """Return whether a node is a repeat offender, with ``failures`` more than are known."""

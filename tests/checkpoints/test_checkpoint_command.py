@@ -50,6 +50,23 @@ def test_a_dry_run_prints_what_would_be_done(folder: Path, capsys) -> None:
     assert content(folder) == before
 
 
+def test_checkpoints_since_a_bad_loss_are_moved_once(folder: Path, capsys) -> None:
+    arguments = ["checkpoint", "verify", str(folder), "--job-stopped", "-o", "json"]
+    bad = ["--bad-loss", "250@2026-01-01T12:00:00+00:00"]
+    assert run([*arguments, *bad, "--dry-run"]) == 0
+    assert json.loads(capsys.readouterr().out)["suspected"] == ["iter_0000300"]
+    assert (folder / "iter_0000300").exists()
+
+    assert run([*arguments, *bad]) == 0
+    done = json.loads(capsys.readouterr().out)
+    assert (done["checkpoint"], done["aside"]) == ("iter_0000200", ["iter_0000300"])
+    assert run([*arguments, *bad]) == 0
+    assert json.loads(capsys.readouterr().out)["aside"] == []
+
+    assert run([*arguments, "--bad-loss", "250"]) == ExitCode.BAD_INPUT
+    assert "'250': expected STEP@TIME" in capsys.readouterr().err
+
+
 def test_what_was_done_is_printed(folder: Path, capsys) -> None:
     cut(folder, 300)
 

@@ -1,6 +1,6 @@
 """Finds the steps that training frameworks log, in files that a rank writes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from holdfast.decisions.step_lines import LogProgress, after_line
@@ -15,11 +15,16 @@ class StepLog:
         paths: its logs; a line may continue what one of another file began.
         chunk: maximum bytes of a file that are read at a time; lines are skipped if the rank writes
             faster than that.
+        offsets: bytes at the beginning of each file that are not read; none if omitted.
 
     """
 
-    def __init__(self, *paths: Path, chunk: int) -> None:
-        self._files = [AppendedLines(path, chunk=chunk, skips=True) for path in paths]
+    def __init__(self, *paths: Path, chunk: int, offsets: Sequence[int] = ()) -> None:
+        starts = offsets or [0] * len(paths)
+        self._files = [
+            AppendedLines(path, offset=start, chunk=chunk, skips=True)
+            for path, start in zip(paths, starts, strict=True)
+        ]
         self._progress = LogProgress()
 
     def read(self) -> Iterator[StepReport]:

@@ -18,6 +18,7 @@ from holdfast.decisions.notice_lines import HANG, PRINTED, STRAGGLER, notice_lin
 from holdfast.decisions.restart_rungs import Rung
 
 if TYPE_CHECKING:
+    from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback
     from holdfast.decisions.launch_inspection import Inspection
     from holdfast.decisions.launch_stragglers import RoundSamples
 
@@ -51,6 +52,7 @@ class Coordinator:
         settings: settings of the job.
         evidence: how the evidence of hangs is kept; None keeps none.
         straggler_factor: least excess of a rank's own time that is reported.
+        checkpoints: directory to which the job saves; empty if it is not known.
 
     """
 
@@ -59,10 +61,13 @@ class Coordinator:
         settings: RoundSettings,
         evidence: EvidenceOptions | None = None,
         straggler_factor: float = StragglerOptions().factor,
+        checkpoints: str = "",
     ) -> None:
         self.settings = settings
         self._evidence = evidence
         self._straggler_factor = straggler_factor
+        self._checkpoints = checkpoints
+        self._rollback: CheckpointRollback | None = None
         self._samples: RoundSamples | None = None
         self._started, self._clock = datetime.now(UTC), time.monotonic()
         self.job = JobRounds(since=self._started)
@@ -72,12 +77,43 @@ class Coordinator:
         if isinstance(event, Sampled):
             self._search(event)
             return
+        self._apply(event)
+        self._verify_checkpoints()
+
+    def _apply(self, event: Event | None) -> None:
         before, self.job = self.job, advance(self.job, event, self._now(), self.settings)
         for line in progress_lines(before, self.job, self.settings):
             sys.stderr.write(f"{PRINTED}{line}\n")
         found = self.job.inspection
         if found is not None and found.seen and found != before.inspection:
             self._keep(found)
+
+    def _verify_checkpoints(self) -> None:
+        """Verify the checkpoints before ranks restart for a bad loss."""
+        job, running = self.job, self._rollback
+        bad = job.history.loss
+        is_awaited = bad is not None and job.awaits_checkpoints(self.settings)
+        if running is not None and (not is_awaited or running.restarts != job.history.total):
+            self.close()
+        elif running is not None and (result := running.result()) is not None:
+            self.close()
+            self._apply(result)
+        elif running is None and bad is not None and is_awaited:
+            from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback  # noqa: PLC0415 - after a bad loss only
+
+            limit = self.settings.verify_timeout
+            self._rollback = CheckpointRollback(self._checkpoints, bad, job.history.total, limit)
+
+    @property
+    def pids(self) -> set[int]:
+        """Process that verifies checkpoints now."""
+        return set() if self._rollback is None else {self._rollback.pid}
+
+    def close(self) -> None:
+        """End a running verification."""
+        if self._rollback is not None:
+            self._rollback.close()
+            self._rollback = None
 
     def _keep(self, found: "Inspection") -> None:
         """Store the evidence of a hang."""
@@ -140,11 +176,19 @@ class Coordinator:
         return self._started + timedelta(seconds=time.monotonic() - self._clock)
 
 
+def _last_failure(job: JobRounds) -> str:
+    """Return the failure before the end of a job, unless the reason of the end has it."""
+    has_failed = job.outcome in (Outcome.FAILED, Outcome.RESTART_JOB)
+    if not has_failed or job.failure is None or job.failure.text in job.why:
+        return ""
+    return f"; last failure: {job.failure.text}"
+
+
 def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings) -> list[str]:
     """Return what changed between two states, for people."""
     lines = []
-    if after.failure is not None and before.failure is None:
-        failure = after.failure
+    failure, known = after.failure, before.failure
+    if failure is not None and (known is None or known.loss != failure.loss):
         who = f"rank {failure.rank}" if failure.rank >= 0 else "node"
         lines.append(
             f"RankFailed: round {after.round}: {who} on {failure.launcher}: {failure.text}"
@@ -153,6 +197,9 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
     if hang and after.inspection != before.inspection and after.failure is None:
         then = "they are restarted only with --hang-timeout, after their first step"
         lines.append(notice_line(HANG, after.round, f"{hang}; the ranks continue: {then}"))
+    if after.loss is not None and after.loss != before.loss:
+        then = "the ranks continue: see --loss-action"
+        lines.append(f"LossFault: round {after.round}: {after.loss.evidence}; {then}")
     if after.history.total > before.history.total:
         rung, waited_s = after.history.last, after.waited_s
         limit, used = settings.budget.in_place, len(after.history.in_place)
@@ -166,5 +213,6 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
         spares = len(after.members) - len(after.active)
         lines.append(f"RoundStarted: round {after.round} on {nodes}; hot spares: {spares}")
     if after.phase is Phase.END and before.phase is not Phase.END:
-        lines.append(f"{_ENDS[after.outcome or Outcome.FAILED]}: {after.why}")
+        outcome = after.outcome or Outcome.FAILED
+        lines.append(f"{_ENDS[outcome]}: {after.why}{_last_failure(after)}")
     return lines

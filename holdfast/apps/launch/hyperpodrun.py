@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
 from holdfast.apps.launch import main as launcher
-from holdfast.apps.launch.options import OptionRow, Options
+from holdfast.apps.launch.option_rows import OptionRow, Options
 
 _PROGRAM: Final = "hyperpodrun"
 _IGNORED: Final = "ignored; Holdfast's launchers need no HTTP server"

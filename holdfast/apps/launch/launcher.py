@@ -85,9 +85,8 @@ class Launcher:
         self._health = NodeWatch(options.node_report)
         self._coordinator: Coordinator | None = None
         self._job = environment.get(JOB_VARIABLE) or options.run_id
-        self._checkpoints = (
-            environment.get(CHECKPOINTS_VARIABLE, "") if is_watch_enabled(environment) else ""
-        )
+        self._checkpoints = environment.get(CHECKPOINTS_VARIABLE, "")
+        self._is_watching = bool(self._checkpoints) and is_watch_enabled(environment)
         self._watch: subprocess.Popen[bytes] | None = None
         self._server: LauncherServer | None = None
         self._link: CoordinatorLink | None = None
@@ -96,6 +95,7 @@ class Launcher:
                 RoundSettings(
                     budget=options.budget,
                     exchanges_suspects=options.exchanges_suspects,
+                    verifies_checkpoints=bool(self._checkpoints),
                     can_join=False,
                 )
             )
@@ -112,6 +112,7 @@ class Launcher:
                 lease=rendezvous.lease,
                 budget=self._options.budget,
                 exchanges_suspects=self._options.exchanges_suspects,
+                verifies_checkpoints=bool(self._checkpoints),
             )
             coordinator = self._coordinator = self._coordinating(settings)
             self._server = LauncherServer(
@@ -128,13 +129,14 @@ class Launcher:
         evidence = EvidenceOptions(
             job=self._job, node=self._node.member.name, file=self._node.evidence_file
         )
-        return Coordinator(settings, evidence, _straggler_factor(self._options))
+        factor = _straggler_factor(self._options)
+        return Coordinator(settings, evidence, factor, self._checkpoints)
 
     def run(self) -> int:
         """Run the job. Returns the exit code."""
         wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        if self._checkpoints and self._coordinator is not None:
+        if self._is_watching and self._coordinator is not None:
             self._watch = start_watch(self._checkpoints, None)
             self._node.spared.add(self._watch.pid)
         for signum in (*FORWARDED, signal.SIGCHLD):
@@ -154,11 +156,16 @@ class Launcher:
                 self._check_node()  # what it finds is sent before the end of the ranks
                 self._node.advance()
                 if signal.SIGCHLD in signals:
-                    self._node.reap_adopted()  # after its own ranks: only other children are left
+                    own = self._coordinator.pids if self._coordinator is not None else ()
+                    self._node.reap_adopted(
+                        own
+                    )  # after its own ranks: only other children are left
         finally:
             self._lease.renew(math.inf)
             if self._watch is not None:
                 self._watch.kill()
+            if self._coordinator is not None:
+                self._coordinator.close()
             self._node.close(keeps_evidence=not self._has_succeeded())
             for other in (self._link, self._server):
                 if other is not None:

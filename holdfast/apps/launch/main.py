@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from holdfast.apps.launch.guard import fork_under_guard
 from holdfast.apps.launch.launcher import Launcher
-from holdfast.apps.launch.options import PROGRAM, Options, command_line_parser, parse
+from holdfast.apps.launch.option_rows import Options
+from holdfast.apps.launch.options import PROGRAM, command_line_parser, parse
 from holdfast.kit.processes import become_subreaper
 from holdfast.model.errors import ConfigError
 

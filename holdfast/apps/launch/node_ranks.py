@@ -4,11 +4,13 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
+from holdfast.apps.launch.failure_text import crash_of, rerun_of
+from holdfast.apps.launch.loss_watch import LossWatch
 from holdfast.apps.launch.options import LaunchOptions
 from holdfast.apps.launch.progress_watch import ProgressWatch
 from holdfast.apps.launch.rank_environment import (
@@ -24,12 +26,12 @@ from holdfast.apps.launch.rank_output import RankOutput
 from holdfast.apps.launch.rank_sampling import RankSampling
 from holdfast.apps.launch.ranks import Rank, RankProcesses, exit_text
 from holdfast.apps.launch.warm_ranks import WarmRanks
-from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.failure_signatures import is_peer_failure
 from holdfast.decisions.flight_recorder import DUMP_PREFIX, dump_files
 from holdfast.decisions.launch_events import (
     Failed,
+    LossReported,
     Member,
     Reported,
     Sampled,
@@ -38,7 +40,6 @@ from holdfast.decisions.launch_events import (
     Suspected,
 )
 from holdfast.decisions.launch_orders import Order, OrderKind
-from holdfast.kit.bounded_files import end_text
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import reap
 from holdfast.model.jobs import EVIDENCE_VARIABLE, PROGRESS_VARIABLE, SECTIONS_VARIABLE
@@ -48,7 +49,6 @@ _UNKILLABLE_S: Final = 30.0
 
 _SWEEP_S: Final = 0.005
 _COPY_S: Final = 0.1
-_TAIL_BYTES: Final = 65536
 
 Report = Callable[[Reported], None]
 
@@ -85,6 +85,7 @@ class NodeRanks:
         is_watched = PROGRESS_VARIABLE in environment and not options.hang_limit.restarts
         has_steps = not is_watched and not options.starts_ranks
         self._progress = ProgressWatch(options.hang_limit) if has_steps else None
+        self._losses = LossWatch(options.losses) if options.losses is not None else None
         self._suspected: int | None = None
         self._inspections = RankInspections(member.name, options.slots)
         stragglers = options.stragglers
@@ -113,6 +114,7 @@ class NodeRanks:
         """Begin to end all ranks; ``Stopped`` is reported when no process is left."""
         if self.is_idle() or (self._is_stopping and signum != signal.SIGKILL):
             return
+        self._check_losses(is_last=True)
         self._is_stopping = True
         self._end_watching()
         self._ranks.signal(signum)
@@ -138,8 +140,8 @@ class NodeRanks:
             times.append(now + _COPY_S)
         if self._progress is not None and not self._is_stopping and not self._is_swept:
             times += [at for at in [self._progress.next_call()] if at is not None]
-        if self._sampling is not None:
-            times += [at for at in [self._sampling.next_call()] if at is not None]
+        for one in (self._sampling, self._losses):
+            times += [at for at in [one.next_call() if one is not None else None] if at is not None]
         return min(times, default=None)
 
     def advance(self) -> None:
@@ -150,11 +152,13 @@ class NodeRanks:
             if rank.code:
                 self._report_failure(rank)
         self._output.copy()
+        self._check_losses()
         self._check_progress()
         self._after_inspection()
         self._report_samples()
         is_awaited = self._inspections.is_running and not self._is_stopping
         if not (self._is_swept or self._ranks.are_running() or is_awaited):
+            self._check_losses(is_last=True)
             self._is_stopping = True
             self._end_watching()
             self._sweep()
@@ -190,7 +194,11 @@ class NodeRanks:
         self._kill_at = self._give_up_at = self._suspected = None
         files = dump_files(self._environment, str(self._output.dumps(self._attempt)))
         self._inspections.begin_round(order.round, files)
-        for local_rank in range(self._options.slots):
+        slots = range(self._options.slots)
+        logs = {rank: self._output.logs(self._attempt, rank) for rank in slots}
+        if self._losses is not None:
+            self._losses.begin({rank: self._progress_file(rank) for rank in slots}, logs)
+        for local_rank in slots:
             environment = self._environment_of(order, local_rank)
             streams = self._output.open_streams(self._attempt, local_rank)
             command = self._options.command
@@ -201,10 +209,9 @@ class NodeRanks:
             if rank.code is not None:
                 self._report_failure(rank)
         if self._progress is not None:
-            slots = range(self._options.slots)
             self._progress.begin(
                 {rank: self._progress_file(rank) for rank in slots},
-                {rank: self._output.logs(self._attempt, rank) for rank in slots},
+                logs,
                 is_whole=order.world_size == self._options.slots,
             )
         if self._sampling is not None and order.world_size > 1:
@@ -228,7 +235,7 @@ class NodeRanks:
             environment = rank_environment(
                 self._environment, order, local_rank, options.slots, names, files
             )
-        if self._progress is not None:
+        if self._progress is not None or self._losses is not None:
             environment[PROGRESS_VARIABLE] = self._progress_file(local_rank)
         environment[SECTIONS_VARIABLE] = str(self._sections())
         return environment
@@ -267,6 +274,16 @@ class NodeRanks:
             )
         )
 
+    def _check_losses(self, *, is_last: bool = False) -> None:
+        """Report a bad loss before what follows from it."""
+        if self._losses is None or self._is_stopping or self._is_swept:
+            return
+        if (found := self._losses.found(is_last=is_last)) is None:
+            return
+        local_rank, fault = found
+        rank, name = self._first_rank + local_rank, self.member.name
+        self._report(LossReported(launcher=name, round=self.round, rank=rank, fault=fault))
+
     def _after_inspection(self) -> None:
         if found := self._inspections.found(is_stalled=self._is_stalled):
             self._report(found)
@@ -284,6 +301,8 @@ class NodeRanks:
 
     def _end_watching(self) -> None:
         self._inspections.end()
+        if self._losses is not None:
+            self._losses.end()
         if self._sampling is not None:
             self._sampling.end()
 
@@ -301,9 +320,12 @@ class NodeRanks:
         if self._is_stopping or rank.code is None:
             return
         meaning = self._options.meanings.get(rank.code, ExitMeaning.CRASH)
+        self._check_losses(is_last=True)
         number = self._first_rank + rank.local_rank
         is_crash = meaning is ExitMeaning.CRASH
-        reason = rank.error or (self._crash(rank.local_rank) if is_crash else self._rerun(number))
+        file = self._error_file(rank.local_rank)
+        read = crash_of(file) if is_crash else rerun_of(self._options.command, number, file)
+        reason = rank.error or read
         has_timed_out = is_crash and self._inspections.has_timed_out(number, reason)
         if has_timed_out:
             self._suspected = None
@@ -319,20 +341,6 @@ class NodeRanks:
                 is_consequence=is_crash and is_peer_failure(reason),
             )
         )
-
-    def _rerun(self, rank: int) -> str:
-        """Return why a rank of Megatron has exited on purpose; empty if it reports none."""
-        from holdfast.decisions.rerun_results import rerun_text, result_file  # noqa: PLC0415 - Megatron's exit codes only
-
-        file = result_file(self._options.command)
-        found = rerun_text(end_text(file, _TAIL_BYTES), rank) if file else ""
-        return found or self._crash(rank - self._first_rank)
-
-    def _crash(self, local_rank: int) -> str:
-        """Return the exception of a rank from its error file or its log; empty if there is none."""
-        found = error_file_text(end_text(self._error_file(local_rank), _TAIL_BYTES))
-        log = self._error_file(local_rank).with_name("stderr.log")
-        return found or crash_text(end_text(log, _TAIL_BYTES))
 
     def _sweep(self) -> None:
         """End processes that the ranks left running, in any session."""
@@ -368,9 +376,10 @@ class NodeRanks:
             )
         )
 
-    def reap_adopted(self) -> None:
-        """Reap processes whose own parent has ended."""
-        own_pids = [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
+    def reap_adopted(self, others: Collection[int]) -> None:
+        """Reap processes whose own parent has ended; ``others`` has further own ones."""
+        own_pids = [*others]
+        own_pids += [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
         own_pids += [self._wait.pid] if self._wait is not None else []
         own_pids += self._inspections.pids
         own_pids += self._sampling.pids if self._sampling is not None else []

@@ -13,8 +13,9 @@ from holdfast.apps.launch.rank_output import LogOptions
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.apps.launch.rendezvous import parse_nodes
 from holdfast.decisions.exit_meanings import ExitMeaning, parse_exit_meanings
+from holdfast.decisions.loss_faults import LossLimits
 from holdfast.kit.units import parse_duration
-from holdfast.model.jobs import PROGRESS_VARIABLE
+from holdfast.model.jobs import PROGRESS_VARIABLE, LossAction
 
 STREAMS: Final = {"0": 0, "1": 1, "2": 2, "3": 3}
 """Values of ``--redirects`` and ``--tee``."""
@@ -79,6 +80,28 @@ def factor(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text[:60]!r} is neither 0 nor a number above 1")
 
 
+def tolerance(text: str) -> float:
+    """Parse a number from 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if 0 <= number < math.inf:
+        return number
+    raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a number from 0")
+
+
+def loss_limits(given: argparse.Namespace, environment: Mapping[str, str]) -> LossLimits | None:
+    """Return when a loss is a fault; whoever sets a progress file watches the losses itself."""
+    if given.loss_action is None and PROGRESS_VARIABLE in environment:
+        return None
+    return LossLimits(
+        action=LossAction(given.loss_action or LossAction.ASK),
+        window=max(1, given.loss_window),
+        tolerance=given.loss_tolerance,
+    )
+
+
 def slots(count: str) -> int:
     """Return the number of ranks that ``--nproc-per-node`` requests on this node."""
     if count.isdecimal():
@@ -118,6 +141,7 @@ def exclusions(given: argparse.Namespace, *, starts_ranks: bool) -> list[str]:
         ("--module", given.module, "--", starts_ranks),
         ("--warm", given.warm, "--", starts_ranks),
         ("--hang-timeout", given.hang_timeout.restarts, "--", starts_ranks),
+        ("--loss-action", given.loss_action, "--", starts_ranks),
         ("--straggler-factor", given.straggler_factor, "--", starts_ranks),
     ]
     return [

@@ -5,7 +5,7 @@ import json
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 from holdfast.kit.serial import checked_value
@@ -13,6 +13,7 @@ from holdfast.kit.serial import checked_value
 T = TypeVar("T")
 
 _OUTPUT_LIMIT: Final = 1 << 26
+_KILL_S: Final = 5.0
 
 
 class PrintedValue(Generic[T]):
@@ -22,14 +23,26 @@ class PrintedValue(Generic[T]):
         kind: type of the value.
         command: prints it as JSON on standard output.
         limit_s: time after which the command is killed.
+        environment: its environment; None for that of this process.
 
     """
 
-    def __init__(self, kind: type[T], command: Sequence[str], *, limit_s: float) -> None:
+    def __init__(
+        self,
+        kind: type[T],
+        command: Sequence[str],
+        *,
+        limit_s: float,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._kind = kind
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - until ``close``
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.DEVNULL
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=subprocess.DEVNULL,
+            env=environment,
         )
         self._until = time.monotonic() + limit_s
 
@@ -52,7 +65,7 @@ class PrintedValue(Generic[T]):
 
     def close(self) -> None:
         """End the process, and release the file."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
-        self._process.wait()
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it waits for storage in the kernel
+            self._process.wait(_KILL_S)
         self._output.close()

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from holdfast.decisions.flight_recorder import recorder_defaults, recorder_environment
+from holdfast.decisions.launch_losses import loss_variables
 from holdfast.decisions.launch_orders import Order
 
 
@@ -74,6 +75,7 @@ def rank_environment(
         "JAX_COORDINATOR_ADDRESS": f"{order.master_addr}:{order.master_port}",
         "HOLDFAST_LAUNCH_ROUND": str(order.round),
         **_mpi_names(rank, world, local, local_world),
+        **loss_variables(order.history, inherited),
     }
     recorder = recorder_environment(inherited, files.dumps)
     environment = {**recorder, **with_defaults(inherited, slots), **given}

@@ -22,6 +22,7 @@ from holdfast.decisions.checkpoint_trust import (
     Trust,
     has_saved,
     with_attempt,
+    with_bad_loss,
     with_end,
 )
 from holdfast.engine.checkpoint_guard import GuardResult, carry_out, inspect
@@ -35,6 +36,8 @@ from holdfast.model.checkpoints import (
     Survey,
 )
 from holdfast.model.errors import BackendError
+from holdfast.model.jobs import FailureKind
+from holdfast.model.names import Reason
 from holdfast.model.set_aside import SUSPECTED, SetAside
 
 
@@ -72,6 +75,10 @@ class Verification:
     copies: str = ""
     """Location of the copies to restore from if no good checkpoint is left; empty for none."""
 
+    bad_loss: tuple[int, datetime] | None = None
+    """Step with the bad loss for which ranks were stopped to start again in place, and the time at
+    which it was reported; None for any other reason."""
+
     job: str = ""
     """Identifier of the job if ``attempt`` is None; empty outside of jobs."""
 
@@ -101,7 +108,8 @@ def preview(store: CheckpointDirectory, folder: Path, how: Verification) -> Guar
         BackendError: the directory cannot be read.
 
     """
-    trust = Trust(policy=how.policy, history=read_history(folder))
+    history = _before(read_history(folder), store.survey(), how)
+    trust = Trust(policy=how.policy, history=history)
     return inspect(store, how.depth, how.quiet_since, trust)
 
 
@@ -113,7 +121,11 @@ def verify_and_record(store: CheckpointDirectory, folder: Path, how: Verificatio
 
     """
     known = read_history(folder)
-    history = _closed(known, store.survey(), how.attempt)
+    history = _before(known, store.survey(), how)
+    if how.bad_loss is not None:
+        last = history.attempts[-1]
+        key = AttemptKey(job=last.job, attempt=last.attempt)
+        how = replace(how, attempt=NextAttempt(key=key))
     trust = Trust(policy=how.policy, history=history)
     found = inspect(store, how.depth, how.quiet_since, trust)
     restored_from, copy = found, _restored(store, found, history, how)
@@ -201,6 +213,29 @@ def _closed(
     end = replace(attempt.previous, has_saved=saved)
     key = attempt.key
     return replace(history, attempts=with_end(history.attempts, end, key.job, key.attempt))
+
+
+def _before(history: CheckpointHistory, survey: Survey, how: Verification) -> CheckpointHistory:
+    """Return the history up to what starts next."""
+    if how.bad_loss is not None:
+        return _after_loss(history, survey, how.bad_loss, how.job)
+    return _closed(history, survey, how.attempt)
+
+
+def _after_loss(
+    history: CheckpointHistory, survey: Survey, bad_loss: tuple[int, datetime], job: str
+) -> CheckpointHistory:
+    """Return the history after ranks were stopped for a bad loss."""
+    step, at = bad_loss
+    newest_at = history.attempts[-1].newest_at if history.attempts else None
+    end = AttemptEnd(
+        kind=FailureKind.APPLICATION,
+        reason=Reason.LOSS_NOT_FINITE,
+        has_saved=has_saved(survey.checkpoints, newest_at),
+        bad_step=step,
+        bad_at=at,
+    )
+    return replace(history, attempts=with_bad_loss(history.attempts, end, job))
 
 
 def _continued(

@@ -16,7 +16,7 @@ from holdfast.adapters.checkpoints.manifest_check import SAMPLE
 from holdfast.adapters.slurm.jobs.attempts import attempt_in, job_in
 from holdfast.apps.cli.checkpoint.copies import copies, mirror, restore
 from holdfast.apps.cli.checkpoint.guard import guard_
-from holdfast.apps.cli.checkpoint.options import DEEPER, depth_option, format_option
+from holdfast.apps.cli.checkpoint.options import DEEPER, BadLoss, depth_option, format_option
 from holdfast.apps.cli.checkpoint.selection import choose_, release, show_checkpoint
 from holdfast.apps.cli.checkpoint.watch import watch as watch_checkpoints
 from holdfast.apps.cli.help import FullHelpGroup, examples
@@ -105,6 +105,13 @@ checkpoint.add_command(copies)
     help="Declare that no rank is running: also act on a checkpoint that changed within the last"
     " minute.",
 )
+@click.option(
+    "--bad-loss",
+    type=BadLoss(),
+    metavar="STEP@TIME",
+    help="Step with a loss for which the ranks were stopped, and the time at which it was reported,"
+    " as in HOLDFAST_BAD_LOSS: move checkpoints away that were saved since.",
+)
 @_rollback_option
 @click.option(
     "--attempt",
@@ -113,13 +120,14 @@ checkpoint.add_command(copies)
     help="Number of the attempt that begins; fails if a later one has begun.",
 )
 @output_option(*RESULTS)
-def verify(
+def verify(  # noqa: PLR0913 - one parameter for each option
     *,
     directory: Path,
     depth: str,
     format_name: str | None,
     dry_run: bool,
     job_stopped: bool,
+    bad_loss: tuple[int, datetime] | None,
     max_rollback: timedelta,
     attempt: int | None,
     output: str,
@@ -140,7 +148,11 @@ def verify(
     is_stopped = job_stopped or attempt is not None or bool(job_in(os.environ))
     quiet_since = None if is_stopped else datetime.now(UTC) - QUIET
     how = Verification(
-        depth=Depth(depth), quiet_since=quiet_since, policy=policy, job=job_in(os.environ)
+        depth=Depth(depth),
+        quiet_since=quiet_since,
+        policy=policy,
+        bad_loss=bad_loss,
+        job=job_in(os.environ),
     )
     more: tuple[str, ...] = ()
     if dry_run:

@@ -1,6 +1,7 @@
 """Options and arguments that the commands of ``holdfast checkpoint`` share."""
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -10,6 +11,7 @@ from click.shell_completion import CompletionItem
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.pattern import USAGE
 from holdfast.adapters.checkpoints.table import ROWS
+from holdfast.decisions.loss_settings import parse_bad_loss
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import HoldfastError
 
@@ -17,6 +19,24 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 DEEPER: Final = f"use --depth {Depth.HASHES}"
 """What a person does to have checksums compared."""
+
+
+class BadLoss(click.ParamType[tuple[int, datetime]]):
+    """Value of ``HOLDFAST_BAD_LOSS``."""
+
+    name = "step@time"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, datetime]:
+        """See ``click.ParamType.convert``."""
+        if isinstance(value, tuple):
+            return value
+        found = parse_bad_loss(str(value))
+        if found is None:
+            text = f"{str(value)[:60]!r}: expected STEP@TIME, such as 30@2026-01-01T12:00:00+00:00"
+            self.fail(text, param, ctx)
+        return found
 
 
 def format_option(command: F) -> F:
