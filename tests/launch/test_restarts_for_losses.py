@@ -24,7 +24,13 @@ with open(folder / "environment", "a") as file:
 def saved():
     return sorted(int(one.name.partition("-")[2]) for one in saves.glob("checkpoint-*"))
 
-begin = saved()[-1] if saved() else 0
+agreed = folder / f"begin.{os.environ['MASTER_PORT']}.{number}"
+if rank == 0:
+    (folder / "begin.new").write_text(str(saved()[-1] if saved() else 0))
+    os.rename(folder / "begin.new", agreed)
+while not agreed.exists():
+    time.sleep(0.01)
+begin = int(agreed.read_text())
 state = float((saves / f"checkpoint-{begin}" / "state").read_text()) if begin else 1.0
 for step in range(begin + 1, 9):
     if training.is_skipped(step):

@@ -79,7 +79,10 @@ class LossWatch:
         if not is_last and now < self._check_at:
             return None
         self._check_at = now + _INTERVAL_S
-        found = sorted(self._faults(), key=lambda one: one[1].reason != Reason.LOSS_NOT_FINITE)
+        found = sorted(
+            self._faults(),
+            key=lambda one: (one[1].reason != Reason.LOSS_NOT_FINITE, one[1].step, one[0]),
+        )
         for rank, fault in found:
             is_finite = fault.reason != Reason.LOSS_NOT_FINITE
             if (self._known is not None or is_last) and is_finite:
