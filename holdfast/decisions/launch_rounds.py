@@ -176,7 +176,7 @@ def _slowed(job: JobRounds, event: Slowed, now: datetime, settings: RoundSetting
 def _joined(job: JobRounds, event: Joined, settings: RoundSettings) -> JobRounds:
     name = event.member.name
     failure, fences = job.failure, _without(job.fences, name)
-    if event.round and not job.round:
+    if (event.round or settings.may_succeed_another) and not job.round:
         fences[EARLIER] = job.since + settings.lease + settings.fence
     if job.phase is Phase.RUN and name in job.active:  # it ended its ranks before it joined again
         failure = failure or Failure(launcher=name, text="the launcher reconnected")

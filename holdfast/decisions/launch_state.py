@@ -57,6 +57,10 @@ class RoundSettings:
     """From the loss of a launcher, when its lease has ended, until its ranks are gone: its guard
     sends them SIGKILL when the lease ends."""
 
+    may_succeed_another: bool = False
+    """Whether another coordinator may have been there before, of which no launcher that is left
+    knows. Then ranks of launchers that it had lost may run until their leases have ended."""
+
     exchanges_suspects: bool = False
     """Whether the node of a rank that slows the others down, or that hangs in the kernel or storage
     of its node, is exchanged for a hot spare. Other hangs blame no node."""

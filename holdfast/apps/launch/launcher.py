@@ -110,6 +110,7 @@ class Launcher:
                 nodes=rendezvous.nodes,
                 join_timeout=rendezvous.join_timeout,
                 lease=rendezvous.lease,
+                may_succeed_another=rendezvous.leaves_on_sigterm,
                 budget=self._options.budget,
                 exchanges_suspects=self._options.exchanges_suspects,
                 verifies_checkpoints=bool(self._checkpoints),
