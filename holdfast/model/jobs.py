@@ -45,6 +45,10 @@ CHECKPOINT_WATCH_VARIABLE: Final = "HOLDFAST_CHECKPOINT_WATCH"
 """Environment variable that turns off the background verification of checkpoints with ``0``.
 Holdfast also sets it for programs whose checkpoints another process watches already."""
 
+CHECKPOINT_MIRROR_VARIABLE: Final = "HOLDFAST_CHECKPOINT_MIRROR"
+"""Environment variable with a location to which the checkpoints of a job are copied while it runs,
+and from which they are restored."""
+
 LAUNCH_KEY_VARIABLE: Final = "HOLDFAST_LAUNCH_KEY"
 """Environment variable of the launchers of a job: the secret that they share."""
 

@@ -1,16 +1,16 @@
-"""Processes of ``holdfast checkpoint watch`` on this machine."""
+"""Processes of ``holdfast checkpoint watch`` and ``mirror`` on this machine."""
 
 from contextlib import suppress
 from pathlib import Path
 
 
-def watches_of(folder: Path) -> list[int]:
-    """Return those that watch a directory."""
+def watches_of(folder: Path, command: str = "watch") -> list[int]:
+    """Return those that watch a directory, or run another command on it."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             arguments = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"watch" in arguments and str(folder).encode() in arguments:
+            if command.encode() in arguments and str(folder).encode() in arguments:
                 found.append(int(entry.name))
     return found
 

@@ -1,6 +1,7 @@
 """The saves of a supervised step: verified while it runs, and restored from a copy when lost."""
 
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
@@ -122,6 +123,37 @@ def test_a_step_resumes_from_a_copy_when_its_node_is_lost_and_no_checkpoint_is_g
     assert "code 0" in output
     moved = folder.with_name("checkpoints.set-aside")
     assert sorted(path.name for path in moved.iterdir()) == ["iter_0000001", "iter_0000002"]
+    slurm.machines[bad].boot()
+    slurm.until(lambda: "NOT_RESPONDING" not in slurm.state(bad))
+    if slurm.state(bad) & {"FAIL", "DOWN", "DRAIN"}:
+        cluster.update(bad, state="resume")
+
+
+def test_saves_of_a_step_are_copied_while_it_runs_and_restored_when_they_are_lost(
+    cluster: Supervised, tmp_path: Path
+) -> None:
+    slurm = cluster.slurm
+    folder, copies = tmp_path / "checkpoints", tmp_path / "copies"
+    folder.mkdir()
+    script = HANGS_AT_FIRST.format(tracker=folder / TRACKER)
+    job = cluster.submit(
+        "-N3", "--no-kill", f"--comment=mode=step checkpoint={folder}",
+        script=f"export HOLDFAST_CHECKPOINT_MIRROR={copies}\n{script}",
+    )  # fmt: skip
+    cluster.until_said(job, "TaskID: 0 process_task_init")
+    names = slurm.run("squeue", "-h", "-j", job, "-o", "%N").strip()
+    first, bad, _ = slurm.run("scontrol", "show", "hostnames", names).split()
+    cluster.until_said(job, f"attempt first on {bad} resumes at")
+    settled(saved(folder, 1))
+    slurm.until(lambda: list(copies.glob("iter_0000001@*/manifest.json")))
+    shutil.rmtree(folder)
+
+    slurm.machines[bad].power_off()
+
+    output = cluster.ended(job)
+    assert f"iter_0000001 was restored from {copies}" in output
+    assert f"attempt 1 on {first} resumes at 1" in output
+    assert "code 0" in output
     slurm.machines[bad].boot()
     slurm.until(lambda: "NOT_RESPONDING" not in slurm.state(bad))
     if slurm.state(bad) & {"FAIL", "DOWN", "DRAIN"}:

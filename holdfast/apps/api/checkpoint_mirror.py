@@ -8,6 +8,7 @@ from holdfast.adapters.copies.table import open_copies
 from holdfast.api.tiered_storage import TIERED_STORAGE, mirrors_checkpoints
 from holdfast.apps.target import TargetPlatform, Where
 from holdfast.model.errors import ConfigError
+from holdfast.model.jobs import CHECKPOINT_MIRROR_VARIABLE
 from holdfast.ports.cluster_records import StoredCluster
 
 _KEY: Final = "checkpoint_mirror"
@@ -16,14 +17,12 @@ _NOT_IN_URLS: Final = frozenset("?#")
 
 _IN_THE_JOB: Final = {
     TargetPlatform.KUBERNETES: (
-        "the environment of pods is that of their template, which the server does not change; run "
-        "holdfast checkpoint mirror beside the job, and set HOLDFAST_CHECKPOINT_COPIES in the pods "
-        "to its location"
+        "the environment of pods is that of their template, which the server does not change; set "
+        f"{CHECKPOINT_MIRROR_VARIABLE} there, for holdfast checkpoint guard"
     ),
     TargetPlatform.SLURM: (
-        "the environment of jobs is that of their users, which the server does not change; run "
-        "holdfast checkpoint mirror in the batch script, and set HOLDFAST_CHECKPOINT_COPIES there "
-        "to its location"
+        "the environment of jobs is that of their users, which the server does not change; set "
+        f"{CHECKPOINT_MIRROR_VARIABLE} in batch scripts, for srun --auto-resume=1"
     ),
 }
 

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.adapters.checkpoints.attempt_result import AttemptKey
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory, latest_step
 from holdfast.adapters.checkpoints.manifest_check import SAMPLE
-from holdfast.apps.run.copy_restore import COPIES_VARIABLE
+from holdfast.apps.run.copy_restore import copies_in
 from holdfast.apps.run.resume_history import (
     NextAttempt,
     Verification,
@@ -145,7 +145,7 @@ def prepare_step(
         depth,
         policy=policy,
         attempt=None if attempt is None else _step(job, attempt, ended),
-        copies=environment.get(COPIES_VARIABLE, ""),
+        copies=copies_in(environment),
         deeper=f"set {DEPTH_VARIABLE}={Depth.HASHES}",
     )
     return replace(prepared, lines=[*wrong, *prepared.lines])

@@ -17,9 +17,16 @@ from holdfast.engine.checkpoint_mirror import CheckpointMirror
 from holdfast.engine.checkpoint_wording import no_copy, restored_because
 from holdfast.model.checkpoint_copies import CheckpointCopy
 from holdfast.model.errors import BackendError, HoldfastError
+from holdfast.model.jobs import CHECKPOINT_MIRROR_VARIABLE
 
 COPIES_VARIABLE = "HOLDFAST_CHECKPOINT_COPIES"
 """Environment variable with the location of the copies, outside of ``holdfast run``."""
+
+
+def copies_in(environment: Mapping[str, str]) -> str:
+    """Return the location to restore copies from; empty for none."""
+    mirror = environment.get(CHECKPOINT_MIRROR_VARIABLE, "")
+    return environment.get(COPIES_VARIABLE, "") or mirror
 
 
 def mirror_of(

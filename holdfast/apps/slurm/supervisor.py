@@ -22,9 +22,13 @@ from holdfast.adapters.slurm.jobs.step_supervisor import COMMAND, SupervisedStep
 from holdfast.apps.slurm.srun import ForegroundSrun
 from holdfast.decisions.step_restart import RestartTimeouts
 from holdfast.kit.units import format_duration, parse_duration
-from holdfast.model.jobs import AttemptRecord
+from holdfast.model.jobs import CHECKPOINT_MIRROR_VARIABLE, AttemptRecord
 
 if TYPE_CHECKING:  # every step waits for the start of this process
+    import subprocess
+    from collections.abc import Iterator
+    from typing import IO
+
     from holdfast.apps.run.save_watches import SaveWatches
 
 _DESCRIPTION: Final = (
@@ -69,27 +73,40 @@ def main(argv: Sequence[str]) -> int:
 
 
 class _StepSaves:
-    """Background verification of the saves of a step; on the node of the batch script."""
+    """Verifies and copies saves of a step in the background, on the node of the batch script."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self._watches: SaveWatches | None = None
+        self._processes: list[SaveWatches] | None = None
 
     def advance(self, folder: Path) -> None:
         """See ``WatchSaves``."""
-        from holdfast.apps.launch.checkpoint_watch import is_watch_enabled  # noqa: PLC0415 - see above
+        now = datetime.now(UTC)
+        if self._processes is None:
+            self._processes = list(self._requested(now))
+        for one in self._processes:
+            one.advance([folder], now)
+
+    def _requested(self, now: datetime) -> "Iterator[SaveWatches]":
+        from holdfast.apps.launch.checkpoint_watch import (  # noqa: PLC0415 - see above
+            is_watch_enabled,
+            start_mirror,
+        )
         from holdfast.apps.run.save_watches import SaveWatches  # noqa: PLC0415 - see above
 
-        if not is_watch_enabled(self._environment):
-            return
-        if self._watches is None:
-            self._watches = SaveWatches(None, datetime.now(UTC))
-        self._watches.advance([folder], datetime.now(UTC))
+        if is_watch_enabled(self._environment):
+            yield SaveWatches(None, now)
+        if location := self._environment.get(CHECKPOINT_MIRROR_VARIABLE, ""):
+
+            def start(folder: str, log: "IO[bytes] | None") -> "subprocess.Popen[bytes]":
+                return start_mirror(folder, location, log)
+
+            yield SaveWatches(None, now, start, is_restarted=True)
 
     def close(self) -> None:
-        """End the watch."""
-        if self._watches is not None:
-            self._watches.close()
+        """End the processes."""
+        for one in self._processes or ():
+            one.close()
 
 
 def _prepare(

@@ -33,6 +33,7 @@ from holdfast.decisions.step_restart import (
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import (
     ATTEMPT_VARIABLE,
+    CHECKPOINT_MIRROR_VARIABLE,
     CHECKPOINT_WATCH_VARIABLE,
     RESTART_REASON_VARIABLE,
     AttemptRecord,
@@ -154,7 +155,8 @@ class SupervisedStep:
         if attempt:
             environment[ATTEMPT_VARIABLE] = str(attempt)
         if monitor.checkpoints is not None:
-            environment[CHECKPOINT_WATCH_VARIABLE] = "0"  # this process watches them
+            environment[CHECKPOINT_WATCH_VARIABLE] = "0"  # this process watches and copies them
+            environment[CHECKPOINT_MIRROR_VARIABLE] = ""
         monitor.finish_launch()
         self._is_stopped_by_watch = False
         self._published = None

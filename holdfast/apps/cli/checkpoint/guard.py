@@ -16,7 +16,7 @@ from holdfast.apps.cli.checkpoint.options import DEEPER, depth_option, format_op
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.launch.checkpoint_watch import is_watch_enabled, start_watch
+from holdfast.apps.launch.checkpoint_watch import is_watch_enabled, start_mirror, start_watch
 from holdfast.apps.run.checkpoint_verification import (
     RANK_VARIABLES,
     AttemptVerification,
@@ -34,6 +34,7 @@ from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import ConfigError
 from holdfast.model.jobs import (
     BAD_LOSS_VARIABLE,
+    CHECKPOINT_MIRROR_VARIABLE,
     CHECKPOINT_WATCH_VARIABLE,
     CHECKPOINTS_VARIABLE,
     RESTART_REASON_VARIABLE,
@@ -75,6 +76,14 @@ _TERMINATION_MESSAGE: Final = Path("/dev/termination-log")
     help="Location of `mirror`: restore its newest good copy if no good checkpoint is left.",
 )
 @click.option(
+    "--mirror-to",
+    metavar="LOCATION",
+    default="",
+    envvar=CHECKPOINT_MIRROR_VARIABLE,
+    help="On rank 0, copy checkpoints to this location while COMMAND runs, as `mirror` does, and"
+    " restore from it unless --restore-from names another.",
+)
+@click.option(
     "--timeout",
     type=Duration(),
     default="10m",
@@ -91,6 +100,7 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
     attempt: int | None,
     job: str,
     restore_from: str,
+    mirror_to: str,
     timeout: timedelta,
 ) -> int:
     """Verify the checkpoints in DIRECTORY, then run COMMAND in a pod; without it, exit.
@@ -121,7 +131,7 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
         key=AttemptKey(job=job, attempt=number) if is_known else None,
         timeout=timeout,
         policy=policy,
-        copies=restore_from,
+        copies=restore_from or mirror_to,
         restart_reason=os.environ.get(RESTART_REASON_VARIABLE, ""),
         bad_loss=os.environ.get(BAD_LOSS_VARIABLE, ""),
     )
@@ -136,13 +146,21 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
         wait_for_result(verification)
     if command:
         sys.stdout.flush()
-        environment = {**os.environ, CHECKPOINTS_VARIABLE: str(directory.absolute())}
-        if is_watch_enabled(os.environ):
-            environment[CHECKPOINT_WATCH_VARIABLE] = "0"
-            if rank == 0:
-                start_watch(str(directory.absolute()), None)  # a child of COMMAND
+        environment = _process_saves(str(directory.absolute()), mirror_to, is_first=rank == 0)
         os.execvpe(command[0], command, environment)  # noqa: S606 - an argument list
     return ExitCode.OK
+
+
+def _process_saves(folder: str, mirror_to: str, *, is_first: bool) -> dict[str, str]:
+    """Verify and copy saves in children of COMMAND; returns the environment of COMMAND."""
+    environment = {**os.environ, CHECKPOINTS_VARIABLE: folder, CHECKPOINT_MIRROR_VARIABLE: ""}
+    if is_watch_enabled(os.environ):
+        environment[CHECKPOINT_WATCH_VARIABLE] = "0"
+        if is_first:
+            start_watch(folder, None)
+    if mirror_to and is_first:
+        start_mirror(folder, mirror_to, None)
+    return environment
 
 
 def _report_all(lines: list[str], moved: Sequence[SetAside], *, is_init: bool) -> None:
