@@ -37,8 +37,8 @@ VERSION_IN: Final = {
 }
 """Folder to the Go module whose version its programs print, and the variable with the version."""
 
-TAGS: Final = {"promtool": "remove_all_sd"}
-"""Folder to build tags: promtool builds sooner without the SDKs of two dozen clouds."""
+TAGS: Final = {"promtool": "remove_all_sd,enable_kubernetes_sd"}
+"""Folder to build tags: Prometheus builds sooner without the SDKs of two dozen clouds."""
 
 GO_MISSING: Final = (
     "Go is missing, with which the Kubernetes control plane is built: install Go 1.21 or newer "
