@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import re
 import shutil
+import signal
 import sys
 import uuid
 from collections.abc import Iterator
@@ -15,6 +17,8 @@ from aws_command_line import REFUSED, AwsCommandLine
 from moto.server import ThreadedMotoServer
 from served_api import rejected, serving, with_keys
 from test_jobs_of_clusters import DEADLINE_S, Clusters, logged, started, until
+
+from tests.engines.checkpoint_watches import watches_of
 
 TRAIN = f"{sys.executable} -m holdfast.apps.demo.train_numpy --hidden 8 --batch 8"
 LOSE = f"""
@@ -285,6 +289,23 @@ def test_a_location_that_cannot_be_used_is_refused_at_the_start(
 
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "checkpoint_mirror: " in ended.stderr
+
+
+def test_a_mirror_that_is_killed_is_started_again(clusters, tmp_path) -> None:
+    uid = clusters.create_with("fs", ENABLE)
+    folder = tmp_path / "ckpt"
+    train = f"{TRAIN} --checkpoint-every 20 > /dev/null --steps"
+    script = f"{train} 20; until [ -e {tmp_path}/more ]; do sleep 0.1; done; {train} 40"
+
+    with started("fs", "--checkpoint-dir", str(folder), "--", "bash", "-c", script) as job:
+        until(lambda: clusters.copies(uid) == {20})
+        [killed] = watches_of(folder, "mirror")
+        os.kill(killed, signal.SIGKILL)
+        (tmp_path / "more").touch()
+        lines_of(job)
+        until(lambda: clusters.copies(uid) == {20, 40})
+
+    assert killed not in watches_of(folder, "mirror")
 
 
 def test_a_location_that_fails_costs_the_job_nothing_and_is_logged(clusters, tmp_path) -> None:
