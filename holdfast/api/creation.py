@@ -243,10 +243,10 @@ def _server_rejections(call: Call) -> Iterator[str]:
     yield from tier_rejections(call.request, call.require_creation().mirror_problem)
     has_alarms = call.require_creation().has_alarms
     for group in call.request.get("InstanceGroups", ()):
-        config = group.get("ScheduledUpdateConfig", {}).get("DeploymentConfig", {})
-        for problem in alarm_rejections(config, has_alarms=has_alarms):
-            name = group["InstanceGroupName"]
-            yield f"InstanceGroups: {name}: ScheduledUpdateConfig.{problem}"
+        for key in ("ScheduledUpdateConfig", "AutoPatchConfig"):
+            config = group.get(key, {}).get("DeploymentConfig", {})
+            for problem in alarm_rejections(config, has_alarms=has_alarms):
+                yield f"InstanceGroups: {group['InstanceGroupName']}: {key}.{problem}"
 
 
 def _with_settings(group: DesiredGroup, *, repairs: bool, mirrors: bool) -> DesiredGroup:

@@ -7,7 +7,8 @@ from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.decisions.scheduled_updates import next_run
 from holdfast.kit.cron import CronSchedule
-from holdfast.model.clusters import BatchSize, Deployment, UpdateSchedule
+from holdfast.model.clusters import UpdateSchedule
+from holdfast.model.deployments import BatchSize, Deployment
 
 _KEY = "ScheduledUpdateConfig"
 

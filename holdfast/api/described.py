@@ -6,6 +6,7 @@ from typing import Any, Final
 from holdfast.api.autoscaling import described_autoscaling
 from holdfast.api.clusters import Node
 from holdfast.api.kubernetes_config import group_config
+from holdfast.api.patching import described_patching, image_status
 from holdfast.api.sagemaker_model import Json
 from holdfast.decisions.cluster_members import desired_settings
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage, SoftwareUpdate
@@ -60,6 +61,8 @@ def _group(cluster: DesiredCluster, group: DesiredGroup, nodes: Sequence[Node]) 
         "ActiveOperations": {"Scaling": 1} if is_scaling else None,
         "CurrentImageId": None if _is_moving(update) else group.made_of.image or None,
         "DesiredImageId": group.made_of.image or None,
+        "AutoPatchConfig": described_patching(group),
+        "ImageVersionStatus": image_status(group),
         "SoftwareUpdateStatus": None if update is None else update.status,
         "KubernetesConfig": group_config(desired_settings(group), nodes),
         "ActiveSoftwareUpdateConfig": _deployment(update) if _is_moving(update) else None,

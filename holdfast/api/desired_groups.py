@@ -8,6 +8,12 @@ from typing import Any
 from holdfast.api.autoscaling import resized
 from holdfast.api.deployments import requested_schedule, schedule_rejections
 from holdfast.api.kubernetes_config import config_rejections, requested_config
+from holdfast.api.patching import (
+    KEY,
+    changed_patching,
+    patching_rejections,
+    requested_patching,
+)
 from holdfast.api.problems import ValidationException
 from holdfast.api.sagemaker_model import Json
 from holdfast.api.tiered_storage import mirrors_checkpoints
@@ -48,6 +54,7 @@ def _rejections_of(group: Json) -> Iterator[str]:
         yield f"LifeCycleConfig.OnCreate must be a path within SourceS3Uri, got {entry!r}"
     yield from config_rejections(group.get("KubernetesConfig", {}))
     yield from schedule_rejections(group)
+    yield from patching_rejections(group)
 
 
 def desired_group(
@@ -64,7 +71,7 @@ def desired_group(
         repairs: whether faults are repaired automatically.
 
     Raises:
-        ValidationException: all times of its schedule have passed.
+        ValidationException: all times of its schedule, or the time of its patch, have passed.
 
     """
     scripts = spec.get("LifeCycleConfig", {})
@@ -85,11 +92,12 @@ def desired_group(
             mirrors_checkpoints=mirrors_checkpoints(shared),
             deep_checks=tuple(spec.get("OnStartDeepHealthChecks", ())),
             kubernetes=requested_config(spec.get("KubernetesConfig", {})),
-            spec={**network, **spec},
+            spec={**network, **{key: spec[key] for key in spec if key != KEY}},
         ),
         target=spec["InstanceCount"],
         minimum=spec.get("MinInstanceCount", 0),
         schedule=requested_schedule(spec, now),
+        patching=requested_patching(spec, now),
     )
 
 
@@ -114,6 +122,7 @@ def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
         minimum=after.minimum,
         most=after.most,
         schedule=_changed_schedule(before.schedule, after.schedule),
+        patching=changed_patching(before.patching, after.patching),
     )
     if made_of == before.made_of:
         return changed

@@ -16,15 +16,23 @@ def resized(group: Mapping[str, Any], count: int) -> dict[str, Any]:
     """
     types = group.get("InstanceRequirements", {}).get("CurrentInstanceTypes")
     config = _config(group.get("KubernetesConfig", {}))
+    patching = _patching(group.get("AutoPatchConfig", {}))
     least = min(group.get("MinCount", 0), count)
     return {
         **{key: group[key] for key in GROUP_SETTINGS if key in group},
         **({} if types is None else {"InstanceRequirements": {"InstanceTypes": types}}),
         **({"KubernetesConfig": config} if config else {}),
+        **({"AutoPatchConfig": patching} if patching else {}),
         "InstanceGroupName": group["InstanceGroupName"],
         "InstanceCount": count,
         **({"MinInstanceCount": least} if least else {}),
     }
+
+
+def _patching(described: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the requested patching of a group, which keeps its schedule."""
+    names = ("PatchingStrategy", "DeploymentConfig", "IdleWaitWindowInSeconds")
+    return {name: described[name] for name in names if name in described}
 
 
 def _config(described: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from holdfast.api.sagemaker_model import Json
 _ON_EC2: Final = "On EC2. Elsewhere it has no effect and is returned."
 _ON_KUBERNETES: Final = "On Kubernetes. Refused on Slurm and on one machine."
 _ON_EC2_NODES: Final = "On Kubernetes with EC2. Refused elsewhere unless `Mode` is `Disable`."
+_ON_EC2_NODES_ONLY: Final = "On Kubernetes with EC2. Refused elsewhere."
 _ON_NEW_MACHINES: Final = (
     "On one machine and on EC2. Existing nodes of Kubernetes and Slurm run no scripts."
 )
@@ -126,11 +127,23 @@ _GROUP: Final = {
     ),
     **below("ScheduledUpdateConfig.DeploymentConfig", _DEPLOYMENT),
     **supported("ImageId", note=_ON_EC2),
-    **refused(
+    **supported(
         "AutoPatchConfig",
-        "it installs the security patches that AWS releases for images of SageMaker, and nobody "
-        "announces such patches for your images; set ScheduledUpdateConfig",
+        "AutoPatchConfig.PatchSchedule",
+        "AutoPatchConfig.PatchSchedule.NextPatchDate",
+        "AutoPatchConfig.DeploymentConfig",
+        "AutoPatchConfig.IdleWaitWindowInSeconds",
+        note=_ON_EC2_NODES_ONLY,
     ),
+    **supported(
+        "AutoPatchConfig.PatchingStrategy",
+        note="`WhenIdle` and `WhenAllIdle`; `DrainFirst` is refused.",
+    ),
+    **refused(
+        "AutoPatchConfig.DrainPolicy",
+        "the policy of the controller drains nodes; omit it",
+    ),
+    **below("AutoPatchConfig.DeploymentConfig", _DEPLOYMENT),
     **refused("ImageReleaseVersion", _NO_RELEASE),
     **supported("KubernetesConfig", note=_ON_KUBERNETES),
     **below("KubernetesConfig", _KUBERNETES),

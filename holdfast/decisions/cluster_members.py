@@ -16,7 +16,7 @@ from holdfast.model.clusters import (
     Member,
     NodeHealth,
 )
-from holdfast.model.names import SCALE_DOWN
+from holdfast.model.names import PENDING_PATCH, SCALE_DOWN
 from holdfast.model.node_settings import KubernetesConfig, Taint
 from holdfast.model.pod_demand import PodDemand
 from holdfast.model.sagemaker import EventLevel, InstanceStatus
@@ -25,6 +25,7 @@ _SPACE: Final = uuid.UUID("5d0f3c1e-6a59-4b7e-9f0a-2f4f1c7d8e21")
 """UUID namespace of the ids of cluster events: an event that is reported twice has the same id."""
 
 
+_PATCHED: Final = Taint(key=PENDING_PATCH, effect="NoSchedule")
 _RETIRING: Final = Taint(key=SCALE_DOWN, effect="NoSchedule")
 _UNWATCHED: Final = "No controller reports on the health of this node."
 
@@ -46,7 +47,11 @@ class ObservedCluster:
     """Labels and taints of Kubernetes nodes by machine id; empty if none are requested or owned."""
 
     demand: PodDemand = field(default_factory=PodDemand)
-    """Pods that wait, and the nodes that they could use; empty if no group scales itself."""
+    """Pods that wait, and the nodes that they could use; empty if no group scales itself or is
+    patched."""
+
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Newest image of each group that is patched automatically, as far as it is known."""
 
 
 class ClusterEventCollector:
@@ -179,9 +184,18 @@ def desired_settings(group: DesiredGroup | None) -> KubernetesConfig:
 def node_settings(group: DesiredGroup | None, member: Member) -> KubernetesConfig:
     """Return the labels and taints that one node of a group should have."""
     config = desired_settings(group)
-    if not member.is_retiring or group is None or group.is_going:
+    if group is None or group.is_going or member.machine is None:
         return config
-    return replace(config, taints=(*config.taints, _RETIRING))
+    update = group.update
+    is_patched = (
+        update is not None and update.is_patch and member.machine.launched_at < update.began_at
+    )
+    taints = [
+        *config.taints,
+        *((_RETIRING,) if member.is_retiring else ()),
+        *((_PATCHED,) if is_patched else ()),
+    ]
+    return replace(config, taints=tuple(taints))
 
 
 def _status(

@@ -25,6 +25,10 @@ class ClusterPolicy:
     because the cluster was changing. After it, the run is skipped, since an update stops jobs, and
     people expect it at its time."""
 
+    patch_notice: timedelta = timedelta(days=1)
+    """Time between the discovery of a newer image and its installation by ``AutoPatchConfig``, in
+    which people can choose another time. Our choice: SageMaker does not publish its own."""
+
     scale_down_after: timedelta = timedelta(minutes=10)
     """Time for which a node must be idle before ``AutoScaling`` removes it: as long as the default
     of Kubernetes' Cluster Autoscaler (``scale-down-unneeded-time``)."""
@@ -39,6 +43,7 @@ class ClusterPolicy:
             "provision_timeout",
             "batch_timeout",
             "start_window",
+            "patch_notice",
             "scale_down_after",
             "join_timeout",
         ):

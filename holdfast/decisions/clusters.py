@@ -14,6 +14,7 @@ from holdfast.decisions.cluster_members import (
 )
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.node_settings import is_applied, planned
+from holdfast.decisions.patching import patched
 from holdfast.decisions.scheduled_updates import next_run, with_due_updates
 from holdfast.decisions.software_update import advanced, renewals
 from holdfast.model.cluster_actions import ClusterAction, Configure, Delete, Ensure, Remove, Scale
@@ -73,6 +74,7 @@ def decide(
     judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, collector)
     if judged is not None:
         judged = with_due_updates(judged, policy, now, collector)
+        judged = patched(judged, seen, policy, now, collector)
         judged, there = autoscaled(judged, there, seen, policy, now, collector)
         by_group = {
             group.name: [one for one in there if one.group == group.name] for group in judged.groups
@@ -192,7 +194,11 @@ def _problem(
 def _rolled_back(group: DesiredGroup, now: datetime) -> DesiredGroup:
     """Return a group as it was before the failed change; a new group keeps no machine."""
     before = group.before
-    group = replace(group, schedule=next_run(before.schedule if before else None, now))
+    group = replace(
+        group,
+        schedule=next_run(before.schedule if before else None, now),
+        patching=before.patching if before else None,
+    )
     if before is None and group.stage is GroupStage.NEW:
         return _leaving(group)
     if before is None or group.is_going:
@@ -219,6 +225,7 @@ def _known_good(group: DesiredGroup) -> KnownGoodGroup:
         minimum=group.minimum,
         most=group.most,
         schedule=group.schedule,
+        patching=group.patching,
     )
 
 

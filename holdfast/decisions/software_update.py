@@ -9,8 +9,6 @@ from holdfast.decisions.cluster_members import ClusterEventCollector, ObservedCl
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.model.cluster_actions import ClusterAction, Remove, Renew
 from holdfast.model.clusters import (
-    BatchSize,
-    Deployment,
     DesiredGroup,
     GroupMachine,
     GroupStage,
@@ -18,7 +16,9 @@ from holdfast.model.clusters import (
     Member,
     SoftwareUpdate,
 )
-from holdfast.model.sagemaker import InstanceStatus, UpdateStatus
+from holdfast.model.deployments import BatchSize, Deployment, PatchingStrategy
+from holdfast.model.names import PENDING_PATCH
+from holdfast.model.sagemaker import EventLevel, InstanceStatus, UpdateStatus
 
 
 def started(
@@ -92,7 +92,7 @@ def advanced(
             update = replace(update, baking_since=now, going=())
         if update.baking_since is not None and now - update.baking_since < update.bake:
             return replace(group, update=update)
-    return replace(group, update=_next(group, update, members, now, collector))
+    return replace(group, update=_next(group, update, members, seen, now, collector))
 
 
 def renewals(group: DesiredGroup, machines: Sequence[GroupMachine]) -> list[ClusterAction]:
@@ -193,20 +193,57 @@ def _turned(
     )
 
 
+def _is_patchable(member: Member, machine: GroupMachine, seen: ObservedCluster) -> bool:
+    """Return whether no pod is on a node, and none can come: it has the taint."""
+    if member.status is InstanceStatus.FAILURE:
+        return True
+    node = seen.demand.nodes.get(machine.id)
+    is_cordoned = any(one.key == PENDING_PATCH for one in member.settings.current.taints)
+    return node is not None and not node.pods and is_cordoned
+
+
+def _waited(
+    group: DesiredGroup,
+    update: SoftwareUpdate,
+    left: int,
+    now: datetime,
+    collector: ClusterEventCollector,
+) -> SoftwareUpdate:
+    """Return a patch that waits for idle nodes, or that is over because it has waited enough."""
+    if update.idle_until is None or now < update.idle_until:
+        return update
+    collector.group(
+        group.name,
+        f"Automatic patching of IG {{g}} in Cluster {{c}} ended; {left} nodes did not become idle "
+        "and keep the previous image. Update them with UpdateClusterSoftware",
+        level=EventLevel.WARN,
+    )
+    return replace(
+        update, status=UpdateStatus.SUCCEEDED, going=(), batch_at=None, baking_since=None
+    )
+
+
 def _next(
     group: DesiredGroup,
     update: SoftwareUpdate,
     members: Sequence[Member],
+    seen: ObservedCluster,
     now: datetime,
     collector: ClusterEventCollector,
 ) -> SoftwareUpdate:
     """Return the update with its next batch, failed machines first; or completed."""
+    old = [(one, machine) for one, machine in _staying(members) if _is_stale(update, machine)]
+    if old and update.is_patch:
+        idle = [(one, machine) for one, machine in old if _is_patchable(one, machine, seen)]
+        if update.patching is PatchingStrategy.WHEN_ALL_IDLE:
+            update = replace(update, all_idle=update.all_idle or len(idle) == len(old))
+            idle = old if update.all_idle else []
+        if not idle:
+            return _waited(group, update, len(old), now, collector)
+        old = idle
     stale = sorted(
-        (
-            (one.status is not InstanceStatus.FAILURE, machine.launched_at, machine.id)
-            for one, machine in _staying(members)
-            if _is_stale(update, machine)
-        ),
+        (one.status is not InstanceStatus.FAILURE, machine.launched_at, machine.id)
+        for one, machine in old
     )
     if stale:
         is_back = update.turned_at is not None

@@ -29,6 +29,7 @@ from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
 from holdfast.ports.cluster_records import ClusterRecords, StoredCluster
 from holdfast.ports.kubernetes_nodes import KubernetesNodes
 from holdfast.ports.machine_groups import MachineGroups
+from holdfast.ports.machine_images import MachineImages
 from holdfast.ports.pod_demand import PodScheduling
 
 AFTER_ERROR: Final = timedelta(seconds=5)
@@ -59,6 +60,9 @@ class ClusterPorts:
 
     pods: PodScheduling | None = None
     """Pods that wait for nodes; None if groups cannot scale themselves."""
+
+    images: MachineImages | None = None
+    """Images of new machines; None if groups cannot be patched automatically."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,12 +147,25 @@ class ClusterReconciler:
             alarms=self._ports.alarms.active_alarms(alarms) if alarms else frozenset(),
             settings=settings,
             demand=self._demand(stored.cluster),
+            images=self._images(stored.cluster),
         )
+
+    def _images(self, cluster: DesiredCluster) -> Mapping[str, str]:
+        """Return the newest images; a group whose image cannot be found is only not patched."""
+        images, found = self._ports.images, {}
+        for one in cluster.groups if images is not None else ():
+            if images is None or one.patching is None or one.is_going:
+                continue
+            try:
+                found[one.name] = images.newest_image(one.made_of)
+            except ProviderError as error:
+                self._report(f"{one.made_of.key}: AutoPatchConfig", error)
+        return found
 
     def _demand(self, cluster: DesiredCluster) -> PodDemand:
         """Return the waiting pods; if they cannot be read, only the scaling of groups stops."""
         pods = self._ports.pods
-        if not cluster.is_autoscaled:
+        if not cluster.is_autoscaled and not _is_patched(cluster):
             return PodDemand()
         if pods is None:
             return PodDemand(failure=_NO_PODS)
@@ -162,7 +179,8 @@ class ClusterReconciler:
         desired = [one.made_of.kubernetes for one in stored.cluster.groups]
         owned = [one.settings.owned for one in stored.members]
         is_unused = all(one.is_empty for one in (*desired, *owned))
-        if kubernetes is None or (is_unused and not stored.cluster.is_autoscaled):
+        is_tainted = stored.cluster.is_autoscaled or _is_patched(stored.cluster)
+        if kubernetes is None or (is_unused and not is_tainted):
             return {}
         return kubernetes.settings()
 
@@ -229,6 +247,10 @@ class ClusterReconciler:
         if self._reported.get(name) != reported:
             self._reported[name] = reported
             self._ports.report(reported)
+
+
+def _is_patched(cluster: DesiredCluster) -> bool:
+    return any(one.update is not None and one.update.is_patch for one in cluster.groups)
 
 
 def _reported(group: DesiredGroup, stage: GroupStage, made_of: object) -> DesiredGroup:

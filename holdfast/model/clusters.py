@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from holdfast.model.deployments import Deployment, Patching, PatchingStrategy
 from holdfast.model.node_settings import KubernetesConfig, NodeSettings
 from holdfast.model.pod_demand import NodeShape
 from holdfast.model.sagemaker import (
@@ -104,32 +105,6 @@ class GroupMachine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchSize:
-    """Number of machines that are updated at once."""
-
-    value: int
-    is_percentage: bool = False
-    """Whether the value is a percentage of the group."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
-    """How a software update proceeds: ``DeploymentConfig``."""
-
-    batch: BatchSize | None = None
-    """None for all machines of the group."""
-
-    rollback_batch: BatchSize | None = None
-    """None for the same number as ``batch``."""
-
-    bake: timedelta = timedelta(0)
-    """Time for which each batch must run without failure before the next one starts."""
-
-    alarms: tuple[str, ...] = ()
-    """Names of the alarms that roll the update back."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateSchedule:
     """Software updates at certain times: ``ScheduledUpdateConfig``."""
 
@@ -174,6 +149,20 @@ class SoftwareUpdate:
     """Time at which the present batch was selected."""
 
     baking_since: datetime | None = None
+    patching: PatchingStrategy | None = None
+    """How it waits for idle nodes; None for an update that does not wait."""
+
+    idle_until: datetime | None = None
+    """Time until which it waits for idle nodes."""
+
+    all_idle: bool = False
+    """Whether all nodes were idle at once, as ``WHEN_ALL_IDLE`` requires."""
+
+    @property
+    def is_patch(self) -> bool:
+        """Whether it is about to install a patch on idle nodes; false during its rollback."""
+        going_back = self.status is UpdateStatus.ROLLBACK_IN_PROGRESS
+        return self.patching is not None and self.is_active and not going_back
 
     @property
     def is_active(self) -> bool:
@@ -237,6 +226,9 @@ class DesiredGroup:
     schedule: UpdateSchedule | None = None
     """Schedule of its software updates; None without one."""
 
+    patching: Patching | None = None
+    """Automatic updates to newer images; None without them."""
+
     @property
     def name(self) -> str:
         """Name, unique in the cluster."""
@@ -262,6 +254,7 @@ class KnownGoodGroup:
     minimum: int
     most: int | None = None
     schedule: UpdateSchedule | None = None
+    patching: Patching | None = None
 
     def size(self, target: int) -> int:
         """Return the number of nodes to go back to from ``target``."""

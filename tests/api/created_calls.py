@@ -114,6 +114,19 @@ class FakeAlarms:
         return frozenset(self.on.intersection(names))
 
 
+@dataclass
+class FakeImages:
+    """A ``MachineImages``: all groups have the same."""
+
+    newest: str = "ami-00000001"
+    trouble: Exception | None = None
+
+    def newest_image(self, _group):
+        if self.trouble is not None:
+            raise self.trouble
+        return self.newest
+
+
 class Lab(Api):
     """An ``Api`` whose clusters come about when ``settle`` is called."""
 
@@ -134,6 +147,7 @@ class Lab(Api):
         self.nodes = FakeNodes(self.groups)
         self.alarms = FakeAlarms()
         self.kubernetes = FakeKubernetesNodes()
+        self.images = FakeImages()
         self.pods: FakePodScheduling | None = FakePodScheduling()
         self.policies: DatabasePolicies | None = DatabasePolicies(self.database)
         self.queues = FakeTeamQueues(types=dict(TYPES))
@@ -174,6 +188,7 @@ class Lab(Api):
             report=self.reported.append,
             kubernetes=self.kubernetes,
             pods=self.pods,
+            images=self.images,
         )
         self.reconciler = ClusterReconciler(ports, ClusterPolicy(), pace)
         self.policy_reconciler = PolicyReconciler(

@@ -1,4 +1,4 @@
-"""Groups scale themselves only where pods of Kubernetes wait and EC2 has machines."""
+"""Groups scale themselves, and are patched, only on nodes of Kubernetes that EC2 provides."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -7,7 +7,14 @@ import pytest
 
 from holdfast.apps.api.autoscaling import with_autoscaling
 from holdfast.apps.target import Where
-from holdfast.model.clusters import AutoScaling, DesiredCluster
+from holdfast.model.clusters import (
+    AutoScaling,
+    DesiredCluster,
+    DesiredGroup,
+    GroupStage,
+    MachineGroup,
+)
+from holdfast.model.deployments import Patching, PatchingStrategy
 from holdfast.model.sagemaker import ClusterStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -42,6 +49,28 @@ def test_it_is_refused_with_the_reason(platform, has_ec2, reason) -> None:
     assert problem.startswith(f"AutoScaling: --platform of the server is {platform}, and ")
     assert reason in problem
     assert problem.endswith("; set Mode to Disable")
+
+
+@pytest.mark.parametrize(
+    ("platform", "has_ec2", "expected"),
+    [
+        ("local", False, "--platform of the server is local, without [ec2]"),
+        ("slurm", True, "--platform of the server is slurm, with [ec2]"),
+        ("kubernetes", False, "--platform of the server is kubernetes, without [ec2]"),
+    ],
+)
+def test_patching_is_refused_with_the_reason(platform, has_ec2, expected) -> None:
+    made_of = MachineGroup(cluster="lab", name="gpu")
+    patching = Patching(strategy=PatchingStrategy.WHEN_IDLE)
+    group = DesiredGroup(made_of=made_of, target=1, patching=patching)
+    cluster = replace(SCALED, autoscaling=None, groups=(group,))
+    [_, problem] = rejected(platform, cluster, has_ec2=has_ec2)
+
+    assert problem.startswith("InstanceGroups: gpu: AutoPatchConfig: it follows images of EC2")
+    assert expected in problem
+    assert rejected("kubernetes", cluster, has_ec2=True) == ["another"]
+    going = replace(cluster, groups=(replace(group, stage=GroupStage.LEAVING),))
+    assert rejected(platform, going, has_ec2=has_ec2) == ["another"]
 
 
 @pytest.mark.parametrize("settings", [None, AutoScaling(is_enabled=False)])

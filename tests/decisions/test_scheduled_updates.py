@@ -13,14 +13,13 @@ from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.clusters import decide
 from holdfast.decisions.scheduled_updates import next_run, with_due_updates
 from holdfast.model.clusters import (
-    BatchSize,
-    Deployment,
     DesiredCluster,
     DesiredGroup,
     GroupStage,
     MachineGroup,
     UpdateSchedule,
 )
+from holdfast.model.deployments import BatchSize, Deployment
 from holdfast.model.sagemaker import ClusterStatus, EventLevel, UpdateStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

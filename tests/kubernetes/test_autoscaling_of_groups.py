@@ -1,65 +1,24 @@
 """Groups follow pods that a real scheduler cannot place, with machines of moto's EC2."""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import boto3
 import pytest
 from aws_caller import AwsCaller
 from controlled import api_of, install
+from ec2_nodes import GPU, PODS, create_pod, join, node_of, served_on_ec2
 from lightkube.models.core_v1 import Taint as NodeTaint
-from moto.server import ThreadedMotoServer
 from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.jobs.pod_demand import PodsAndNodes
 from holdfast.api.clusters import instance_id
-from holdfast.kit.serial import to_plain
-from holdfast.model.names import RECORD, SCALE_DOWN
+from holdfast.model.names import SCALE_DOWN
 from holdfast.model.node_settings import KubernetesConfig, Taint
-from holdfast.model.nodes import NodeRecord, Phase
 from holdfast.model.pod_demand import NodeShape
-from tests.apps.served_api import Served, serving, with_keys
+from tests.apps.served_api import serving, with_keys
 
-REGION = "us-west-2"
-GPU = "nvidia.com/gpu"
-CREDENTIALS = {
-    "AWS_ACCESS_KEY_ID": "testing",
-    "AWS_SECRET_ACCESS_KEY": "testing",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "AWS_CONFIG_FILE": "/dev/null",
-}
 TEAM = Taint(key="example.com/team", value="a", effect="NoSchedule")
-PODS = "/api/v1/namespaces/default/pods"
-
-
-def create_pod(api: Api, name: str, gpus: int = 8, **spec: Any) -> None:
-    container = {
-        "name": "main",
-        "image": "example.com/train",
-        "resources": {"limits": {GPU: str(gpus)}, "requests": {"cpu": "500m", "memory": "1Gi"}},
-    }
-    body = {"metadata": {"name": name}, "spec": {"containers": [container], **spec}}
-    api.create(PODS, body)
-
-
-def join(cluster: Cluster, name: str, machine: str, **more: Any) -> None:
-    record = NodeRecord(phase=Phase.SCHEDULABLE, phase_since=datetime.now(UTC))
-    cluster.nodes.join(
-        name,
-        provider_id=f"aws:///{REGION}a/{machine}",
-        annotations={RECORD: json.dumps(to_plain(record))},
-        **more,
-    )
-
-
-def node_of(api: Api, pod: str) -> str:
-    return str(api.get(f"{PODS}/{pod}")["spec"].get("nodeName") or "")
 
 
 def test_waiting_pods_are_found_with_the_nodes_that_they_could_use(
@@ -115,63 +74,6 @@ def test_waiting_pods_are_found_with_the_nodes_that_they_could_use(
     cluster.kubectl("cordon", "n2")
     until(lambda: not pods.demand(shapes).nodes[second].is_open)
     assert all(second not in one.fits for one in pods.demand(shapes).waiting)
-
-
-@dataclass
-class Machines:
-    """EC2, whose running instances join the cluster and whose terminated ones leave it."""
-
-    cluster: Cluster
-    url: str
-    joined: set[str] = field(default_factory=set)
-
-    def client(self) -> Any:
-        return boto3.client(
-            "ec2",
-            endpoint_url=self.url,
-            region_name=REGION,
-            aws_access_key_id=CREDENTIALS["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=CREDENTIALS["AWS_SECRET_ACCESS_KEY"],
-        )
-
-    def settle(self) -> set[str]:
-        """The machines that run now."""
-        ec2 = self.client()
-        filters = [{"Name": "instance-state-name", "Values": ["running"]}]
-        found = ec2.describe_instances(Filters=filters)["Reservations"]
-        running = {one["InstanceId"] for each in found for one in each["Instances"]}
-        ec2.close()
-        for one in sorted(running - self.joined):
-            join(self.cluster, one, one)
-        for one in self.joined - running:
-            self.cluster.nodes.leave(one)
-        self.joined = running
-        return running
-
-
-@contextmanager
-def served_on_ec2(cluster: Cluster, home: Path) -> Iterator[tuple[Served, Machines]]:
-    moto = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    moto.start()
-    host, port = moto.get_host_and_port()
-    machines = Machines(cluster, f"http://{host}:{port}")
-    ec2 = machines.client()
-    config = f"""
-scale_down_after = "5s"
-[ec2]
-subnets = ["{ec2.describe_subnets()["Subnets"][0]["SubnetId"]}"]
-image = "{ec2.describe_images()["Images"][0]["ImageId"]}"
-[ec2.aws]
-region = "{REGION}"
-endpoint_url = "{machines.url}"
-"""
-    ec2.close()
-    where = ["--platform", "kubernetes", "--kubeconfig", str(cluster.plane.kubeconfig())]
-    try:
-        with serving(with_keys(home / "api.toml", config), *where, **CREDENTIALS) as served:
-            yield served, machines
-    finally:
-        moto.stop()
 
 
 def group(count: int, least: int) -> str:

@@ -3,12 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.adapters.providers.aws_calls import CAPACITY_PAUSE, UNREACHABLE_PAUSE, Aws, AwsRefusal
 from holdfast.adapters.providers.ec2_templates import (
     DONE,
     PENDING,
+    image_of,
     instance_type,
     network,
     rejection,
@@ -27,6 +29,9 @@ _REBALANCING: Final = "AZRebalance"
 _NO_TEMPLATE: Final = frozenset(
     ("InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException")
 )
+_PARAMETER: Final = "resolve:ssm:"
+"""Prefix of an image that a parameter of Systems Manager names."""
+
 _ALIVE: Final = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
@@ -38,10 +43,16 @@ class Ec2MachineGroups:
     """
 
     def __init__(
-        self, ec2: Aws, autoscaling: Aws, settings: Ec2GroupSettings, clock: Clock
+        self,
+        ec2: Aws,
+        autoscaling: Aws,
+        parameters: Aws,
+        settings: Ec2GroupSettings,
+        clock: Clock,
     ) -> None:
         self._ec2 = ec2
         self._autoscaling = autoscaling
+        self._parameters = parameters
         self._settings = settings
         self._clock = clock
 
@@ -81,6 +92,15 @@ class Ec2MachineGroups:
         found = self._find(group)
         members = {one["InstanceId"]: one for one in found["Instances"]} if found else {}
         return [self._machine(one, members) for one in self._instances(group)]
+
+    def newest_image(self, group: MachineGroup) -> str:
+        """See ``MachineImages.newest_image``: also of parameters of Systems Manager."""
+        begin = self._begin(group.instance_type)
+        image = image_of(replace(group, image=""), self._settings, begin)
+        if not image.startswith(_PARAMETER):
+            return image
+        found = self._parameters.call("get_parameter", Name=image.removeprefix(_PARAMETER))
+        return str(found["Parameter"]["Value"])
 
     def scale(self, group: str, count: int) -> None:
         """See ``MachineGroups.scale``.
@@ -313,5 +333,9 @@ def _suspended(found: dict[str, Any]) -> set[str]:
 def build(settings: Ec2GroupSettings, clock: Clock) -> Ec2MachineGroups:
     """Build the groups for the region and account of the settings."""
     return Ec2MachineGroups(
-        Aws("ec2", settings.aws), Aws("autoscaling", settings.aws), settings, clock
+        Aws("ec2", settings.aws),
+        Aws("autoscaling", settings.aws),
+        Aws("ssm", settings.aws),
+        settings,
+        clock,
     )

@@ -48,6 +48,12 @@ def network(group: MachineGroup, settings: Ec2GroupSettings) -> tuple[list[str],
     return subnets, list(vpc.get("SecurityGroupIds", settings.security_groups))
 
 
+def image_of(group: MachineGroup, settings: Ec2GroupSettings, begin: Mapping[str, Any]) -> str:
+    """AMI of new machines; empty if nothing names one."""
+    kind = settings.types.get(group.instance_type, Ec2TypeSettings())
+    return str(group.image or kind.image or begin.get("ImageId") or settings.image)
+
+
 def template_data(
     group: MachineGroup,
     settings: Ec2GroupSettings,
@@ -69,8 +75,7 @@ def template_data(
         ProviderError: a setting is missing, or the request is not supported.
 
     """
-    kind = settings.types.get(group.instance_type, Ec2TypeSettings())
-    image = group.image or kind.image or begin.get("ImageId") or settings.image
+    image = image_of(group, settings, begin)
     if not image:
         raise ProviderError(
             f"instance group {group.name} has no image: give it an ImageId, or set ec2.image"

@@ -1,4 +1,4 @@
-"""Instance groups that scale themselves: where they are supported."""
+"""Instance groups that scale themselves or are patched: where they are supported."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -39,7 +39,7 @@ def waiting_pods(where: Where, opened: ExitStack, *, has_ec2: bool) -> PodSchedu
 
 
 def with_autoscaling(where: Where, rejections: Rejections, *, has_ec2: bool) -> Rejections:
-    """Add to the rejections of a cluster that its groups cannot scale themselves.
+    """Add to the rejections of a cluster that its groups cannot scale themselves or be patched.
 
     Args:
         where: platform of the nodes.
@@ -55,6 +55,14 @@ def with_autoscaling(where: Where, rejections: Rejections, *, has_ec2: bool) -> 
 
 
 def _rejections(where: Where, cluster: DesiredCluster, *, has_ec2: bool) -> Iterator[str]:
+    if where.place is not TargetPlatform.KUBERNETES or not has_ec2:
+        for group in cluster.groups:
+            if group.patching is not None and not group.is_going:
+                yield (
+                    f"InstanceGroups: {group.name}: AutoPatchConfig: it follows images of EC2 on "
+                    f"nodes of Kubernetes; --platform of the server is {where.place}, "
+                    f"{'with' if has_ec2 else 'without'} [ec2]; set ScheduledUpdateConfig"
+                )
     if not cluster.is_autoscaled:
         return
     reason = _REASONS.get(where.place)

@@ -35,6 +35,7 @@ from holdfast.model.clusters import DesiredCluster
 from holdfast.model.errors import ConfigError
 from holdfast.ports.cluster_nodes import Alarms, ClusterNodes
 from holdfast.ports.machine_groups import MachineGroups
+from holdfast.ports.machine_images import MachineImages
 
 _LOCAL_INTERVALS: Final = PollIntervals(
     busy=timedelta(milliseconds=250), quiet=timedelta(seconds=1)
@@ -51,6 +52,7 @@ class MachineBackend:
     supervisor: CreatedClusterNodes
     rejections: Callable[[DesiredCluster], Sequence[str]]
     intervals: PollIntervals
+    images: MachineImages | None = None
 
 
 class NoAlarms:
@@ -91,10 +93,9 @@ def creation_of(
         report=report,
         kubernetes=labeled_nodes(where, opened),
         pods=waiting_pods(where, opened, has_ec2=config.ec2 is not None),
+        images=backend.images,
     )
-    timeouts = ClusterPolicy(scale_down_after=config.scale_down_after)
-    reconciler = ClusterReconciler(ports, timeouts, backend.intervals)
-    thread = ReconciliationThread(reconciler, database.back_up_changes)
+    thread = ReconciliationThread(_reconciler(config, ports, backend), database.back_up_changes)
     thread.start()
     opened.enter_context(closing(thread))
     policies = policies_of(where, database, opened, report)
@@ -125,6 +126,13 @@ def _database(config: ApiConfig, report: Callable[[str], None]) -> Database:
     if restored:
         report(restored)
     return Database(url, SystemClock())
+
+
+def _reconciler(
+    config: ApiConfig, ports: ClusterPorts, backend: MachineBackend
+) -> ClusterReconciler:
+    policy = ClusterPolicy(scale_down_after=config.scale_down_after)
+    return ClusterReconciler(ports, policy, backend.intervals)
 
 
 def _rejections(
@@ -171,6 +179,7 @@ def _machine_backend(config: ApiConfig, where: Where, opened: ExitStack) -> Mach
         supervisor=fleets,
         rejections=groups.rejections,
         intervals=PollIntervals(),
+        images=built,
     )
 
 

@@ -58,6 +58,9 @@ class Labels:
 OWN_PREFIX: Final = "holdfast.dev"
 """Prefix of Holdfast's own annotations and objects."""
 
+PENDING_PATCH: Final = f"{OWN_PREFIX}/pending-patch"
+"""Key of the taint of a node that ``AutoPatchConfig`` is about to update when it is idle."""
+
 SCALE_DOWN: Final = f"{OWN_PREFIX}/scale-down"
 """Key of the taint of a node that ``AutoScaling`` is about to remove, as long as it is idle."""
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import boto3
 import pytest
 from aws_front import REGION, Cloud
 
 from holdfast.adapters.database.connection import Database
 from holdfast.adapters.database.records import DatabaseRecords
 from holdfast.adapters.providers.ec2_machine_groups import Ec2MachineGroups, build
-from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings
+from holdfast.adapters.providers.machine_group_settings import Ec2GroupSettings, Ec2TypeSettings
 from holdfast.adapters.providers.settings import AwsSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.decisions.cluster_policy import ClusterPolicy
@@ -24,6 +25,7 @@ from holdfast.model.clusters import (
     MachineState,
     NodeHealth,
 )
+from holdfast.model.errors import ProviderError
 from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
 from holdfast.ports.cluster_records import Change, RecordedRequest
 
@@ -155,3 +157,29 @@ def test_what_cannot_be_had_is_objected_to_without_asking_aws(whole) -> None:
 
     rejected = ["instance group gpu: InstanceType is missing; set it"]
     assert whole.groups.rejections(wanted) == rejected
+
+
+def test_the_newest_image_is_that_of_the_settings_a_template_or_a_parameter(whole, moto) -> None:
+    given = whole.groups.newest_image(replace(GROUP, image="ami-00000001"))
+    assert given == whole.cloud.image
+    data = {"ImageId": "ami-00000002"}
+    whole.cloud.ec2.create_launch_template(LaunchTemplateName="own", LaunchTemplateData=data)
+    aws = AwsSettings(region=REGION, endpoint_url=moto)
+
+    def newest(**settings: str) -> str:
+        types = {GROUP.instance_type: Ec2TypeSettings(**settings)}
+        return build(Ec2GroupSettings(types=types, aws=aws), SystemClock()).newest_image(GROUP)
+
+    assert newest(launch_template="own") == "ami-00000002"
+    whole.cloud.ec2.create_launch_template_version(
+        LaunchTemplateName="own", LaunchTemplateData={"ImageId": "ami-00000003"}
+    )
+    assert newest(launch_template="own") == "ami-00000002"
+    whole.cloud.ec2.modify_launch_template(LaunchTemplateName="own", DefaultVersion="2")
+    assert newest(launch_template="own") == "ami-00000003"
+    ssm = boto3.client("ssm", region_name=REGION, endpoint_url=moto)
+    ssm.put_parameter(Name="/eks/image", Value="ami-00000004", Type="String")
+    ssm.close()
+    assert newest(image="resolve:ssm:/eks/image") == "ami-00000004"
+    with pytest.raises(ProviderError, match="ParameterNotFound"):
+        newest(image="resolve:ssm:/other")

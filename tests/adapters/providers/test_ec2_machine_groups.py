@@ -67,7 +67,7 @@ class Place:
                 region=REGION, endpoint_url=front.url, read_timeout=timedelta(seconds=20)
             ),
         )
-        self.services = [Aws(one, self.settings.aws) for one in ("ec2", "autoscaling")]
+        self.services = [Aws(one, self.settings.aws) for one in ("ec2", "autoscaling", "ssm")]
         self.first = self.settings
 
     @property

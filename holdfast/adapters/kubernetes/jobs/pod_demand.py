@@ -11,7 +11,7 @@ from holdfast.adapters.kubernetes.jobs.node_types import TYPE_LABEL, quantity
 from holdfast.adapters.kubernetes.nodes.cache import NODES
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
 from holdfast.adapters.kubernetes.nodes.pods import leaving_pods
-from holdfast.model.names import SCALE_DOWN, Labels, PodReason
+from holdfast.model.names import PENDING_PATCH, SCALE_DOWN, Labels, PodReason
 from holdfast.model.node_settings import KubernetesConfig, Taint
 from holdfast.model.pod_demand import NodeLoad, NodeShape, PodDemand, WaitingPod
 from holdfast.model.team_queues import CPU
@@ -171,7 +171,8 @@ def _load(node: Json, pods: Sequence[Json]) -> NodeLoad:
                 taints=tuple(
                     one
                     for one in taints
-                    if one.key not in (SCALE_DOWN, *own) and not one.key.startswith(_TRANSIENT)
+                    if one.key not in (PENDING_PATCH, SCALE_DOWN, *own)
+                    and not one.key.startswith(_TRANSIENT)
                 ),
             ),
             resources={name: amount - used.get(name, 0) for name, amount in there.items()},
