@@ -123,7 +123,7 @@ class ClusterReconciler:
         except RetryLater as error:
             self._report(name, error)
             return now + error.after
-        except BackendError as error:
+        except (BackendError, ProviderError) as error:
             self._report(name, error)
             return now + AFTER_ERROR
         self._reported.pop(name, None)
