@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,10 @@ def location(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def end(tmp_path: Path) -> Path:
-    """File whose creation ends the command."""
-    return tmp_path / "end"
+def end(tmp_path: Path) -> Iterator[Path]:
+    """File whose creation ends the command, at the latest after the test."""
+    yield tmp_path / "end"
+    (tmp_path / "end").touch()
 
 
 def guarded(
