@@ -216,11 +216,12 @@ def checkpoints_page() -> Iterator[str]:
     yield "  time), optimizers, schedulers and states of random numbers, safetensors and `.npz`."
     yield ""
     yield "The last column is the result of loading the chosen checkpoint with the real framework:"
-    yield "`dcp_to_torch_save` (also for Megatron's torch_dcp), `torch.load` (also for Megatron's"
-    yield "legacy format and Composer, as they do), Transformers' `from_pretrained`, `torch.load`"
-    yield "of its optimizer and scheduler, Accelerate's `load_state`, Lightning's loading of"
-    yield "sharded directories, Orbax's `restore`, and DeepSpeed's `load_checkpoint` for universal"
-    yield "ones, `get_fp32_state_dict_from_zero_checkpoint` for others."
+    yield "`dcp_to_torch_save` (also for torchtitan and Megatron's torch_dcp), `torch.load` (also"
+    yield "for Megatron's legacy format, Composer and DLRover, as they do), Transformers'"
+    yield "`from_pretrained`, `torch.load` of its optimizer and scheduler, Accelerate's"
+    yield "`load_state`, Lightning's loading of sharded directories, Orbax's `restore`, and"
+    yield "DeepSpeed's `load_checkpoint` for universal ones,"
+    yield "`get_fp32_state_dict_from_zero_checkpoint` for others."
     yield '"Yes" means that all values are those that were saved.'
     yield ""
     yield from _table(checkpoint_damage.TOTAL_TITLES, checkpoint_damage.totals())

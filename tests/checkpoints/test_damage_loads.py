@@ -86,7 +86,7 @@ def load_lightning_sharded(path: Path) -> Any:
         raise RuntimeError(str(error)) from error
 
 
-def load_legacy_megatron(path: Path) -> Any:
+def load_ranks(path: Path) -> Any:
     return {str(one.relative_to(path)): load_file(one) for one in sorted(path.rglob("*.pt"))}
 
 
@@ -127,7 +127,10 @@ LOADERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "dcp/sync": ("torch", load_dcp),
     "dcp/async": ("torch", load_dcp),
     "megatron/torch_dcp": ("torch", load_dcp),
-    "megatron/legacy": ("torch", load_legacy_megatron),
+    "megatron/legacy": ("torch", load_ranks),
+    "torchtitan/disabled": ("torch", load_dcp),
+    "torchtitan/async": ("torch", load_dcp),
+    "dlrover/ddp": ("torch", load_ranks),
     "accelerate/checkpoints": ("accelerate", load_accelerate),
     "lightning/sharded": ("lightning", load_lightning_sharded),
     "composer/files": ("torch", load_file),

@@ -41,7 +41,7 @@ MORE_RECORDINGS = {
 """Directories in recordings that have no damage table, with their format."""
 
 WITHOUT_RECORDING = {
-    "dlrover", "nemo", "neuronx", "safetensors", "torchtitan",
+    "nemo", "neuronx", "safetensors",
 }  # fmt: skip
 """Formats of which ``test_formats.py``, ``test_more_formats.py`` and
 ``test_safetensors_model.py`` write the files, because the framework does not run everywhere."""
@@ -351,30 +351,26 @@ def test_a_rank_without_its_files_is_seen_in_the_first_checkpoint_too(tmp_path: 
 
 @pytest.fixture
 def titan(tmp_path: Path) -> Path:
-    """torchtitan saves by DCP into ``step-N``."""
-    source = unpacked("dcp", tmp_path / "source") / "sync"
-    for step in (1, 2, 3):
-        shutil.copytree(source / f"step_{step}", tmp_path / f"titan/step-{step}")
-    return tmp_path / "titan"
+    return (unpacked("torchtitan", tmp_path) / "disabled").rename(tmp_path / "titan")
 
 
 def test_torchtitan_is_rolled_back_by_moving_away_what_it_would_take(titan: Path) -> None:
     assert CheckpointDirectory(titan).survey().format == "torchtitan"
-    (titan / "step-3").rename(titan / "step-3.incomplete")  # which torchtitan takes for step 3
-    halve(titan / "step-3.incomplete/__1_0.distcp")
+    (titan / "step-6").rename(titan / "step-6.incomplete")  # which torchtitan takes for step 6
+    halve(titan / "step-6.incomplete/__1_0.distcp")
 
-    assert chosen(titan) == "step-2"
-    assert sorted(path.name for path in titan.iterdir()) == ["step-1", "step-2"]
+    assert chosen(titan) == "step-4"
+    assert sorted(path.name for path in titan.iterdir()) == ["step-2", "step-4"]
 
 
 def test_where_nothing_can_be_moved_the_checkpoint_stays(titan: Path) -> None:
     (titan.parent / "titan.set-aside").touch()
-    halve(titan / "step-3/__1_0.distcp")
+    halve(titan / "step-6/__1_0.distcp")
 
     with pytest.raises(BackendError, match="cannot be repaired"):
         guarded(titan)
 
-    assert (titan / "step-3").is_dir()
+    assert (titan / "step-6").is_dir()
 
 
 def test_what_cannot_be_moved_to_another_file_system_is_moved_within(titan: Path) -> None:
@@ -382,8 +378,8 @@ def test_what_cannot_be_moved_to_another_file_system_is_moved_within(titan: Path
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         assert Path(elsewhere).stat().st_dev != titan.stat().st_dev
         (titan.parent / "titan.set-aside").symlink_to(elsewhere)
-        halve(titan / "step-3/__1_0.distcp")
+        halve(titan / "step-6/__1_0.distcp")
 
-        assert chosen(titan) == "step-2"
-        assert (titan / ".holdfast-set-aside/step-3").is_dir()
-        assert chosen(titan) == "step-2"
+        assert chosen(titan) == "step-4"
+        assert (titan / ".holdfast-set-aside/step-6").is_dir()
+        assert chosen(titan) == "step-4"

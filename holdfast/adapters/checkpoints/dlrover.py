@@ -1,21 +1,31 @@
 """DLRover's flash checkpoint: ``dlrover_latest.txt`` beside checkpoints of another framework.
 
-It is written once all shards are on the storage. For Megatron-LM and DeepSpeed, DLRover writes the
+Without a framework, as for DDP, they are directories ``<step>`` with ``rank_<R>.pt``. The tracker
+is written once all shards are on the storage. For Megatron-LM and DeepSpeed, DLRover writes the
 tracker of the framework, too.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints import dcp, deepspeed, megatron, torch_save
-from holdfast.adapters.checkpoints.contract import CheckpointFormat, Found, Names
-from holdfast.adapters.checkpoints.plain_files import listed, read_text
+from holdfast.adapters.checkpoints.contract import (
+    CheckpointFormat,
+    Found,
+    Names,
+    candidate,
+    incomplete,
+)
+from holdfast.adapters.checkpoints.plain_files import listed, names_in, read_text
+from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems
 from holdfast.kit.files import write_durably
 from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, Problem
 
 _TRACKER: Final = "dlrover_latest.txt"
-_INNER: Final = (megatron.FORMAT, deepspeed.FORMAT, dcp.FORMAT, torch_save.FORMAT)
+_STEP: Final = re.compile(r"\d{1,15}")
+_RANK: Final = re.compile(r"rank_(\d{1,9})\.pt")
 
 
 def find(folder: Path, names: Names) -> Found | None:
@@ -65,15 +75,50 @@ def _pointer(folder: Path, rows: tuple[Checkpoint, ...]) -> Pointer:
     return Pointer(kind=PointerKind.NAMED, file=_TRACKER, text=text, name=name, step=step)
 
 
+def _find_steps(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
+    rows: list[Checkpoint] = []
+    for entry in names.values():
+        if _STEP.fullmatch(entry.name) and entry.is_dir and not entry.is_link:
+            inside = names_in(entry.path)
+            if not inside or any(_RANK.fullmatch(name) for name in inside):
+                rows.append(candidate(entry, int(entry.name), is_ended=bool(inside)))
+    rows.sort(key=lambda one: one.step or 0, reverse=True)
+    return Found(checkpoints=tuple(rows)) if any(one.is_ended for one in rows) else None
+
+
+def _check_step(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
+    names = listed(path)
+    ranks = {int(found[1]) for name in names if (found := _RANK.fullmatch(name))}
+    missing = next((rank for rank in range(max(ranks, default=0) + 1) if rank not in ranks), None)
+    if missing is not None:
+        yield incomplete(f"rank_{missing}.pt is missing")
+    yield from files_problems(path, names, depth)
+    yield from fewer_files(names, older)
+
+
+_STEPS: Final = CheckpointFormat(
+    name="dlrover-steps",
+    title="DLRover without a framework",
+    find=_find_steps,
+    check=_check_step,
+    recognized_by="directories `STEP` with `rank_R.pt`",
+    complete_when="the files of all ranks are whole",
+    loads="what the tracker names",
+    not_detected="as `torch-save`",
+)
+_INNER: Final = (megatron.FORMAT, deepspeed.FORMAT, _STEPS, dcp.FORMAT, torch_save.FORMAT)
+"""Formats beside the tracker, in the order of detection."""
+
 FORMAT: Final = CheckpointFormat(
     name="dlrover",
     title="DLRover flash checkpoint",
     find=find,
     check=check,
     repoint=repoint,
-    recognized_by=f"`{_TRACKER}` beside checkpoints of `megatron`, `deepspeed`, `dcp` or"
-    " `torch-save`",
-    complete_when="as in the format of the checkpoint",
+    recognized_by=f"`{_TRACKER}` beside directories `STEP` with `rank_R.pt`, or checkpoints"
+    " of `megatron`, `deepspeed`, `dcp` or `torch-save`",
+    complete_when="the files of all ranks are whole, and none is missing that the checkpoint before"
+    " has; else as in the format of the checkpoint",
     loads=f"what the framework's tracker names, else `{_TRACKER}`; a newer one in the shared memory"
     " of a node comes first",
     not_detected="as in the format of the checkpoint",

@@ -31,6 +31,8 @@ SCRIPTS = {
     "composer": (1, ("mosaicml", "torch")),
     "orbax": (1, ("orbax-checkpoint", "jax", "tensorstore")),
     "ray_train": (1, ("ray",)),
+    "torchtitan": (2, ("torchtitan", "torch")),
+    "dlrover": (1, ("dlrover", "torch")),
 }
 """Script to the number of its ranks, and the packages whose versions matter."""
 
