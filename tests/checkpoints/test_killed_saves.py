@@ -13,7 +13,7 @@ SCRIPTS = Path(__file__).parent / "frameworks"
 @pytest.mark.torch
 @pytest.mark.parametrize(
     ("script", "what", "rounds"),
-    [("killed_saves.py", "kills", 120), ("full_disk_saves.py", "full disks", 10)],
+    [("killed_saves.py", "kills", 120), ("full_disk_saves.py", "full disks", 100)],
 )
 def test_torch_loads_what_is_chosen_after_saves_that_failed(
     tmp_path: Path, script: str, what: str, rounds: int
