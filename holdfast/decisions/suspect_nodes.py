@@ -123,10 +123,8 @@ def _evidence_at(suspect: Fault) -> datetime:
 
 def _uncorroborated(node: NodeView, now: datetime) -> SuspectNode:
     newest = max(node.suspects, key=_evidence_at)
-    evidence = (
-        f"a log line that may be forged reports {newest.reason}, and no other reading does: "
-        f"{newest.message}"
-    )
+    source = "a log line that may be forged" if newest.seen_at else "a state that jobs can cause"
+    evidence = f"{source} reports {newest.reason}, and no other reading does: {newest.message}"
     return SuspectNode(
         node=node.name,
         failures=len(node.suspects),

@@ -1,6 +1,7 @@
 """Processes of the host: too many threads or zombies, and processes stuck in the kernel."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -13,8 +14,8 @@ from holdfast.detectors.judgement import (
     undecided,
     whole,
 )
-from holdfast.detectors.state_reasons import note
-from holdfast.model.health import Finding
+from holdfast.detectors.state_reasons import deferred, note
+from holdfast.model.health import Finding, Remedy, Urgency
 from holdfast.model.names import Reason
 
 FAMILY: Final = "processes-state"
@@ -33,6 +34,10 @@ STATE_REASONS: Final = (
     note(FAMILY, Reason.ZOMBIES, "`/proc`: more than 20; EKS node monitoring agent"),
     note(FAMILY, Reason.PROCESSES_STUCK, "`/proc`: blocked in two samples, not run in between; "
         "gpud"),
+    # Users can cause it, for example with a file system of their own, so that no repair follows:
+    # it is a suspect that nothing corroborates, and leads to a deep health check.
+    deferred(FAMILY, Reason.PROCESSES_UNKILLABLE, Remedy.REBOOT, "`/proc`: the same, with SIGKILL "
+        "pending in both samples; makes the node suspect, never repaired for it alone"),
 )
 # fmt: on
 
@@ -60,7 +65,16 @@ def _findings(sample: Sample, threads: int, limit: int, zombies: int) -> Iterato
     if zombies > MOST_ZOMBIES:
         why = f"{zombies} zombie processes"
         yield host_finding(sample, FAMILY, Reason.ZOMBIES, why)
-    if stuck := _stuck(sample):
+    stuck = _stuck(sample)
+    killed = {*sample.values.get("killed", "").split()} & {*sample.before.get("killed", "").split()}
+    if unkillable := [one for one in stuck if f"{one[0]}:{one[1]}" in killed]:
+        names = ", ".join(f"{name} ({pid})" for pid, _, _, name in unkillable)
+        why = (
+            f"in uninterruptible sleep since the last sample, and SIGKILL does not end it: {names}"
+        )
+        found = host_finding(sample, FAMILY, Reason.PROCESSES_UNKILLABLE, why, remedy=Remedy.REBOOT)
+        yield replace(found, urgency=Urgency.DEFERRED, corroborated_within=EVERY)
+    if stuck:
         names = ", ".join(f"{name} ({pid})" for pid, _, _, name in stuck)
         why = f"in uninterruptible sleep since the last sample: {names}"
         yield host_finding(sample, FAMILY, Reason.PROCESSES_STUCK, why)

@@ -44,6 +44,41 @@ def test_a_process_that_is_blocked_once_or_has_the_number_of_another_is_not(befo
     assert judged("process-state", processes("12:22:7+3:python"), processes(before)) == []
 
 
+STUCK = "12:22:7+3:python"
+
+
+def unkillable(killed: str, before: str, blocked: str = STUCK) -> list[Finding]:
+    now = {**processes(blocked), "killed": killed}
+    found = judged("process-state", now, {**processes(STUCK), "killed": before})
+    return [one for one in found if one.reason == Reason.PROCESSES_UNKILLABLE]
+
+
+def test_a_process_that_sigkill_does_not_end_makes_the_node_suspect_and_nothing_more() -> None:
+    [finding] = unkillable("12:22", "12:22")
+    assert finding.message.endswith(": python (12)")
+
+    health = fold(Health(), [finding], settled={finding.family})
+    assert health.faults == ()
+    assert [one.reason for one in health.suspects] == [Reason.PROCESSES_UNKILLABLE]
+    assert fold(health, [], settled={finding.family}).suspects == ()
+
+
+@pytest.mark.parametrize(
+    ("killed", "before", "blocked"),
+    [
+        ("", "12:22", STUCK),
+        ("12:22", "", STUCK),
+        ("12:23", "12:23", STUCK),
+        ("12:22", "12:22", "12:22:8+3:python"),
+        ("12:22", "12:22", ""),
+    ],
+)
+def test_a_process_that_ran_or_got_no_sigkill_before_is_not_unkillable(
+    killed: str, before: str, blocked: str
+) -> None:
+    assert unkillable(killed, before, blocked) == []
+
+
 @pytest.mark.parametrize("blocked", ["x", ":", "1:2:3", "::: :::"])
 def test_what_is_no_process_breaks_nothing(blocked: str) -> None:
     for finding in judged("process-state", processes(blocked), processes(blocked)):

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import re
+import signal
 import socket
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,8 @@ _ESCAPED: Final = re.compile(r"\\([0-7]{3})")  # escaped blanks in proc(5) mount
 
 _START: Final = 18  # index of the start time in proc(5) stat, counted after the state
 _SWITCHES: Final = re.compile(r"^(?:non)?voluntary_ctxt_switches:\s*([0-9]+)$", re.M)
+_PENDING: Final = re.compile(r"^(?:Sig|Shd)Pnd:\s*([0-9a-f]{1,32})$", re.M)
+_SIGKILL: Final = 1 << (signal.SIGKILL - 1)
 _NO_NAME: Final = re.compile(r"[^\w./-]")
 _MOST_BLOCKED: Final = 100  # maximum number of reported processes
 
@@ -135,7 +138,8 @@ def processes(root: Path) -> dict[str, str]:
 
     ``blocked`` lists the processes in uninterruptible sleep, each as
     ``PID:START:SWITCHES:NAME``, separated by blanks. A process whose number of context switches
-    has changed was not blocked throughout.
+    has changed was not blocked throughout. ``killed`` lists those that got SIGKILL, each as
+    ``PID:START``.
     """
     fields = (read_small(root / "proc/loadavg") or "").split()
     limits = [read_small(root / f"proc/sys/kernel/{name}") for name in ("pid_max", "threads-max")]
@@ -151,7 +155,7 @@ def processes(root: Path) -> dict[str, str]:
 
 def _states(root: Path) -> dict[str, str]:
     zombies = 0
-    blocked = []
+    blocked, killed = [], []
     for pid in names_in(root / "proc"):
         if not pid.isdigit():
             continue
@@ -161,13 +165,16 @@ def _states(root: Path) -> dict[str, str]:
         zombies += state == "Z"
         if state == "D" and len(fields) > _START:
             name = _NO_NAME.sub("_", head.partition("(")[2])
-            blocked.append(f"{pid}:{fields[_START]}:{_switches(root, pid)}:{name}")
-    return {"zombies": str(zombies), "blocked": " ".join(blocked[:_MOST_BLOCKED])}
-
-
-def _switches(root: Path, pid: str) -> str:
-    """Return the number of context switches of a process."""
-    return "+".join(_SWITCHES.findall(read_small(f"{root}/proc/{pid}/status") or ""))
+            status = read_small(f"{root}/proc/{pid}/status") or ""
+            switches = "+".join(_SWITCHES.findall(status))
+            blocked.append(f"{pid}:{fields[_START]}:{switches}:{name}")
+            if any(int(mask, 16) & _SIGKILL for mask in _PENDING.findall(status)):
+                killed.append(f"{pid}:{fields[_START]}")
+    return {
+        "zombies": str(zombies),
+        "blocked": " ".join(blocked[:_MOST_BLOCKED]),
+        "killed": " ".join(killed[:_MOST_BLOCKED]),
+    }
 
 
 def runtime(root: Path) -> dict[str, str]:

@@ -118,6 +118,7 @@ export const REASONS = {
   "ApproachingKernelPidMax": "The host has hardly any process IDs left.",
   "ExcessiveZombieProcesses": "The host has many zombie processes.",
   "UninterruptibleProcesses": "Processes have been in uninterruptible sleep for minutes.",
+  "UnkillableProcesses": "Processes have not ended for minutes after SIGKILL, in uninterruptible sleep.",
   "ServiceFailedToStart": "A daemon that the node needs has failed, and systemd does not restart it any more.",
   "RepeatedRestart": "A daemon that the node needs is restarted repeatedly.",
   "ContainerRuntimeFailed": "The container runtime does not respond.",

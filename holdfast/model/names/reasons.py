@@ -240,6 +240,8 @@ class Reason(StrEnum):
     """The host has many zombie processes."""
     PROCESSES_STUCK = "UninterruptibleProcesses"
     """Processes have been in uninterruptible sleep for minutes."""
+    PROCESSES_UNKILLABLE = "UnkillableProcesses"
+    """Processes have not ended for minutes after SIGKILL, in uninterruptible sleep."""
     UNIT_FAILED = "ServiceFailedToStart"
     """A daemon that the node needs has failed, and systemd does not restart it any more."""
     UNIT_RESTARTS = "RepeatedRestart"

@@ -318,6 +318,7 @@ def test_threads_and_zombies_are_counted(tmp_path: Path) -> None:
             "proc/12/status": "Name:\tc\nvoluntary_ctxt_switches:\t7\n"
             "nonvoluntary_ctxt_switches:\t3\n",
             "proc/13/stat": f"13 (e) D {NUMBERS}\n",
+            "proc/13/status": "SigPnd:\t0000000000004100\nShdPnd:\t0000000000000000\n",
         },
     )
 
@@ -326,6 +327,7 @@ def test_threads_and_zombies_are_counted(tmp_path: Path) -> None:
         "limit": "1000",
         "zombies": "1",
         "blocked": "12:22:7+3:c_d_1 13:22::e",
+        "killed": "13:22",
     }
 
 

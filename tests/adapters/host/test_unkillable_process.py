@@ -1,0 +1,76 @@
+"""A process that SIGKILL does not end, because the kernel waits for its file system."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.host import host_state
+from holdfast.detectors.contract import Profile, Readings, Sample
+from holdfast.detectors.folding import Health, fold
+from holdfast.detectors.process_state import FAMILY, build
+from holdfast.model.names import Reason
+
+WRITE = "import sys; open(sys.argv[1], 'w').write('x')"
+PROGRAMS = ("mkfs.ext4", "fsfreeze", "mount", "umount")
+
+
+def wait_for(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not happen"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def frozen(tmp_path: Path) -> Iterator[Path]:
+    """A file system that blocks each write until it is thawed."""
+    if os.geteuid() != 0 or not all(map(shutil.which, PROGRAMS)):
+        pytest.skip("needs root, mkfs.ext4 and fsfreeze")
+    image, mounted = tmp_path / "image", tmp_path / "mounted"
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    done = subprocess.run(
+        ["mount", "-o", "loop", image, mounted], check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"no loop device can be mounted: {done.stderr.strip()}")
+    try:
+        subprocess.run(["fsfreeze", "--freeze", mounted], check=True)
+        yield mounted
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", mounted], check=False)
+        subprocess.run(["umount", mounted], check=True)
+
+
+def test_a_process_that_sigkill_does_not_end_makes_its_node_suspect(frozen: Path) -> None:
+    process = subprocess.Popen([sys.executable, "-c", WRITE, str(frozen / "file")])
+    try:
+        name = f"{process.pid}:"
+        wait_for(lambda: name in host_state.processes(Path("/"))["blocked"], "the block")
+        assert name not in host_state.processes(Path("/"))["killed"]
+        process.kill()
+        wait_for(lambda: name in host_state.processes(Path("/"))["killed"], "the signal")
+
+        before, values = (host_state.processes(Path("/")) for _ in range(2))
+        at = datetime.now(UTC)
+        seen = frozenset({*values, *before})
+        sample = Sample(name="processes", taken_at=at, values=values, before=before, seen=seen)
+        found = build(Profile.HYPERPOD).detect(Readings(samples={"processes": sample}))
+        health = fold(Health(), found, settled={FAMILY})
+
+        assert [one.reason for one in health.suspects] == [Reason.PROCESSES_UNKILLABLE]
+        assert f"({process.pid})" in health.suspects[0].message
+        assert health.faults == ()
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
+        process.wait(30)
+        subprocess.run(["fsfreeze", "--freeze", frozen], check=True)
