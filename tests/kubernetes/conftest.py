@@ -11,6 +11,7 @@ from real_cluster import Cluster, connected
 from holdfast.adapters.kubernetes.client.api import Api
 from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
 from tests.engines.job_operators import TRAINING_OPERATOR, run_training_operator
+from tests.engines.job_sets import run_jobset
 from tests.engines.kubelet import PodServer
 
 
@@ -31,6 +32,12 @@ def control_plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
 def training_operator(built: Built, control_plane: ControlPlane, binaries: dict[str, Path]) -> None:
     """Kubeflow's training operator runs from now on, for ``PyTorchJob`` and its like."""
     run_training_operator(control_plane, {**binaries, **built(TRAINING_OPERATOR)})
+
+
+@pytest.fixture(scope="session")
+def job_sets(built: Built, control_plane: ControlPlane, binaries: dict[str, Path]) -> None:
+    """The JobSet controller runs from now on."""
+    run_jobset(control_plane, built("jobset")["jobset"], binaries)
 
 
 @pytest.fixture

@@ -23,13 +23,6 @@ from training import ON
 from holdfast.model.names import Labels
 from tests.engines.control_plane import Built, ControlPlane
 from tests.engines.job_operators import MPI_OPERATOR, run_mpi_operator
-from tests.engines.job_sets import run_jobset
-
-
-@pytest.fixture(scope="session")
-def job_sets(built: Built, control_plane: ControlPlane, binaries: Mapping[str, Path]) -> None:
-    """The JobSet controller runs from now on."""
-    run_jobset(control_plane, built("jobset")["jobset"], binaries)
 
 
 @pytest.fixture

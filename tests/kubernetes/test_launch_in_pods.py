@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from controlled import installed  # noqa: F401 - a fixture
-from gangs import SETTINGS, Indexed
+from gangs import SETTINGS, Indexed, Set, pods
 from machines import REPLACE_XID, Fleet, a_fleet
 from real_cluster import Cluster, until
 from real_ranks import real_ranks
@@ -47,6 +47,21 @@ class LaunchedJob(Indexed):
         return body
 
 
+class LaunchedSet(Set):
+    """A JobSet of one indexed Job whose pods run one container with a command."""
+
+    def body(self) -> dict[str, object]:
+        template = pods()
+        template["spec"]["containers"][0] |= self.container
+        job = {
+            "completionMode": "Indexed",
+            "completions": 2,
+            "parallelism": 2,
+            "template": template,
+        }
+        return {"replicatedJobs": [{"name": "node", "replicas": 1, "template": {"spec": job}}]}
+
+
 def launcher(folder: Path) -> dict[str, object]:
     """What the container of each pod runs."""
     script = folder / "train.py"
@@ -62,15 +77,26 @@ def launcher(folder: Path) -> dict[str, object]:
     }
 
 
+@pytest.mark.usefixtures("job_sets")
 @pytest.mark.parametrize(
-    ("annotations", "bad_rank"),
-    [({}, 1), (KEPT, 1), (KEPT, 0)],
-    ids=["drained", "resumed", "coordinator"],
+    ("kind", "annotations", "bad_rank"),
+    [
+        (LaunchedJob, {}, 1),
+        (LaunchedJob, KEPT, 1),
+        (LaunchedJob, KEPT, 0),
+        (LaunchedSet, KEPT, 1),
+        (LaunchedSet, KEPT, 0),
+    ],
+    ids=["drained", "resumed", "coordinator", "job-set", "coordinator-of-a-job-set"],
 )
 def test_a_rank_restarts_in_its_pod_and_a_bad_node_costs_one_pod(
-    fleet: Fleet, tmp_path: Path, annotations: dict[str, str], bad_rank: int
+    fleet: Fleet,
+    tmp_path: Path,
+    kind: type[LaunchedJob | LaunchedSet],
+    annotations: dict[str, str],
+    bad_rank: int,
 ) -> None:
-    job = LaunchedJob(fleet.cluster, fleet.api, annotations=annotations)
+    job = kind(fleet.cluster, fleet.api, annotations=annotations)
     job.container = launcher(tmp_path)
     fleet.start("a", "b", "c")
     fleet.control(settings=SETTINGS)
@@ -94,7 +120,7 @@ def test_a_rank_restarts_in_its_pod_and_a_bad_node_costs_one_pod(
         assert first & uids(job) == {stays}
         assert bad not in job.nodes
         (tmp_path / "finish").touch()
-        until(lambda: "Complete" in job.conditions)
+        until(lambda: {"Complete", "Completed"} & {*job.conditions})
 
 
 def uids(job: Training) -> set[str]:
