@@ -18,11 +18,12 @@ help: ## list the targets
 demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90 s)
 	@$(BIN)/holdfast demo $(ARGS)
 
-# Most tests wait for something, so four processes share two cores.
-PYTEST := $(BIN)/pytest --numprocesses 4 --dist loadscope --no-loadscope-reorder
+# Most tests wait for something, so several processes share two cores.
+SPREAD := --dist loadscope --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --numprocesses 4 $(SPREAD)
 
 test: $(VENV)/.dev ## the tests that need Python alone (under 5 minutes)
-	@$(PYTEST) --suite python $(ARGS)
+	@$(BIN)/pytest --numprocesses 6 $(SPREAD) --suite python $(ARGS)
 
 test-all: $(VENV)/.dev ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that would be skipped
 	@$(PYTEST) $(ARGS)

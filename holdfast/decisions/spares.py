@@ -24,9 +24,10 @@ def advised_spares(nodes: int, failures_per_1000_node_days: float, repair_time: 
     if nodes == 0:
         return 0
     mean = nodes * failures_per_1000_node_days / 1000 * (repair_time / timedelta(days=1))
-    spares, share, cumulative = 0, math.exp(-mean), 0.0
-    if share == 0.0:  # mean above 700: the distribution is normal
-        return math.ceil(mean + 2.33 * math.sqrt(mean))
+    # Fewer than ten standard deviations below the mean have a share of 1e-23.
+    spares = max(0, math.floor(mean - 10 * math.sqrt(mean)))
+    share = math.exp(spares * math.log(mean) - mean - math.lgamma(spares + 1)) if mean else 1.0
+    cumulative = 0.0
     while cumulative + share < _SUFFICE:
         cumulative += share
         spares += 1

@@ -36,12 +36,14 @@ from holdfast.model.names import (
     LOSS_WINDOW,
     NODE_RANK,
     OWN_PREFIX,
+    PENDING_PATCH,
     RECORD,
     RECORD_OF,
     REPLACES,
     REPORT,
     REQUEST,
     RESTART_REASON,
+    SCALE_DOWN,
     SKIP_STEPS,
     STARTUP_TIMEOUT,
 )
@@ -84,6 +86,7 @@ NODE = {
     REPLACES: "node-0",
     AGENT_HEALTH_STATUS: "Schedulable",
 }
+TAINTS = {PENDING_PATCH, SCALE_DOWN}
 OF_PODS = {ATTEMPT, RESTART_REASON, SKIP_STEPS, BAD_LOSS, NODE_RANK, CONFIG}
 """Names on pods alone. The controller writes them and parses none: it compares them."""
 
@@ -139,7 +142,9 @@ def test_each_published_annotation_is_changed() -> None:
         if isinstance(name, str) and name.startswith(f"{OWN_PREFIX}/")
     }
 
-    assert published == {key for key in {*JOB, *NODE} if key.startswith(OWN_PREFIX)} | OF_PODS
+    assert (
+        published == {key for key in {*JOB, *NODE} if key.startswith(OWN_PREFIX)} | OF_PODS | TAINTS
+    )
 
 
 @pytest.mark.parametrize("key", sorted({*JOB} - {JOB_STATUS}))

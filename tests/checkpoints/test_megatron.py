@@ -246,10 +246,11 @@ def test_the_sums_of_integrity_json_are_compared(tmp_path: Path) -> None:
 
 
 def test_megatron_bridge_is_set_back_by_its_own_tracker(folder: Path) -> None:
-    for number in (100, 200):
+    states = {number: tensors(number) for number in (100, 200)}
+    for number, state in states.items():
         path = saved(folder, number)
         (path / "run_config.yaml").touch()
-        (path / "train_state.pt").write_bytes(tensors(number))
+        (path / "train_state.pt").write_bytes(state)
     shutil.copy(path / "train_state.pt", folder / BRIDGE_TRACKER)
     (folder / TRACKER).write_text("100")
     assert latest_step(folder) == 200
@@ -258,7 +259,7 @@ def test_megatron_bridge_is_set_back_by_its_own_tracker(folder: Path) -> None:
     guarded(folder)
 
     assert (latest_step(folder), (folder / TRACKER).read_text()) == (100, "100")
-    assert (folder / BRIDGE_TRACKER).read_bytes() == tensors(100)
+    assert (folder / BRIDGE_TRACKER).read_bytes() == states[100]
 
 
 def test_the_step_of_a_job_is_read_from_plain_files_only(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class TestFakeMachineGroups(MachineGroupsContract):
 class LocalHarness:
     def __init__(self, home):
         self._home = home
-        self._keepers = ClusterSupervisors()
+        self._keepers = ClusterSupervisors("")
         self.groups = local_groups(home, self._keepers)
 
     def settle(self):
@@ -58,7 +58,7 @@ class LocalHarness:
 
     def reopened(self):
         self.close()
-        self._keepers = ClusterSupervisors()
+        self._keepers = ClusterSupervisors("")
         return local_groups(self._home, self._keepers)
 
     def close(self):

@@ -4,7 +4,7 @@ import random
 from datetime import timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from holdfast.decisions.spares import advised_spares
@@ -38,6 +38,7 @@ def test_they_suffice_in_99_of_100_moments_and_one_less_would_not() -> None:
     assert sum(one <= advised - 3 for one in down) / len(down) < 0.99
 
 
+@example(100_001, 1.4826, timedelta(days=5))
 @given(st.integers(0, 200_000), st.floats(0, 1000), st.timedeltas(timedelta(0), 30 * DAY))
 def test_more_of_anything_never_needs_fewer(nodes, rate, repair) -> None:
     spares = advised_spares(nodes, rate, repair)

@@ -18,7 +18,7 @@ from tests.ports.fakes import (
     FakeProvider,
 )
 
-SUSPECT = replace(a_fault(since=NOW), corroborated_within=timedelta(minutes=5))
+SUSPECT = replace(a_fault(since=NOW), seen_at=NOW, corroborated_within=timedelta(minutes=5))
 
 
 class World:
