@@ -3,6 +3,8 @@
 import contextlib
 import http.client
 import signal
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -172,6 +174,29 @@ def test_a_signal_ends_it(served, number) -> None:
     served.process.send_signal(number)
 
     assert served.process.wait(timeout=20) == ExitCode.OK
+
+
+ENDED_AT_ONCE = """
+import os, signal, sys
+from pathlib import Path
+from holdfast.apps.api.config import load_api_config
+from holdfast.apps.api.session import run_api
+from holdfast.apps.target import Where
+
+def report(text):
+    if text.startswith("serving on"):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+run_api(load_api_config(Path(sys.argv[1])), Where(), report)
+"""
+
+
+def test_a_signal_as_soon_as_it_serves_ends_it(runs, tmp_path) -> None:
+    config = private(tmp_path / "api.toml", f'listen = "127.0.0.1:0"\n{KEYS}')
+
+    ended = subprocess.run([sys.executable, "-c", ENDED_AT_ONCE, config], timeout=60, check=False)
+
+    assert ended.returncode == 0
 
 
 def test_secrets_are_not_reported(served) -> None:

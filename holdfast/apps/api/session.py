@@ -2,12 +2,13 @@
 
 import signal
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from typing import Final
 
+import uvicorn
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
@@ -70,11 +71,25 @@ def run_api(config: ApiConfig, where: Where, report: Report) -> None:
         host, port = listener.getsockname()[:2]
         url = replace(config, listen=ListenAddress(host, port)).url
         call = f"aws --endpoint-url {url} --region {config.region} sagemaker list-clusters"
-        report(f"serving on {url}; try: {call}")
-        report(f"console: {url}/")
         live.is_ending = lambda: server.should_exit
-        with handling(_ENDING, lambda *_: None):  # uvicorn raises them again at its end
+        with _ended_by_signals(server):
+            report(f"serving on {url}; try: {call}")
+            report(f"console: {url}/")
             server.run(sockets=[listener])
+
+
+@contextmanager
+def _ended_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    """End the server by a signal that comes before uvicorn handles signals, too.
+
+    Uvicorn raises those that it has handled again at its end.
+    """
+
+    def end(*_: object) -> None:
+        server.should_exit = True
+
+    with handling(_ENDING, end):
+        yield
 
 
 def _console_routes(
