@@ -18,7 +18,7 @@ def patched(
     now: datetime,
     collector: ClusterEventCollector,
 ) -> DesiredCluster:
-    """Return the cluster with newer images noted, and with the patches begun that are due.
+    """Return the cluster with newer images recorded and due patches started.
 
     A patch waits while the cluster is not in service. One that was rolled back is not begun again;
     the next image is.

@@ -193,7 +193,12 @@ def test_all_nodes_restart_from_the_checkpoint_before(job: Training, undisturbed
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--loss-action", "retry"), ("--loss-tolerance", "nan"), ("--loss-window", "20000")],
+    [
+        ("--loss-action", "retry"),
+        ("--loss-tolerance", "nan"),
+        ("--loss-window", "20000"),
+        ("--loss-window", "0"),
+    ],
 )
 def test_wrong_settings_are_named(job: Training, option: str, value: str) -> None:
     done = launch(option, value, *job.arguments)

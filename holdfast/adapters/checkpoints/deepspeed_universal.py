@@ -69,7 +69,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
 
 
 def _optimizer_step_problems(path: Path, older: Path) -> Iterator[Problem]:
-    """Yield the parameters whose optimizer made another number of steps than most of them.
+    """Yield the parameters whose optimizer has a different number of steps from most others.
 
     DeepSpeed does not load those of one group with different numbers. Groups may differ, so this
     only counts if all parameters of the older checkpoint agree.

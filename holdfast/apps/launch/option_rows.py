@@ -165,15 +165,15 @@ OPTIONS: Final = (
         "storage, by a hot spare if there is one (default: none)",
     ),
     _row(
-        "--loss-action", choices=LOSS_ACTIONS, metavar="ACTION",
+        "--loss-action", choices=LOSS_ACTIONS,
         help="response if a loss that a rank reports is NaN or infinite, or spikes: ask (report "
         "it, and continue), stop, rollback (restart the ranks from the checkpoint before it) or "
         "skip (rollback, and name the step in HOLDFAST_SKIP_STEPS) (default: ask, unless "
         "HOLDFAST_PROGRESS_FILE is set)",
     ),
     _row(
-        "--loss-window", type=partial(count, most=LONGEST_WINDOW), default=LossLimits().window,
-        metavar="N",
+        "--loss-window", type=partial(count, most=LONGEST_WINDOW, least=1), metavar="N",
+        default=LossLimits().window,
         help="number of losses whose mean a loss is compared with (default: 10)",
     ),
     _row(

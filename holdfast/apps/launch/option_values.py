@@ -29,10 +29,13 @@ def duration(text: str) -> timedelta:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
-def count(text: str, most: int = 999_999) -> int:
-    """Parse a whole number up to ``most``."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 7 and int(text) <= most):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not a whole number from 0 to {most}")
+def count(text: str, most: int = 999_999, least: int = 0) -> int:
+    """Parse a whole number from ``least`` to ``most``."""
+    is_number = text.isascii() and text.isdecimal() and len(text) < 7
+    if not (is_number and least <= int(text) <= most):
+        raise argparse.ArgumentTypeError(
+            f"{text[:60]!r} is not a whole number from {least} to {most}"
+        )
     return int(text)
 
 
@@ -97,7 +100,7 @@ def loss_limits(given: argparse.Namespace, environment: Mapping[str, str]) -> Lo
         return None
     return LossLimits(
         action=LossAction(given.loss_action or LossAction.ASK),
-        window=max(1, given.loss_window),
+        window=given.loss_window,
         tolerance=given.loss_tolerance,
     )
 
