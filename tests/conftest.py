@@ -19,6 +19,7 @@ from zlib import crc32
 
 import pytest
 from effort import QUICK, is_quick
+from failures import ShownAtOnce
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -71,12 +72,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     _take_signals()
     if config.getoption("suite") == PYTHON:
         os.environ[QUICK] = "1"
     if is_quick():
         settings.load_profile("quick")
+    if terminal := config.pluginmanager.get_plugin("terminalreporter"):
+        config.pluginmanager.register(ShownAtOnce(terminal))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -236,12 +240,21 @@ ENGINES = {"tests/kubernetes/": "control_plane", "tests/realnodes/": "whole_site
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: Any, nextitem: pytest.Item | None) -> Iterator[None]:
-    """End engines when a process of several goes on with other tests; they can start again."""
-    yield
+    """End engines after a teardown that failed, and before tests of others; they start again."""
+    try:
+        yield
+    except Exception:
+        _end_engines(item)
+        raise
     if nextitem is None or "PYTEST_XDIST_WORKER" not in os.environ:
         return
+    if any(item.nodeid.startswith(one) and not nextitem.nodeid.startswith(one) for one in ENGINES):
+        _end_engines(item)
+
+
+def _end_engines(item: Any) -> None:
     for start, engine in ENGINES.items():
-        if item.nodeid.startswith(start) and not nextitem.nodeid.startswith(start):
+        if item.nodeid.startswith(start):
             for fixture in item.session._fixturemanager.getfixturedefs(engine, item) or ():
                 fixture.finish(item._request)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PLUGIN = [Path(__file__).parents[1] / name for name in ("conftest.py", "effort.py")]
+PLUGIN = [Path(__file__).parents[1] / name for name in ("conftest.py", "effort.py", "failures.py")]
 
 TESTS = {
     "test_part.py": """

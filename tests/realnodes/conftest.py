@@ -55,6 +55,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Show with a failure what people look at."""
     report = yield
     site = getattr(item, "funcargs", {}).get("whole_site")
-    if report.failed and report.when == "call" and site is not None:
+    if report.failed and site is not None:
         report.sections += [("the cluster", site.tell()), ("nodes", site.cluster.journals())]
     return report
