@@ -29,6 +29,7 @@ from tests.engines.control_plane import API_SERVER, PROGRAMS, ControlPlane
 from tests.engines.machine_image import write_archive
 from tests.engines.real_network import RealNetwork
 from tests.engines.real_node import CNI, CONTAINERD_TOML, NODE_PROGRAMS, SOCKET, RealNode
+from tests.engines.waiting import PAUSE
 
 REAL_PROGRAMS: Final = (*PROGRAMS, *NODE_PROGRAMS)
 """What a cluster needs of ``tools/control_plane.py``."""
@@ -179,11 +180,13 @@ class RealCluster:
             BackendError: it does not within ``timeout_s``; with the logs of the nodes.
 
         """
-        started = time.monotonic()
+        started = began = time.monotonic()
         while not condition():
-            if time.monotonic() - started > timeout_s:
+            looked_at = time.monotonic()
+            if looked_at - started > timeout_s:
                 raise BackendError(f"waited {timeout_s:.0f} s for {what}\n{self.journals()}")
-            time.sleep(_POLL_S)
+            time.sleep(max(_POLL_S, PAUSE * (looked_at - began)))
+            began = time.monotonic()
         return time.monotonic() - started
 
     def journals(self) -> str:

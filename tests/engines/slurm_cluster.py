@@ -31,11 +31,11 @@ from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
 from tests.engines.slurm_conf import ConfiguredNode, gres_conf, slurm_conf
 from tests.engines.slurm_machine import Command, Machine, plugged, pulled
+from tests.engines.waiting import PAUSE
 
 _MEMORY: Final = Path("/dev/shm")
 _POLL_S: Final = 0.02
-_PAUSE: Final = 3  # times as long as a check took: most run a program, and need a processor, too
-_TIMEOUT: Final = timedelta(minutes=3)
+_TIMEOUT: Final = timedelta(minutes=5)
 _CALL_S: Final = 60.0
 _LOG_LINES: Final = 15
 _PROGRAMS: Final = (
@@ -257,7 +257,7 @@ class SlurmCluster:
         while not is_done():
             if checked_at - began > timeout.total_seconds():
                 raise BackendError(f"not so within {timeout}:\n{self.log()}")
-            time.sleep(max(_POLL_S, _PAUSE * (time.monotonic() - checked_at)))
+            time.sleep(max(_POLL_S, PAUSE * (time.monotonic() - checked_at)))
             checked_at = time.monotonic()
 
     def log(self, program: str = "slurmctld", lines: int = _LOG_LINES) -> str:

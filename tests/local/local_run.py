@@ -13,7 +13,7 @@ from holdfast.adapters.local.machine import MARK
 from holdfast.adapters.local.store import LocalStore
 from holdfast.kit.processes import is_alive
 
-DEADLINE_S = 180
+DEADLINE_S = 600
 
 
 class LocalRun:

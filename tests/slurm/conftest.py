@@ -53,7 +53,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     fleets = [one for one in values if isinstance(one, Fleet)]
     clusters = {one for one in values if isinstance(one, SlurmCluster)}
     for cluster in clusters | {fleet.slurm for fleet in fleets}:
-        report.sections.append(("end of slurmctld's log", cluster.log()))
+        programs = ("slurmctld", *(f"slurmd.{name}" for name in cluster.machines))
+        report.sections += [(f"end of {one}.log", cluster.log(one, 150)) for one in programs]
     for fleet in fleets:
         report.sections += [("controller", one.log) for one in fleet.controllers]
     return report

@@ -63,6 +63,14 @@ def test_a_batch_job_is_one_also_after_a_launch_that_failed() -> None:
         assert job.is_batch is is_batch
 
 
+@pytest.mark.parametrize("state", ["PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"])
+def test_a_job_that_waits_has_no_nodes(state: str) -> None:
+    """Slurm 22.05 lists the nodes of the run before, if one of them was powered down."""
+    (job,) = parse_batch_jobs(said(RUNS.replace("RUNNING", state)), MARK).values()
+
+    assert (job.nodes, job.has_nodes) == ((), False)
+
+
 def test_tasks_that_are_no_jobs_yet_are_left_out() -> None:
     assert [*parse_batch_jobs(said(TASKS, TASK), MARK)] == ["3_1"]
 

@@ -17,7 +17,7 @@ replace = "command"
 reboot = ["false"]
 replace = ["false"]
 """
-SOON_LOST = 'heartbeat_timeout = "2s"'
+SOON_LOST = 'heartbeat_timeout = "5s"'
 
 
 def test_no_job_starts_anew_before_its_rank_on_a_node_that_vanished_has_ended_for_sure(

@@ -56,7 +56,8 @@ class BatchJob:
     """Minimum number of nodes that it has or requests."""
 
     nodes: tuple[str, ...]
-    """Nodes of the job; while it is completing, nodes that have not released it."""
+    """Nodes of the job; while it is completing, nodes that have not released it. Empty if it waits:
+    Slurm may still list those of its previous run, if one of them was powered down."""
 
     pinned: str
     """Required nodes, as its owner wrote them."""
@@ -188,7 +189,7 @@ def _job(values: Mapping[str, str]) -> BatchJob:
         eligible_at=_time(values["EligibleTime"]),
         started_at=_time(values["StartTime"]),
         wants=max(1, _number(values["NumNodes"].partition("-")[0])),
-        nodes=expand(_present(values["NodeList"])),
+        nodes=() if values["State"] in WAITING else expand(_present(values["NodeList"])),
         pinned=_present(values["ReqNodes"]),
         user=values["UserName"],
         partition=values["Partition"].split(",")[0],

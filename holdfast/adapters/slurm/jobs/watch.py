@@ -48,7 +48,9 @@ class JobWatch:
         self._changed = changed
         self._lock = threading.Lock()
         self._found: Mapping[str, BatchJob] = {}
+        self._read_from = float("-inf")
         self._read_at = float("-inf")
+        self._changed_at = float("-inf")
         self._interval_s: float | None = None
         self._steps: dict[str, int | None] = {}
         self._moved: dict[str, tuple[SetAside, ...]] = {}
@@ -93,8 +95,8 @@ class JobWatch:
         return self._problems.get(folder, "")
 
     def invalidate(self) -> None:
-        """Discard the last result, so that the next ``read`` asks Slurm."""
-        self._read_at = float("-inf")
+        """Discard the last result, and that of a call in progress: the next ``read`` asks Slurm."""
+        self._changed_at = time.monotonic()
 
     def read(self) -> Mapping[str, BatchJob]:
         """Return all jobs, by ID.
@@ -104,9 +106,10 @@ class JobWatch:
 
         """
         with self._lock:
-            if time.monotonic() > self._read_at + _FRESH_S:
+            now = time.monotonic()
+            if now > self._read_at + _FRESH_S or self._read_from <= self._changed_at:
                 self._found = self._slurm.batch_jobs()
-                self._read_at = time.monotonic()
+                self._read_from, self._read_at = now, time.monotonic()
             return self._found
 
     def _run(self) -> None:
