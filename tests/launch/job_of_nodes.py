@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launch.launched import launcher_of, none_runs, numbers_in, start, wait_for
+from launch.launched import LIMIT_S, launcher_of, none_runs, numbers_in, start, wait_for
 
 from holdfast.kit.free_ports import free_port
 
@@ -95,5 +95,5 @@ def running_job(folder: Path, nnodes: str) -> Iterator[Job]:
 
 def ends(guards: list[subprocess.Popen[str]]) -> list[int]:
     for guard in guards:
-        guard.communicate(timeout=60)
+        guard.communicate(timeout=LIMIT_S)
     return [guard.returncode for guard in guards]

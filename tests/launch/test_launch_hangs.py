@@ -68,6 +68,7 @@ def train(tmp_path: Path) -> Iterator[Path]:
     script = tmp_path / "train.py"
     script.write_text(TRAIN, encoding="utf-8")
     yield script
+    (tmp_path / "continue").touch()  # else ranks of a failed test would hang for ever
     wait_for(lambda: none_runs(numbers_in(tmp_path, "rank.*")), "the end of all ranks")
 
 
@@ -145,7 +146,7 @@ def test_without_a_timeout_a_hang_is_reported_once_and_the_ranks_continue(train:
         "".join(printed),
     ), printed
     (folder / "continue").touch()
-    _, rest = started.communicate(timeout=60)
+    _, rest = started.communicate(timeout=LIMIT_S)
 
     assert started.returncode == 0, rest
     assert ("".join(printed) + rest).count("HangSuspected") == 1
@@ -279,7 +280,7 @@ def test_a_hang_before_the_first_step_is_reported_and_names_the_rank(train: Path
     assert started.stderr is not None
     line = started.stderr.readline()
     (folder / "continue").touch()
-    _, rest = started.communicate(timeout=60)
+    _, rest = started.communicate(timeout=LIMIT_S)
 
     assert re.search(
         r"HangSuspected: round 1: no step within 3s of the start, or the job reports no steps; "
@@ -299,8 +300,8 @@ def test_a_rank_on_another_node_is_named(train: Path) -> None:
     key = {"HOLDFAST_LAUNCH_KEY": "0123456789abcdef"}
     first = start(*options, "--node-rank", 0, train, folder, "all", 3, **key)
     second = start(*options, "--node-rank", 1, train, folder, "all", 3, **key)
-    _, printed = first.communicate(timeout=60)
-    second.communicate(timeout=60)
+    _, printed = first.communicate(timeout=LIMIT_S)
+    second.communicate(timeout=LIMIT_S)
 
     assert (first.returncode, second.returncode) == (0, 0), printed
     assert re.search(
@@ -318,7 +319,7 @@ def test_a_warm_rank_that_is_stopped_is_named(train: Path) -> None:
     wait_for((folder / "hangs").exists, "the hang")
     [pid] = numbers_in(folder, "rank.0.1")
     os.kill(pid, signal.SIGSTOP)
-    _, printed = started.communicate(timeout=60)
+    _, printed = started.communicate(timeout=LIMIT_S)
 
     assert started.returncode == 0, printed
     assert re.search(r"rank 1 on \S+ is stopped by a signal such as SIGSTOP", printed), printed
@@ -358,7 +359,7 @@ def test_a_job_whose_steps_another_system_watches_is_not_watched(train: Path) ->
     wait_for((folder / "hangs").exists, "the hang")
     assert started.poll() is None
     (folder / "continue").touch()
-    _, printed = started.communicate(timeout=60)
+    _, printed = started.communicate(timeout=LIMIT_S)
 
     assert (started.returncode, "Suspected" in printed) == (0, False), printed
     assert len(steps.read_text(encoding="utf-8").splitlines()) == 34

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from launch.launched import launch, launcher_of, none_runs, numbers_in, start, wait_for
+from launch.launched import LIMIT_S, launch, launcher_of, none_runs, numbers_in, start, wait_for
 
 PID_FILE = """
 import os, pathlib, sys, time
@@ -246,7 +246,7 @@ def test_a_signal_ends_ranks_that_ignore_it_after_the_grace_period(
 ) -> None:
     launcher = running(tmp_path, "--shutdown-timeout", "200ms")
     launcher.send_signal(signum)
-    _, errors = launcher.communicate(timeout=60)
+    _, errors = launcher.communicate(timeout=LIMIT_S)
 
     assert launcher.returncode == 128 + signum
     assert none_runs(all_pids(tmp_path))
@@ -272,7 +272,7 @@ while True:
     wait_for(lambda: numbers_in(tmp_path, "caught10.*"), "SIGUSR1")
     assert launcher.poll() is None
     launcher.send_signal(signal.SIGINT)
-    launcher.communicate(timeout=60)
+    launcher.communicate(timeout=LIMIT_S)
 
     assert launcher.returncode == 128 + signal.SIGINT
     assert numbers_in(tmp_path, "caught2.*") == [signal.SIGINT]
@@ -281,7 +281,7 @@ while True:
 def test_the_guard_ends_all_processes_of_a_killed_launcher(tmp_path: Path) -> None:
     guard = running(tmp_path)
     os.kill(launcher_of(guard.pid), signal.SIGKILL)
-    _, errors = guard.communicate(timeout=60)
+    _, errors = guard.communicate(timeout=LIMIT_S)
 
     assert guard.returncode == 128 + signal.SIGKILL
     assert none_runs(all_pids(tmp_path))
@@ -291,7 +291,7 @@ def test_the_guard_ends_all_processes_of_a_killed_launcher(tmp_path: Path) -> No
 def test_the_launcher_ends_all_processes_when_its_guard_is_killed(tmp_path: Path) -> None:
     guard = running(tmp_path, "--shutdown-timeout", "200ms")
     guard.kill()
-    guard.communicate(timeout=60)
+    guard.communicate(timeout=LIMIT_S)
 
     wait_for(lambda: none_runs(all_pids(tmp_path)), "the end of the ranks")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from launch.job_of_nodes import KEY, Job, ends, running_job
-from launch.launched import launcher_of, none_runs, numbers_in, start, wait_for
+from launch.launched import LIMIT_S, launcher_of, none_runs, numbers_in, start, wait_for
 
 from tests.engines.matrix import Matrix
 
@@ -125,7 +125,8 @@ COLUMN = "one machine/processes"
 
 def reasons(first: subprocess.Popen[str]) -> list[str]:
     """Reason codes that the coordinator has printed, without those of starts."""
-    printed = re.findall(r"^holdfast: ([A-Z]\w+): ", first.communicate(timeout=60)[1], re.MULTILINE)
+    _, text = first.communicate(timeout=LIMIT_S)
+    printed = re.findall(r"^holdfast: ([A-Z]\w+): ", text, re.MULTILINE)
     return [reason for reason in printed if reason != "RoundStarted"]
 
 
@@ -178,7 +179,7 @@ def test_a_coordinator_that_leaves_is_replaced_and_the_other_launchers_stay(
     job.await_round(1)
     old = job.ranks(1)
     first.send_signal(signal.SIGTERM)
-    _, printed = first.communicate(timeout=60)
+    _, printed = first.communicate(timeout=LIMIT_S)
     assert first.returncode == 128 + signal.SIGTERM
     assert "CoordinatorLeft: signal 15" in printed
     wait_for(lambda: none_runs(old), "the end of all ranks")
@@ -218,7 +219,7 @@ def test_a_launcher_with_another_key_does_not_take_part(job: Job) -> None:
     guards = job.start_all(2)
     job.await_round(1)
     stranger = job.start("--join-timeout", "1s", key="another key of 16")
-    _, errors = stranger.communicate(timeout=60)
+    _, errors = stranger.communicate(timeout=LIMIT_S)
     job.finish()
 
     assert stranger.returncode == 1
@@ -230,7 +231,7 @@ def test_a_launcher_with_another_key_does_not_take_part(job: Job) -> None:
 
 def test_too_few_launchers_fail_after_the_join_timeout(job: Job) -> None:
     alone = job.start("--join-timeout", "300ms")
-    _, errors = alone.communicate(timeout=60)
+    _, errors = alone.communicate(timeout=LIMIT_S)
 
     assert alone.returncode == 1
     assert "JobFailed: timed out: 1 of 2 launchers joined" in errors
@@ -255,7 +256,7 @@ def test_an_incomplete_rendezvous_is_refused(
     options: tuple[str, ...], key: str, problem: str
 ) -> None:
     guard = start(*options, "--no-python", "true", HOLDFAST_LAUNCH_KEY=key)
-    _, errors = guard.communicate(timeout=60)
+    _, errors = guard.communicate(timeout=LIMIT_S)
 
     assert guard.returncode == 2
     assert problem in errors

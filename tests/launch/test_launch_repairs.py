@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from launch.agent_at_work import AgentAtWork
 from launch.job_of_nodes import Job, ends, running_job
-from launch.launched import launch, none_runs, numbers_in, wait_for
+from launch.launched import LIMIT_S, launch, none_runs, numbers_in, wait_for
 
 from holdfast.adapters.host.report_files import ReportFiles
 from holdfast.apps.launch.node_watch import NodeWatch
@@ -51,7 +51,7 @@ def agent_of(job: Job, agents: list[AgentAtWork], number: int, rank: int) -> Age
 
 
 def printed(guard: subprocess.Popen[str]) -> list[str]:
-    errors = guard.communicate(timeout=60)[1]
+    errors = guard.communicate(timeout=LIMIT_S)[1]
     return re.findall(
         r"^holdfast: ((?:RankFailed|RanksRestarted|Job\w+): .*)", errors, re.MULTILINE
     )

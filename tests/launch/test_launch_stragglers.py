@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from launch.launched import none_runs, numbers_in, start, wait_for
+from launch.launched import LIMIT_S, none_runs, numbers_in, start, wait_for
 
 from holdfast.kit.free_ports import free_port
 
@@ -110,7 +110,7 @@ class Printed:
 def finish(folder: Path, *launchers: "subprocess.Popen[str]") -> None:
     (folder / "enough").touch()
     for one in launchers:
-        one.communicate(timeout=60)
+        one.communicate(timeout=LIMIT_S)
     assert [one.returncode for one in launchers] == [0] * len(launchers)
 
 
@@ -168,7 +168,7 @@ def test_a_straggler_is_exchanged_for_a_hot_spare_if_that_is_asked_for(train: Pa
 
     wait_for(lambda: printed.has("RoundStarted: round 2"), "the exchange", limit_s=300)
     finish(folder, first, spare)
-    slow.communicate(timeout=60)
+    slow.communicate(timeout=LIMIT_S)
 
     assert re.search(r"RanksRestarted: spare: .*rank 1 on \S+ is slow", printed.text), printed.text
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from launch.launched import launch, launcher_of, none_runs, numbers_in, start, wait_for
+from launch.launched import LIMIT_S, launch, launcher_of, none_runs, numbers_in, start, wait_for
 
 from holdfast.kit.processes import descendants
 
@@ -150,7 +150,7 @@ def test_no_warm_rank_outlives_its_launcher(tmp_path: Path, victim: str) -> None
         guard.terminate()
     else:
         os.kill(guard.pid if victim == "guard" else launcher_of(guard.pid), signal.SIGKILL)
-    guard.communicate(timeout=60)
+    guard.communicate(timeout=LIMIT_S)
 
     wait_for(lambda: none_runs(pids), "the end of all processes")
 

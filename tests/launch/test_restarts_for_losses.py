@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from launch.job_of_nodes import KEY, ends
-from launch.launched import launch, start
+from launch.launched import LIMIT_S, launch, start
 
 from holdfast.kit.free_ports import free_port
 
@@ -162,7 +162,7 @@ def test_a_bad_loss_is_only_reported_by_default(job: Training) -> None:
         if "LossFault: round 1: the loss is nan at step 4; the ranks continue" in line:
             break
     started.terminate()
-    started.communicate(timeout=60)
+    started.communicate(timeout=LIMIT_S)
     assert started.returncode == 143, lines
 
 

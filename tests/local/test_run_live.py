@@ -33,5 +33,5 @@ def on_a_terminal(run, *arguments: str) -> str:
         while data := os.read(ours, 1 << 16):
             written += data
     os.close(ours)
-    assert process.wait(timeout=60) == 0, written
+    assert process.wait(timeout=600) == 0, written
     return written.decode()
