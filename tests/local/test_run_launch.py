@@ -63,5 +63,5 @@ def test_ranks_that_fail_with_a_fault_of_their_node_do_not_restart_in_place(run,
     (run.dir.checkpoints / "finish").touch()
 
     assert run.finish()[0] == 0
-    assert "RanksRestarted" not in run.dir.log(1, 0).read_text()
+    assert "RanksRestarted: in-place" not in run.dir.log(1, 0).read_text()
     assert run.record().hardware_retries == 1
