@@ -19,7 +19,7 @@ from zlib import crc32
 
 import pytest
 from effort import QUICK, is_quick
-from failures import ShownAtOnce
+from failures import BrokenFiles, ShownAtOnce
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
@@ -79,6 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[QUICK] = "1"
     if is_quick():
         settings.load_profile("quick")
+    config.pluginmanager.register(BrokenFiles())
     if terminal := config.pluginmanager.get_plugin("terminalreporter"):
         config.pluginmanager.register(ShownAtOnce(terminal))
 

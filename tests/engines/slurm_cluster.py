@@ -35,7 +35,7 @@ from tests.engines.waiting import PAUSE
 
 _MEMORY: Final = Path("/dev/shm")
 _POLL_S: Final = 0.02
-_TIMEOUT: Final = timedelta(minutes=5)
+_TIMEOUT: Final = timedelta(minutes=3)
 _CALL_S: Final = 60.0
 _LOG_LINES: Final = 15
 _PROGRAMS: Final = (

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-TIMEOUT_S = 300
+TIMEOUT_S = 180
 POLL_S = 0.02
 LONGEST_POLL_S = 0.1
 """What takes long is looked at less often: each look costs the API server time, too."""
@@ -15,7 +15,7 @@ PAUSE = 3
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait until it holds; a test fails if it does not within five minutes."""
+    """Wait until it holds; a test fails if it does not within three minutes."""
     began, pause_s = time.monotonic(), POLL_S
     deadline = began + TIMEOUT_S
     while not condition():

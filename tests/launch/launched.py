@@ -16,7 +16,7 @@ needs_py_spy = pytest.mark.skipif(
     reason="py-spy is not installed, or may not read other processes",
 )
 
-LIMIT_S = 300
+LIMIT_S = 180
 TORCH_LIMIT_S = 500
 """For a machine that is busy with other tests."""
 
