@@ -30,6 +30,7 @@ from holdfast.model.events import (
     RepairDeferred,
     RepairOverdue,
     RepairPostponed,
+    StragglerSuspected,
 )
 from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.model.sagemaker import EventLevel
@@ -59,6 +60,7 @@ _WARNINGS: Final = (
     NodesWithoutGroup,
     RepairDeferred,
     RepairPostponed,
+    StragglerSuspected,
 )
 
 

@@ -1,7 +1,7 @@
 """Transitions of a node's record: the only place that knows the phases."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.decisions.replacement_limit import recent_replacements
@@ -31,7 +31,11 @@ from holdfast.model.nodes import (
     PastFault,
     Phase,
     Remediation,
+    StragglerCheck,
 )
+
+STRAGGLER_PERIOD: Final = timedelta(days=1)
+"""Time for which a check for a straggler counts for the limits of later ones."""
 
 _DETAIL_LIMIT: Final = 300
 """Maximum length of a stored check result, in characters; the log of the check has the rest."""
@@ -132,7 +136,13 @@ def inherited(successor: NodeRecord, predecessor: NodeRecord, now: datetime) -> 
         successor,
         remediation=remediation,
         replaced_at=tuple(sorted((*successor.replaced_at, *recent_replacements(predecessor, now)))),
+        straggler_checks=recent_straggler_checks(predecessor, now),
     )
+
+
+def recent_straggler_checks(record: NodeRecord, now: datetime) -> tuple[StragglerCheck, ...]:
+    """Return the checks for stragglers that still count for the limits of later ones."""
+    return tuple(one for one in record.straggler_checks if now - one.at < STRAGGLER_PERIOD)
 
 
 def _quarantined(
@@ -152,6 +162,7 @@ def _quarantined(
         request_id=action.request_id,
     )
     kinds = _requested_kinds(node, action.request_id)
+    record = replace(record, straggler_checks=_straggler_checks(node, action.request_id, now))
     if isinstance(action, Reassign):
         return replace(record, remediation=remediation, kinds=kinds)
     return replace(
@@ -168,6 +179,14 @@ def _quarantined(
 def _requested_kinds(node: NodeView, request_id: str) -> tuple[DeepCheck, ...]:
     request = node.request
     return request.checks if request is not None and request.id == request_id else ()
+
+
+def _straggler_checks(node: NodeView, request_id: str, now: datetime) -> tuple[StragglerCheck, ...]:
+    """Return the recent checks for stragglers, with that of the request if it is one."""
+    known, request = recent_straggler_checks(node.record, now), node.request
+    if request is None or request.id != request_id or not request.job:
+        return known
+    return (*known, StragglerCheck(job=request.job, at=now))
 
 
 def _without_running_tests(pairing: Pairing | None) -> Pairing | None:

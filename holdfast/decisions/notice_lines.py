@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.kit.units import one_line
+from holdfast.model.names import Reason
 
 HANG: Final = "HangSuspected"
-STRAGGLER: Final = "StragglerFound"
+STRAGGLER: Final = Reason.STRAGGLER_FOUND.value
 CHECKPOINT: Final = "CheckpointChosen"
 
 PRINTED: Final = "holdfast: "
@@ -26,6 +27,11 @@ _LINE: Final = re.compile(
     rf"|{CHECKPOINT}: (.{{1,5000}}))",
     re.ASCII,
 )
+
+_SLOW: Final = re.compile(
+    r"round \d{1,9}: rank \d{1,9} on ([\w.-]{1,253})-\d{1,10}-[0-9a-f]{6} is slow: .*", re.ASCII
+)
+"""A straggler; its launcher is named by host name, process ID and a random number."""
 
 _SHOWN_CHARS: Final = 1000
 """Maximum length of a notice; a message of an Event has 1024 bytes."""
@@ -64,6 +70,12 @@ def after_lines(notices: LoggedNotices, lines: Iterable[str]) -> LoggedNotices:
             known = dict.fromkeys((*notices.checkpoints, checkpoint))
             notices = replace(notices, checkpoints=tuple(known)[:_CHECKPOINT_LINES])
     return notices
+
+
+def slow_host(straggler: str) -> str:
+    """Return the host name of the straggler that a notice names; empty if it names none."""
+    found = _SLOW.fullmatch(straggler)
+    return "" if found is None else found[1]
 
 
 def checkpoint_line(text: str) -> str:

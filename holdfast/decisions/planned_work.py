@@ -17,6 +17,7 @@ _PLANNED: Final = {
     Reason.DEEP_CHECK_PARTNER: EventLevel.INFO,
     Reason.JOBS_KEEP_FAILING: EventLevel.WARN,
     Reason.FAULT_UNCORROBORATED: EventLevel.WARN,
+    Reason.STRAGGLER_FOUND: EventLevel.WARN,
 }
 """Requested or scheduled work; a suspicion may still prove unfounded."""
 

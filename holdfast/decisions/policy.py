@@ -30,6 +30,16 @@ class SilentAgentAction(StrEnum):
     """Do the same as ``cordon``, and run a deep health check once no job runs on the node."""
 
 
+class StragglerAction(StrEnum):
+    """Action on the node of a rank that the others of its job wait for."""
+
+    NONE = "none"
+    """Report the rank; nothing else follows."""
+
+    PAIR_TEST = "pair-test"
+    """Also run a deep health check with tests between nodes, once the jobs of the node end."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemediationPolicy:
     """Settings for fault detection and repair of nodes."""
@@ -276,6 +286,14 @@ class JobPolicy:
     suspect_window: timedelta = timedelta(hours=24)
     """Time over which application failures are counted for ``suspect_failures``. Large jobs fail a
     few times a day (Llama 3 405B: every 3 hours)."""
+
+    straggler_action: StragglerAction = StragglerAction.NONE
+    """Action on the node of a straggler: ``none`` reports the rank, ``pair-test`` also cordons the
+    node and runs a deep health check with tests between nodes once its jobs end, so that the next
+    attempt starts without it. No running job is interrupted. A line in the log of the job may name
+    the node: it can only be one of that attempt, at most two of a job in 24 hours, and each node
+    once in 24 hours. The default is ``none``, because a check takes the node from jobs for up to 2
+    hours, and a slow rank may be slow by its data."""
 
     def __post_init__(self) -> None:
         for key in (

@@ -1,7 +1,7 @@
 """Nodes to check although no fault of them is certain."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -16,7 +16,9 @@ from holdfast.model.names import Reason
 from holdfast.model.nodes import ClusterView, NodeView, Phase
 from holdfast.model.requests import Request, Verb
 
-_REQUESTED_BY: Final = "holdfast"
+REQUESTED_BY: Final = "holdfast"
+"""Author of the requests of suspects."""
+
 _NAMED: Final = 5
 """Maximum number of attempts that the evidence names; the records of the jobs have the others."""
 
@@ -27,7 +29,7 @@ class SuspectNode:
 
     node: str
     failures: int
-    """Failures of jobs, or faults that are not corroborated."""
+    """Failures of jobs, faults that are not corroborated, or slow ranks."""
 
     evidence: str
     request: Request
@@ -77,15 +79,14 @@ def suspect_nodes(
     found = []
     for name, failures in _failures_by_node(attempts, now, policy).items():
         node = nodes.get(name)
-        if node is None or not _is_trusted(node, policy.nodes, now):
+        if node is None or not is_trusted(node, policy.nodes, now):
             continue
         since = [one for one in failures if one.failure.at > node.record.phase_since]
         here = since if len({one.job for one in since}) > 1 else _alone(since)
         if len(here) >= needed and _stands_out(here):
             found.append(_suspect(name, here, policy, now))
     found.sort(key=lambda one: (-one.failures, one.node))
-    unavailable = sum(not _is_at_work(node) for node in nodes.values()) if found else 0
-    return tuple(found[: max(0, policy.nodes.max_unavailable.of(len(nodes)) - unavailable)])
+    return within_budget(found, nodes.values(), policy.nodes)
 
 
 def uncorroborated_nodes(
@@ -102,15 +103,22 @@ def uncorroborated_nodes(
         _uncorroborated(node, now)
         for node in sorted(cluster.nodes, key=lambda node: node.name)
         if node.suspects
-        and _is_trusted(node, policy, now)
-        and _evidence_since(node) < max(_evidence_at(one) for one in node.suspects)
+        and is_trusted(node, policy, now)
+        and answered_at(node) < max(_evidence_at(one) for one in node.suspects)
         and not (node.record.checks and now - node.record.checks[-1].ended_at < CHECK_INTERVAL)
     ]
-    unavailable = sum(not _is_at_work(node) for node in cluster.nodes) if found else 0
-    return tuple(found[: max(0, policy.max_unavailable.of(len(cluster.nodes)) - unavailable)])
+    return within_budget(found, cluster.nodes, policy)
 
 
-def _evidence_since(node: NodeView) -> datetime:
+def within_budget(
+    found: Sequence[SuspectNode], nodes: Collection[NodeView], policy: RemediationPolicy
+) -> tuple[SuspectNode, ...]:
+    """Return the first suspects of ``found`` that the budget of unavailable nodes allows."""
+    unavailable = sum(not _is_at_work(node) for node in nodes) if found else 0
+    return tuple(found[: max(0, policy.max_unavailable.of(len(nodes)) - unavailable)])
+
+
+def answered_at(node: NodeView) -> datetime:
     """Return the time of the last check or release, which answers earlier evidence."""
     checks, cleared_at = node.record.checks, node.record.cleared_at
     answered = [*(one.ended_at for one in checks), *([cleared_at] if cleared_at else [])]
@@ -130,10 +138,10 @@ def _uncorroborated(node: NodeView, now: datetime) -> SuspectNode:
         failures=len(node.suspects),
         evidence=evidence,
         request=Request(
-            id=f"uncorroborated-{node.name}-{_evidence_since(node).isoformat()}",
+            id=f"uncorroborated-{node.name}-{answered_at(node).isoformat()}",
             verb=Verb.DEEP_CHECK,
             requested_at=now,
-            requested_by=_REQUESTED_BY,
+            requested_by=REQUESTED_BY,
             urgency=Urgency.DEFERRED,  # running jobs continue
             reason=Reason.FAULT_UNCORROBORATED,
             why=evidence,
@@ -191,7 +199,7 @@ def _is_at_work(node: NodeView) -> bool:
     return node.record.phase is Phase.SCHEDULABLE and node.request is None
 
 
-def _is_trusted(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+def is_trusted(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
     """Return whether a node has no fault, no request and no hold."""
     return _is_at_work(node) and not node.pause_reason and not node_faults(node, policy, now)
 
@@ -215,7 +223,7 @@ def _suspect(
             id=f"suspect-{node}-{newest[0].failure.at.isoformat()}",
             verb=Verb.DEEP_CHECK,
             requested_at=now,
-            requested_by=_REQUESTED_BY,
+            requested_by=REQUESTED_BY,
             urgency=Urgency.DEFERRED,  # running jobs continue
             reason=Reason.JOBS_KEEP_FAILING,
             why=evidence,

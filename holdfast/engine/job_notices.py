@@ -45,8 +45,8 @@ def _notices(job: JobView) -> Iterator[Event]:
         yield JobUnwatched(job=name, attempt=attempt, why=job.unwatched)
     if job.suspected_hang:
         yield JobHangSuspected(job=name, attempt=attempt, why=job.suspected_hang)
-    if job.straggler:
-        yield JobStragglerFound(job=name, attempt=attempt, why=job.straggler)
+    if job.straggler is not None:
+        yield JobStragglerFound(job=name, attempt=attempt, why=job.straggler.text)
     fault, notice = job.loss_fault, loss_notice(job.loss_fault)
     if fault is not None and notice:
         yield JobLossFault(

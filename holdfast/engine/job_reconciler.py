@@ -1,6 +1,6 @@
 """Job loop: observe, decide, act, record."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -8,6 +8,7 @@ from holdfast.decisions.incident_updates import resumed, touched
 from holdfast.decisions.job_lifecycle import after_job, launched
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.placement import reserved
+from holdfast.decisions.straggler_nodes import straggler_nodes
 from holdfast.decisions.suspect_nodes import SuspectNode, suspect_nodes
 from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.checkpoint_incidents import CheckpointIncidents
@@ -35,6 +36,7 @@ from holdfast.model.events import (
     JobRetried,
     JobWaits,
     NodeSuspected,
+    StragglerSuspected,
 )
 from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.jobs import (
@@ -150,14 +152,17 @@ class JobReconciler:
             yield from (job for job in jobs if job.spec.name in failed)
 
     def _suspect(
-        self, jobs: Iterable[JobView], nodes: Mapping[str, NodeView], now: datetime
+        self, jobs: Sequence[JobView], nodes: Mapping[str, NodeView], now: datetime
     ) -> bool:
-        """Request checks of nodes on which jobs keep failing; return whether any was requested."""
+        """Request checks of nodes on which jobs fail or are slow; return whether any was."""
         since = now - self._policy.job.suspect_window
         self._ended = [(job, one) for job, one in self._ended if one.stopped_at > since]
         seen = ((job.spec.name, one) for job in jobs for one in job.record.attempts)
+        failed = suspect_nodes((*self._ended, *seen), nodes, self._policy, now)
+        requested = {one.node: replace(nodes[one.node], request=one.request) for one in failed}
+        slow = straggler_nodes(jobs, {**nodes, **requested}, self._policy, now)
         return self._checks.request(
-            suspect_nodes((*self._ended, *seen), nodes, self._policy, now),
+            (*failed, *slow),
             _suspected,
             lambda what, error: self._repeats.call_failed(what, error, now),
         )
@@ -369,7 +374,9 @@ def _with_jobs(nodes: Iterable[NodeView], jobs: Iterable[JobView]) -> Mapping[st
     return by_name
 
 
-def _suspected(one: SuspectNode, is_checked: bool) -> NodeSuspected:  # noqa: FBT001 - a callback
+def _suspected(one: SuspectNode, is_checked: bool) -> NodeSuspected | StragglerSuspected:  # noqa: FBT001 - a callback
+    if one.request.job:
+        return StragglerSuspected(node=one.node, evidence=one.evidence, is_checked=is_checked)
     return NodeSuspected(
         node=one.node, failures=one.failures, evidence=one.evidence, is_checked=is_checked
     )

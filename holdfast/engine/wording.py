@@ -46,6 +46,7 @@ from holdfast.model.events import (
     RepairOverdue,
     RepairPostponed,
     StateRestored,
+    StragglerSuspected,
 )
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import FailureKind
@@ -115,6 +116,7 @@ def _node_sentence(event: Event) -> str:
             return f"{node}: {key} ignored: got {value!r}, expected {expected}"
         case (
             NodeSuspected()
+            | StragglerSuspected()
             | FaultUncorroborated()
             | NodeCheckWaits()
             | NodeCheckBegun()
@@ -143,6 +145,7 @@ def _ended_remediation(reason: str) -> str:
 
 def _check_sentence(
     event: NodeSuspected
+    | StragglerSuspected
     | FaultUncorroborated
     | NodeCheckWaits
     | NodeCheckBegun
@@ -159,6 +162,10 @@ def _check_sentence(
         ):
             checked = "running deep health check"
             then = checked if is_checked else "no deep health check configured, inspect the node"
+            return f"{event.node} is suspect: {evidence}; {then}"
+        case StragglerSuspected(evidence=evidence, is_checked=is_checked):
+            deferred = "deep health check with tests between nodes once its jobs end"
+            then = deferred if is_checked else "no deep health check configured, inspect the node"
             return f"{event.node} is suspect: {evidence}; {then}"
         case NodeCheckWaits(why=why):
             return f"{head} waiting for {why}{_times(event.times)}"

@@ -312,6 +312,17 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlowRank:
+    """The rank that the others of a running attempt wait for in each step."""
+
+    text: str
+    """Rank, node and figures, for people to read."""
+
+    node: str = ""
+    """Node of that rank; empty if it is unknown. The job itself may have named it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
     """End of a job as its platform reports it, whatever Holdfast knows of it."""
 
@@ -352,8 +363,8 @@ class JobView:
     """Why collectives of the attempt timed out, by the ranks and their flight recorders; None if
     none did, or that is unknown."""
 
-    straggler: str = ""
-    """Which rank the others wait for in each step, for people to read; empty if none is known."""
+    straggler: SlowRank | None = None
+    """Rank that the others wait for in each step; None if none is known."""
 
     checkpoint_notice: str = ""
     """What was found of its checkpoints as the attempt began, for people to read; empty if nothing

@@ -86,6 +86,15 @@ class PastFault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StragglerCheck:
+    """A deep health check to which the straggler of a job has led."""
+
+    job: str
+    at: datetime
+    """Time at which the request was accepted: the node was quarantined."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
     """Holdfast's own state of a node. Stored with the node, written only by Holdfast."""
 
@@ -115,6 +124,10 @@ class NodeRecord:
     replaced_at: tuple[datetime, ...] = ()
     """Times at which replacements of the machine behind this node were ordered in the last day,
     oldest first, without those that a person requested."""
+
+    straggler_checks: tuple[StragglerCheck, ...] = ()
+    """Checks of the last day to which stragglers of jobs have led, oldest first; they count for the
+    limits of later ones."""
 
     agent_silent_since: datetime | None = None
     """Time since which the agent counts as silent although the scheduler's daemon responds; None

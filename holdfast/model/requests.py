@@ -42,3 +42,6 @@ class Request:
 
     why: str = ""
     """The evidence, for people."""
+
+    job: str = ""
+    """Job whose straggler led to the request; empty for all other requests."""

@@ -11,6 +11,7 @@ from holdfast.decisions.policy import (
     RecoveryMode,
     RemediationPolicy,
     SilentAgentAction,
+    StragglerAction,
 )
 from holdfast.decisions.restart_rungs import RestartBudget
 from holdfast.kit.quota import Quota
@@ -82,6 +83,7 @@ JOB_SETTINGS: dict[str, st.SearchStrategy] = {
     "stop_on_permanent_cause": st.booleans(),
     "suspect_failures": st.sampled_from([0, 2, 3]),
     "suspect_window": st.sampled_from([TICK, MINUTE, timedelta(hours=24)]),
+    "straggler_action": st.sampled_from(list(StragglerAction)),
 }
 """Strategy of each setting of ``JobPolicy``."""
 

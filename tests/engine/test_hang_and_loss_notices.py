@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from holdfast.engine.job_notices import JobNotices
-from holdfast.model.jobs import LossAction, LossFault
+from holdfast.model.jobs import LossAction, LossFault, SlowRank
 from holdfast.model.names import Reason
 from tests.ports.builders import a_job
 from tests.ports.fakes import FakeEvents
@@ -23,7 +23,7 @@ def test_each_notice_has_an_event_of_its_own_and_is_emitted_once() -> None:
         checkpoint_notice="iter_2 is broken",
         unwatched="no step",
         suspected_hang="seems to hang",
-        straggler="rank 1 is slow",
+        straggler=SlowRank(text="rank 1 is slow"),
         loss_fault=FAULT,
     )
 

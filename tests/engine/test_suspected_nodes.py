@@ -1,4 +1,4 @@
-"""Nodes on which jobs keep dying, through the job loop and the node loop."""
+"""Nodes on which jobs keep dying or are slow, through the job loop and the node loop."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -8,13 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.decisions.job_resume import ResumePolicy
-from holdfast.decisions.policy import JobPolicy, RemediationPolicy
+from holdfast.decisions.policy import JobPolicy, RemediationPolicy, StragglerAction
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import AFTER_ERROR, NodePorts, NodeReconciler
 from holdfast.engine.wording import sentence
 from holdfast.model.errors import BackendError
-from holdfast.model.events import NodeSuspected
-from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
+from holdfast.model.events import (
+    JobStragglerFound,
+    NodeDraining,
+    NodeSuspected,
+    StragglerSuspected,
+)
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, SlowRank
 from holdfast.model.names import Reason
 from holdfast.model.nodes import CheckResult, Phase
 from tests.ports.builders import NOW, a_job, a_node
@@ -55,7 +60,8 @@ def dying(phase: JobPhase = JobPhase.WAITING, attempts: int = 3, **changes):
 class World:
     """Both loops over fakes; four nodes."""
 
-    def __init__(self, *jobs, leadership=None) -> None:
+    def __init__(self, *jobs, leadership=None, policy=POLICY) -> None:
+        self.policy = policy
         self.calls, self.clock = Calls(), FakeClock()
         nodes = [
             a_node(name=f"node-{n}", provider_id=f"i-{n}", record=LONG_AGO) for n in range(1, 5)
@@ -77,7 +83,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        self.job_loop = JobReconciler(self.job_ports, POLICY)
+        self.job_loop = JobReconciler(self.job_ports, self.policy)
 
     def requested(self) -> list[str]:
         return [line for line in self.calls.made if line.startswith("request_check")]
@@ -196,3 +202,89 @@ def test_a_job_that_dies_everywhere_sends_no_node_to_a_check(phase) -> None:
     world.job_loop.step()
 
     assert world.requested() == []
+
+
+TESTS = replace(POLICY, job=replace(POLICY.job, straggler_action=StragglerAction.PAIR_TEST))
+SLOW = SlowRank(text="rank 3 on node-2 is slow", node="node-2")
+
+
+class Slow(World):
+    """``job-1`` runs on two of four nodes; the others wait for a rank on ``node-2``."""
+
+    def __init__(self, policy=TESTS) -> None:
+        super().__init__(a_job(straggler=SLOW), policy=policy)
+        self.cluster.change("node-2", running_jobs=("job-1",))
+
+    def events_of(self, kind: type) -> list:
+        return [event for event in self.events.reported if isinstance(event, kind)]
+
+    def phase(self) -> Phase:
+        return self.cluster.nodes["node-2"].record.phase
+
+    def stop_attempt(self) -> None:
+        job = self.jobs.views["job-1"]
+        record = replace(job.record, phase=JobPhase.WAITING, phase_since=NOW)
+        self.jobs.views["job-1"] = replace(job, record=record, ranks=(), straggler=None)
+        self.cluster.change("node-2", running_jobs=())
+
+
+def test_the_next_attempt_starts_without_the_node_which_is_checked_then() -> None:
+    world = Slow()
+    for _ in range(3):
+        world.job_loop.step()
+        world.node_loop.step()
+
+    assert world.jobs.views["job-1"].record.phase is JobPhase.RUNNING
+    assert world.phase() is Phase.QUARANTINED, "it is cordoned, and its check waits for the job"
+    assert world.events_of(NodeDraining) == []
+    [event] = world.events_of(StragglerSuspected)
+    assert sentence(event) == (
+        "node-2 is suspect: job-1 attempt 1 reports: rank 3 on node-2 is slow; deep health check "
+        "with tests between nodes once its jobs end"
+    )
+
+    world.stop_attempt()
+    world.job_loop.step()
+    assert "node-2" not in world.jobs.views["job-1"].record.placement
+    for _ in range(3):
+        world.node_loop.step()
+    assert world.phase() is Phase.CHECKING
+    assert len(world.requested()) == 1
+
+
+def test_by_default_a_straggler_is_only_reported() -> None:
+    world = Slow(POLICY)
+
+    world.job_loop.step()
+    world.node_loop.step()
+
+    assert len(world.events_of(JobStragglerFound)) == 1
+    assert (world.requested(), world.phase()) == ([], Phase.SCHEDULABLE)
+
+
+def test_where_there_are_no_checks_a_person_is_notified_once() -> None:
+    world = Slow()
+    world.cluster.can_check = False
+
+    for _ in range(3):
+        world.job_loop.step()
+
+    [event] = world.events_of(StragglerSuspected)
+    assert sentence(event).endswith("; no deep health check configured, inspect the node")
+    assert world.phase() is Phase.SCHEDULABLE
+
+
+@given(st.lists(st.sampled_from(["jobs", "nodes", "restart"]), max_size=12))
+def test_in_whatever_order_the_loops_run_the_check_is_requested_once(turns) -> None:
+    world = Slow()
+    for turn in turns:
+        match turn:
+            case "jobs":
+                world.job_loop.step()
+            case "nodes":
+                world.node_loop.step()
+            case "restart":
+                world.restart()
+
+    assert len(world.requested()) <= 1
+    assert len(world.cluster.nodes["node-2"].record.straggler_checks) <= 1

@@ -288,7 +288,7 @@ def test_what_launchers_report_in_their_pods_is_reported_of_the_job(
     def reported(count: int) -> list[str]:
         until(woken.is_set)
         woken.clear()
-        notices.report(with_findings(a_job(), watch.findings("job-uid")))
+        notices.report(with_findings(a_job(), watch.findings("job-uid"), pods, {}.get))
         assert len(events.reported) == count
         return [sentence(one) for one in events.reported]
 

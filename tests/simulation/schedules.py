@@ -35,6 +35,7 @@ from holdfast.decisions.policy import (
     RecoveryMode,
     RemediationPolicy,
     SilentAgentAction,
+    StragglerAction,
 )
 from holdfast.kit.quota import Quota
 from holdfast.model.health import Remedy, Urgency
@@ -188,6 +189,7 @@ def _job_policy(random: Random) -> JobPolicy:
         report_timeout=random.choice([timedelta(0), timedelta(seconds=15), timedelta(minutes=1)]),
         stop_on_permanent_cause=random.random() < 0.75,
         fault_grace=random.choice([timedelta(0), timedelta(seconds=5), timedelta(minutes=1)]),
+        straggler_action=random.choice(list(StragglerAction)),
     )
 
 

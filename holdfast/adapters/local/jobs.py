@@ -44,6 +44,7 @@ from holdfast.model.jobs import (
     JobSpec,
     JobView,
     RankView,
+    SlowRank,
 )
 from holdfast.model.names import Reason
 from holdfast.model.set_aside import SetAside
@@ -237,7 +238,7 @@ class LocalJobs:
             suspected_hang=stall,
             loss_fault=reports.fault,
             abort=abort,
-            straggler=self._straggler(spec.name, record) if is_running else "",
+            straggler=self._straggler(spec.name, record) if is_running else None,
             cancel_requested=cancel,
         )
 
@@ -255,17 +256,17 @@ class LocalJobs:
             if machine.task is not None
         )
 
-    def _straggler(self, job: str, record: JobRecord) -> str:
-        """Return which rank slows a job down, for people to read; empty if none is known."""
+    def _straggler(self, job: str, record: JobRecord) -> SlowRank | None:
+        """Return which rank slows a job down; None if none is known."""
         if (
             record.phase is not JobPhase.RUNNING
             or self._clock.now() < record.phase_since + _IMPORTS
         ):
-            return ""
+            return None
         launch, file = self._launch(job), self._run.of_job(job).stragglers(record.attempt)
         nodes = self._node_ranks(record, launch)
         found = self._stragglers.found(job, record.attempt, nodes, launch.straggler_factor, file)
-        return "" if found is None else found.text
+        return None if found is None else SlowRank(text=found.text, node=found.node)
 
     def _node_ranks(self, record: JobRecord, launch: Launch) -> list[NodeRanks]:
         return [

@@ -142,6 +142,7 @@ export const REASONS = {
   "DeepHealthCheckPartner": "A node without jobs is the test peer of a node under a deep health check.",
   "JobsKeepFailing": "Jobs repeatedly fail on a node that reports no fault.",
   "FaultUncorroborated": "A log line that may be forged reports a fault, and no other reading does.",
+  "StragglerFound": "A rank on a node was slower than the others of its job, which waited for it.",
   "RepeatOffender": "A machine faulted repeatedly.",
   "RankExited": "A process of a job ended with an error.",
   "RankEvicted": "A process of a job was evicted from its node.",

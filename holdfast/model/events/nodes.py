@@ -130,6 +130,17 @@ class FaultUncorroborated(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StragglerSuspected(Event):
+    """The node of a job's straggler is checked once its jobs have ended; they continue."""
+
+    name: ClassVar[str] = "node.straggler_suspected"
+    node: str
+    evidence: str
+    is_checked: bool
+    """Whether a deep health check was requested; none may be configured."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReleased(Event):
     """A node was released to jobs."""
 

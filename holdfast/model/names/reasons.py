@@ -288,6 +288,8 @@ class Reason(StrEnum):
     """Jobs repeatedly fail on a node that reports no fault."""
     FAULT_UNCORROBORATED = "FaultUncorroborated"
     """A log line that may be forged reports a fault, and no other reading does."""
+    STRAGGLER_FOUND = "StragglerFound"
+    """A rank on a node was slower than the others of its job, which waited for it."""
     REPEAT_OFFENDER = "RepeatOffender"
     """A machine faulted repeatedly."""
     RANK_EXITED = "RankExited"

@@ -1,13 +1,16 @@
 """What logs and heartbeats have shown of the present attempt of a job."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from holdfast.adapters.kubernetes.jobs.objects import PodState
+from holdfast.adapters.kubernetes.nodes.node import NodeState
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.logged_steps import LoggedSteps
-from holdfast.decisions.notice_lines import LoggedNotices
+from holdfast.decisions.notice_lines import LoggedNotices, slow_host
 from holdfast.decisions.step_progress import SuspectedHang
-from holdfast.model.jobs import JobView
+from holdfast.model.jobs import JobView, SlowRank
 from holdfast.model.set_aside import SetAside
 
 _NOT_RESTARTED: Final = (
@@ -36,8 +39,24 @@ class Findings:
     """What its logs have shown."""
 
 
-def with_findings(view: JobView, found: Findings) -> JobView:
-    """Return the view of a job with what is known of its attempt."""
+def with_findings(
+    view: JobView,
+    found: Findings,
+    pods: Iterable[PodState],
+    node_of: Callable[[str], NodeState | None],
+) -> JobView:
+    """Return the view of a job with what is known of its attempt.
+
+    Args:
+        view: view without that.
+        found: what logs and heartbeats have shown.
+        pods: pods of the attempt.
+        node_of: returns a node by its name; None if there is none.
+
+    Raises:
+        BackendError: a node of the attempt could not be read.
+
+    """
     hang, steps = found.hang, found.steps
     if hang is not None:
         view = replace(
@@ -54,6 +73,25 @@ def with_findings(view: JobView, found: Findings) -> JobView:
         step=steps.last,
         loss_fault=steps.fault,
         unwatched=found.unwatched,
-        straggler=found.notices.straggler,
+        straggler=_slow_rank(found.notices.straggler, pods, node_of),
         checkpoint_notice="; ".join(found.notices.checkpoints),
     )
+
+
+def _slow_rank(
+    text: str, pods: Iterable[PodState], node_of: Callable[[str], NodeState | None]
+) -> SlowRank | None:
+    """Return the straggler that a line of the log reports, with its node if one pod fits."""
+    if not text:
+        return None
+    host = slow_host(text)
+    nodes = {pod.node for pod in pods if host and host in _hosts(pod, node_of)}
+    return SlowRank(text=text, node=nodes.pop() if len(nodes) == 1 else "")
+
+
+def _hosts(pod: PodState, node_of: Callable[[str], NodeState | None]) -> tuple[str, ...]:
+    """Return what ``gethostname`` may return in a pod."""
+    if pod.hostname or not pod.node:
+        return (pod.hostname,)
+    node = node_of(pod.node)
+    return (pod.node, *(() if node is None else node.addresses))

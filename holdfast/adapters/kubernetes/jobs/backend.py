@@ -306,7 +306,7 @@ class KubernetesJobs:
         lost = self._attempts.lost(state.uid, record.attempt, pods)
         counts = {node: self._counts(node) for node in nodes_of(record, pods, lost)}
         view = job_view(state, job.requests, record, pods, lost=lost, counts=counts)
-        return with_findings(view, self._hangs.findings(state.uid))
+        return with_findings(view, self._hangs.findings(state.uid), pods, self._cluster.find)
 
     def _watched(self) -> Iterable[Watched]:
         found = (

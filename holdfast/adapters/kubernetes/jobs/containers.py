@@ -1,8 +1,9 @@
-"""Containers of a pod: the main container, and how it ended."""
+"""Containers of a pod: the main container, its host name, and how it ended."""
 
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
@@ -12,6 +13,18 @@ from holdfast.kit.units import one_line
 
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
 """Annotation of a pod with the name of the container that kubectl selects by default."""
+
+_DISRUPTED: Final = "DisruptionTarget"
+"""Pod condition: the pod is about to be terminated; the reason names the component."""
+
+_TOO_MUCH: Final = "TerminationByKubelet"
+"""Reason of that condition if the node runs out of a resource or shuts down."""
+
+_ENDED: Final = (-signal.SIGTERM, -signal.SIGKILL)
+"""Exit codes of the containers of a deleted pod."""
+
+_HOSTNAME_LIMIT: Final = 63
+"""Maximum length of a host name; the kubelet shortens that of a pod with a longer name."""
 
 _SIGNALS: Final = range(129, 193)
 """Exit codes by which a container runtime reports a signal, as shells do: 128 + its number."""
@@ -37,6 +50,14 @@ def main_container(pod: Json) -> str:
     named = (pod["metadata"].get("annotations") or {}).get(_DEFAULT)
     containers: Sequence[Json] = (pod.get("spec") or {}).get("containers") or ()
     return str(named or next((one.get("name") for one in containers), ""))
+
+
+def hostname_of(pod: Json) -> str:
+    """Return the host name of a pod's processes; empty if it uses that of its node."""
+    spec = pod.get("spec") or {}
+    if spec.get("hostNetwork"):
+        return ""
+    return str(spec.get("hostname") or pod["metadata"]["name"])[:_HOSTNAME_LIMIT].rstrip("-.")
 
 
 def earliest_exit(status: Json, container: str, *, has_ended: bool) -> Exit | None:
@@ -80,3 +101,26 @@ def _termination_message(message: str) -> str:
     """Return the exception in a termination message, else its last line."""
     last = next((line for line in reversed(message.splitlines()) if line.strip()), "")
     return crash_text(message) or one_line(last, SHOWN_CHARS)
+
+
+def evicted_by(metadata: Json, status: Json, exit_: Exit | None) -> str:
+    """Return the component that evicts a pod; empty if it does not leave, or has failed before."""
+    for one in status.get("conditions") or ():
+        if one.get("type") == _DISRUPTED and one.get("status") == "True":
+            reason = str(one.get("reason", ""))
+            return "" if reason == _TOO_MUCH else reason
+    deleted_at = parse_time(metadata.get("deletionTimestamp"))
+    if deleted_at is None or (exit_ is not None and _is_older(exit_, deleted_at, metadata)):
+        return ""
+    return "Deleted"
+
+
+def _is_older(exit_: Exit, deleted_at: datetime, metadata: Json) -> bool:
+    """Whether a container ended before, and not because of, the deletion of its pod.
+
+    Times have a resolution of one second; within one second the signals of a deletion decide.
+    """
+    requested_at = deleted_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    if exit_.at is None or exit_.at < requested_at:
+        return True
+    return exit_.at == requested_at and exit_.code not in _ENDED

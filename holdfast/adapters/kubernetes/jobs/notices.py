@@ -29,7 +29,7 @@ from holdfast.model.events import (
     JobWaits,
 )
 from holdfast.model.jobs import FailureKind, JobPhase
-from holdfast.model.names import PodPhase
+from holdfast.model.names import PodPhase, Reason
 from holdfast.ports.clock import Clock
 
 KINDS: Final[Mapping[type[Event], EventKind]] = {
@@ -42,7 +42,7 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
     JobWaits: EventKind(WAITS, "Normal"),
     JobUnwatched: EventKind("HangsNotDetected", "Warning"),
     JobHangSuspected: EventKind("HangSuspected", "Warning"),
-    JobStragglerFound: EventKind("StragglerFound", "Warning"),
+    JobStragglerFound: EventKind(Reason.STRAGGLER_FOUND.value, "Warning"),
     JobLossFault: EventKind("LossFault", "Warning"),
     JobInputRejected: EventKind("InvalidInput", "Warning", "correct or remove it"),
 }

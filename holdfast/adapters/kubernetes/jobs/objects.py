@@ -1,6 +1,5 @@
 """State of job objects and their pods: the fields that Holdfast reads."""
 
-import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -9,7 +8,13 @@ from typing import Any, Final, Protocol
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
 from holdfast.adapters.kubernetes.jobs.checkpoint_reports import CheckpointReport, checkpoint_report
-from holdfast.adapters.kubernetes.jobs.containers import Exit, earliest_exit, main_container
+from holdfast.adapters.kubernetes.jobs.containers import (
+    Exit,
+    earliest_exit,
+    evicted_by,
+    hostname_of,
+    main_container,
+)
 from holdfast.model.jobs import Ending
 from holdfast.model.names import (
     APP_MAX_RETRY_COUNT,
@@ -41,15 +46,6 @@ UNNUMBERED: Final = -1
 
 _PASSIVE: Final = ("CronJob", "Workflow")
 """Owner kinds that do not modify their jobs after creating them."""
-
-_DISRUPTED: Final = "DisruptionTarget"
-"""Pod condition: the pod is about to be terminated; the reason names the component."""
-
-_TOO_MUCH: Final = "TerminationByKubelet"
-"""Reason of that condition if the node runs out of a resource or shuts down."""
-
-_ENDED: Final = (-signal.SIGTERM, -signal.SIGKILL)
-"""Exit codes of the containers of a deleted pod."""
 
 _GRACE_S: Final = 30  # Kubernetes' default
 
@@ -232,6 +228,9 @@ class PodState:
     node: str
     """Name of its node; empty until it is scheduled."""
 
+    hostname: str
+    """Host name of its processes; empty if it uses that of its node."""
+
     container: str
     """Name of the container that trains, or most likely trains."""
 
@@ -341,6 +340,7 @@ def pod_state(pod: Json, member: PodRank) -> PodState:
         owner=member.owner or next((str(o["uid"]) for o in owners if o.get("controller")), ""),
         member=member,
         node=spec.get("nodeName") or "",
+        hostname=hostname_of(pod),
         container=member.container or main_container(pod),
         phase=phase,
         created_at=parse_time(metadata.get("creationTimestamp")) or EPOCH,
@@ -348,7 +348,7 @@ def pod_state(pod: Json, member: PodRank) -> PodState:
         grace_s=metadata.get("deletionGracePeriodSeconds"),
         resources=devices(spec),
         exit=exit_,
-        evicted=_evicted(metadata, status, exit_),
+        evicted=evicted_by(metadata, status, exit_),
         checkpoint_report=checkpoint_report(status),
     )
 
@@ -374,25 +374,3 @@ def _controller(metadata: Json) -> JobOwner | None:
 
 def _containers(spec: Json) -> Sequence[Json]:
     return spec.get("containers") or ()
-
-
-def _evicted(metadata: Json, status: Json, exit_: Exit | None) -> str:
-    for one in status.get("conditions") or ():
-        if one.get("type") == _DISRUPTED and one.get("status") == "True":
-            reason = str(one.get("reason", ""))
-            return "" if reason == _TOO_MUCH else reason
-    deleted_at = parse_time(metadata.get("deletionTimestamp"))
-    if deleted_at is None or (exit_ is not None and _is_older(exit_, deleted_at, metadata)):
-        return ""
-    return "Deleted"
-
-
-def _is_older(exit_: Exit, deleted_at: datetime, metadata: Json) -> bool:
-    """Whether a container ended before, and not because of, the deletion of its pod.
-
-    Times have a resolution of one second; within one second the signals of a deletion decide.
-    """
-    requested_at = deleted_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
-    if exit_.at is None or exit_.at < requested_at:
-        return True
-    return exit_.at == requested_at and exit_.code not in _ENDED

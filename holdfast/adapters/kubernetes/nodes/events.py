@@ -48,6 +48,7 @@ from holdfast.model.events import (
     RepairOrdered,
     RepairOverdue,
     RepairPostponed,
+    StragglerSuspected,
 )
 from holdfast.model.names import Reason
 from holdfast.model.sagemaker import EventLevel
@@ -107,6 +108,7 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
     NodeVanished: EventKind("NodeVanished", "Warning", "no replacement is ordered"),
     NodeSuspected: EventKind(Reason.JOBS_KEEP_FAILING.value, "Warning"),
     FaultUncorroborated: EventKind(Reason.FAULT_UNCORROBORATED.value, "Warning"),
+    StragglerSuspected: EventKind(Reason.STRAGGLER_FOUND.value, "Warning"),
     NodeCheckWaits: EventKind(
         "DeepHealthCheckWaits", "Normal", "it starts as soon as that changes"
     ),
