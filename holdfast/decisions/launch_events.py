@@ -90,11 +90,13 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossReported:
-    """The loss of a rank of a round is not finite, or has spiked."""
+    """The losses of ranks of a round are not finite, or have spiked, at the same step."""
 
     launcher: str
     round: int
-    rank: int
+    ranks: tuple[int, ...]
+    """Ranks that reported it, at least one; others may follow."""
+
     fault: LossFault
 
 

@@ -33,7 +33,7 @@ from holdfast.decisions.launch_inspection import (
     concluded,
     with_report,
 )
-from holdfast.decisions.launch_losses import loss_obstacle, restarted, with_loss
+from holdfast.decisions.launch_losses import completed, loss_obstacle, restarted, with_loss
 from holdfast.decisions.launch_nodes import (
     RoundNodes,
     fault_texts,
@@ -76,7 +76,7 @@ def advance(
         fences = {name: at for name, at in job.fences.items() if name not in due}
         job = replace(job, alive=job.alive - due, fences=fences)
     if job.phase is Phase.RUN:
-        job = _after_run(job, now, settings)
+        job = completed(_after_run(job, now, settings), now)
     if job.phase is Phase.STOP and not job.alive:
         job = _after_stop(job, now, settings)
     if job.phase is Phase.GATHER:
@@ -91,6 +91,8 @@ def next_deadline(job: JobRounds, settings: RoundSettings) -> datetime | None:
         due.append(job.since + settings.verify_timeout)
     if job.inspection is not None and job.phase is Phase.RUN and job.is_inspecting:
         due.append(job.inspection.until)
+    if job.losses is not None and job.phase is Phase.RUN and not job.losses.is_complete:
+        due.append(job.losses.complete_at)
     return min([*job.fences.values(), *due], default=None)
 
 
@@ -135,7 +137,7 @@ def _of_round(
         case Succeeded():
             return replace(job, succeeded=job.succeeded | {event.launcher})
         case LossReported():
-            return with_loss(job, event)
+            return with_loss(job, event, now)
         case Suspected():
             return replace(job, inspection=begin(job.inspection, event, now))
         case Slowed():
@@ -320,7 +322,7 @@ def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRoun
         alive=frozenset(names),
         succeeded=frozenset(),
         failure=None,
-        loss=None,
+        losses=None,
         leaving=frozenset(),
         timed_out=None,
     )

@@ -95,6 +95,23 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RankLosses:
+    """Bad loss of a round that stops no rank, and who reported it."""
+
+    fault: LossFault
+    """Of the earliest step."""
+
+    ranks: Mapping[int, str]
+    """Launcher of each rank that reported it at that step."""
+
+    complete_at: datetime
+    """Time from which it is printed: ranks report the same step at about the same time."""
+
+    is_complete: bool = False
+    """Whether that time has passed, or the ranks end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JobRounds:
     """State of a job."""
 
@@ -129,7 +146,7 @@ class JobRounds:
     """First rank of the round in which a collective timed out; None if there is none. Another rank
     is the cause, so the ranks are inspected."""
 
-    loss: LossFault | None = None
+    losses: RankLosses | None = None
     """Bad loss of the round that stops no rank; None if there is none."""
 
     inspection: Inspection | None = None

@@ -35,13 +35,8 @@ class LossHistory:
     """First loss that is not finite, or else the first spike."""
 
 
-def after_report(
-    history: LossHistory, report: StepReport, limits: LossLimits, *, where: str = ""
-) -> LossHistory:
-    """Return the history after one more report; a fault never enters the mean.
-
-    ``where`` names the source of the report in the evidence of a fault; it may be empty.
-    """
+def after_report(history: LossHistory, report: StepReport, limits: LossLimits) -> LossHistory:
+    """Return the history after one more report; a fault never enters the mean."""
     loss = report.loss
     if loss is None:
         return history
@@ -49,15 +44,15 @@ def after_report(
         known = history.fault
         if known is not None and known.reason == Reason.LOSS_NOT_FINITE:
             return history
-        what = f"the loss is {loss} at step {report.step}{where and f' on {where}'}"
+        what = f"the loss is {loss} at step {report.step}"
         return replace(history, fault=_fault(Reason.LOSS_NOT_FINITE, report, what, limits))
     if _is_spike(history.recent, loss, limits):
         if history.fault is not None:
             return history
         mean = _mean(history.recent)
         what = (
-            f"the loss rose to {loss:.6g} at step {report.step}{where and f' on {where}'}, the "
-            f"mean of the last {len(history.recent)} is {mean:.6g}"
+            f"the loss rose to {loss:.6g} at step {report.step}, the mean of the last "
+            f"{len(history.recent)} is {mean:.6g}"
         )
         return replace(history, fault=_fault(Reason.LOSS_SPIKED, report, what, limits))
     return replace(history, recent=(*history.recent, loss)[-limits.window :])

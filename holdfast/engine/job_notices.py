@@ -1,6 +1,7 @@
 """Reports what people should know of an attempt that runs on."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from holdfast.decisions.loss_faults import loss_notice
 from holdfast.model.events import (
@@ -28,13 +29,20 @@ class JobNotices:
             self._emitted.pop((job.spec.name, JobLossFault), None)
         for event in _notices(job):
             key = (job.spec.name, type(event))
-            if self._emitted.get(key) != event:
+            if not _is_known(event, self._emitted.get(key)):
                 self._emitted[key] = event
                 self._events.emit(event)
 
     def forget_all_but(self, names: set[str]) -> None:
         """Drop what was emitted about deleted jobs: it is new for the next job of the same name."""
         self._emitted = {key: event for key, event in self._emitted.items() if key[0] in names}
+
+
+def _is_known(event: Event, emitted: Event | None) -> bool:
+    """Return whether an event was emitted; later, more ranks may have reported the same loss."""
+    if isinstance(event, JobLossFault) and isinstance(emitted, JobLossFault):
+        return replace(emitted, why=event.why) == event
+    return event == emitted
 
 
 def _notices(job: JobView) -> Iterator[Event]:

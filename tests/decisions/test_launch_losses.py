@@ -11,6 +11,7 @@ from decisions.test_launch_rounds import (
     after,
     failed,
     joined,
+    member,
     reported,
     stopped,
 )
@@ -19,12 +20,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
+from holdfast.apps.launch.coordinator import progress_lines
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.launch_events import CheckpointsVerified, Event, LossReported, Lost
-from holdfast.decisions.launch_losses import loss_variables
+from holdfast.decisions.launch_events import (
+    CheckpointsVerified,
+    Event,
+    Joined,
+    LossReported,
+    Lost,
+    StopRequested,
+)
+from holdfast.decisions.launch_losses import REPORTS as WAIT
+from holdfast.decisions.launch_losses import loss_variables, reporters
 from holdfast.decisions.launch_orders import order_for
-from holdfast.decisions.launch_rounds import next_deadline
-from holdfast.decisions.launch_state import JobRounds, Outcome, Phase
+from holdfast.decisions.launch_rounds import advance, next_deadline
+from holdfast.decisions.launch_state import JobRounds, Outcome, Phase, RankLosses
 from holdfast.decisions.loss_settings import parse_bad_loss
 from holdfast.decisions.restart_rungs import RestartHistory, Rung
 from holdfast.model.jobs import LossAction, LossFault
@@ -40,10 +50,11 @@ def loss(
     action: LossAction = LossAction.ROLLBACK,
     step: int = 30,
     reason: Reason = Reason.LOSS_NOT_FINITE,
+    ranks: tuple[int, ...] = (0,),
 ) -> LossReported:
     text = f"the loss is nan at step {step}"
     fault = LossFault(reason=reason, step=step, evidence=text, action=action)
-    return LossReported(launcher=name, round=number, rank=0, fault=fault)
+    return LossReported(launcher=name, round=number, ranks=ranks, fault=fault)
 
 
 def restarted(*events: Event, config=TWO, number: int = 1) -> JobRounds:
@@ -74,9 +85,92 @@ def test_the_variables_of_a_bad_loss_end_with_the_next_restart_but_skipped_steps
 def test_a_loss_that_is_only_reported_stops_no_rank() -> None:
     job = after([joined("a"), joined("b"), loss(action=LossAction.ASK)])
     assert (job.phase, job.failure) == (Phase.RUN, None)
-    assert job.loss is not None
+    assert job.losses is not None
 
-    assert after([failed("a"), stopped("a"), stopped("b")], job=job).loss is None
+    assert after([failed("a"), stopped("a"), stopped("b")], job=job).losses is None
+
+
+def asked(name: str, *ranks: int, step: int = 30, **changes) -> LossReported:
+    return loss(name, action=LossAction.ASK, step=step, ranks=ranks, **changes)
+
+
+def printed(*events: Event | None, late: timedelta = WAIT, slots: int = 2) -> list[str]:
+    """Return the lines about losses of a job of two nodes, with its ranks until ``late`` later."""
+    nodes = [Joined(member=member(name, slots=slots)) for name in ("a", "b")]
+    job, lines = after(nodes), []
+    for event, now in [*((event, T0) for event in events), (None, T0 + late)]:
+        before, job = job, advance(job, event, now, TWO)
+        lines += [one for one in progress_lines(before, job, TWO) if one.startswith("LossFault")]
+    return [line.removesuffix("; the ranks continue: see --loss-action") for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("events", "who", "step"),
+    [
+        ([asked("b", 3)], "rank 3 on b", 30),
+        ([asked("b", 2, 3)], "ranks 2-3 on b", 30),
+        ([asked("b", 3), asked("a", 0)], "rank 0 on a, rank 3 on b", 30),
+        ([asked("a", 0, 1), asked("b", 2), asked("b", 3)], "all ranks", 30),
+        ([asked("a", 0, 1), asked("b", 2, 3, step=29)], "ranks 2-3 on b", 29),
+        ([asked("b", 3, step=29), asked("a", 0, 1)], "rank 3 on b", 29),
+        ([asked("a", 0, reason=Reason.LOSS_SPIKED), asked("b", 3, step=40)], "rank 3 on b", 40),
+        ([asked("b", 3), asked("a", 0, step=9, reason=Reason.LOSS_SPIKED)], "rank 3 on b", 30),
+    ],
+)
+def test_the_ranks_of_a_bad_loss_are_named_once(events: list[Event], who: str, step: int) -> None:
+    assert printed(*events) == [f"LossFault: round 1: {who}: the loss is nan at step {step}"]
+
+
+def test_the_message_waits_for_all_ranks_but_not_beyond_their_end() -> None:
+    assert printed(asked("b", 3), late=WAIT - timedelta(microseconds=1)) == []
+    job = after([joined("a"), joined("b"), asked("b", 3)])
+    assert next_deadline(job, TWO) == T0 + WAIT
+    assert next_deadline(after([None], job=job, now=T0 + WAIT), TWO) is None
+
+    text = "LossFault: round 1: rank 3 on b: the loss is nan at step 30"
+    assert printed(asked("b", 3), failed("b")) == [text]
+    assert printed(asked("b", 3), StopRequested(signal=15)) == [text]
+
+
+def test_a_nan_after_a_spike_is_a_second_message() -> None:
+    spike = asked("a", 0, step=20, reason=Reason.LOSS_SPIKED)
+    job = after([joined("a"), joined("b"), spike])
+    job = after([None], job=job, now=T0 + WAIT)
+
+    later = after([asked("b", 3)], job=job, now=T0 + 2 * WAIT)
+    assert later.losses is not None
+    assert (later.losses.fault.step, later.losses.is_complete) == (30, False)
+    same = after([asked("b", 3, step=19, reason=Reason.LOSS_SPIKED)], job=job, now=T0 + 2 * WAIT)
+    assert same.losses == job.losses, "what is printed does not change"
+
+
+def test_of_many_nodes_some_are_named() -> None:
+    names = [f"n{number}" for number in range(12)]
+    active = {name: member(name, slots=8) for name in names}
+    ranks = {8 * number + 1: name for number, name in enumerate(names[:10])}
+    fault = asked("n0", 0).fault
+
+    text = reporters(RankLosses(fault=fault, ranks=ranks, complete_at=T0), active)
+
+    assert text.startswith("rank 1 on n0, rank 9 on n1, ")
+    assert text.endswith("rank 57 on n7 and ranks on 2 more nodes")
+
+
+@given(
+    st.permutations([("a", 0), ("a", 1), ("b", 2), ("b", 3)]),
+    st.lists(st.integers(28, 31), min_size=4, max_size=4),
+    st.integers(1, 4),
+)
+def test_the_ranks_of_the_earliest_step_are_named_in_whatever_order_they_report(
+    order: list[tuple[str, int]], steps: list[int], count: int
+) -> None:
+    reports = [(name, rank, steps[rank]) for name, rank in order[:count]]
+    first = min(step for _, _, step in reports)
+    job = after([joined("a"), joined("b"), *(asked(n, r, step=s) for n, r, s in reports)])
+
+    assert job.losses is not None
+    assert job.losses.fault.step == first
+    assert dict(job.losses.ranks) == {rank: name for name, rank, step in reports if step == first}
 
 
 @pytest.mark.parametrize(

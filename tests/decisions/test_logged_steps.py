@@ -52,8 +52,42 @@ def test_the_evidence_names_the_rank_and_a_nan_in_two_ranks_is_one_fault() -> No
     steps = shown((0, 1, 1.0), (1, 1, 1.0), (1, 2, math.nan), (0, 2, math.nan))
 
     assert steps.fault is not None
-    assert steps.fault.evidence == "the loss is nan at step 2 on node rank 1"
+    assert steps.fault.evidence == "all ranks that log losses: the loss is nan at step 2"
     assert steps.fault.step == 2
+
+
+def test_the_ranks_that_report_a_loss_are_named_as_far_as_they_are_known() -> None:
+    healthy = ((0, 1, 1.0), (1, 1, 1.0), (2, 1, 1.0))
+    text = "the loss is nan at step 2"
+
+    one = shown(*healthy, (1, 2, math.nan)).fault
+    two = shown(*healthy, (1, 2, math.nan), (0, 2, math.nan), (2, 2, 1.0)).fault
+    later = shown(*healthy, (1, 2, math.nan), (0, 3, math.nan), (2, 3, math.nan)).fault
+    assert one is not None
+    assert two is not None
+    assert one.evidence == f"node rank 1: {text}"
+    assert two.evidence == f"node rank 0, node rank 1: {text}"
+    assert later == one, "the rank of the first step"
+
+
+def test_the_evidence_of_a_loss_that_stops_the_job_does_not_change() -> None:
+    limits = LossLimits(action=LossAction.ROLLBACK)
+    steps = shown((0, 1, 1.0), (1, 1, 1.0), (1, 2, math.nan), (0, 2, math.nan), limits=limits)
+
+    assert steps.fault is not None
+    assert steps.fault.evidence == "node rank 1: the loss is nan at step 2"
+
+
+def test_logs_of_unknown_ranks_name_none_and_many_ranks_are_not_all_named() -> None:
+    steps = LoggedSteps()
+    for log in (0, 1):
+        steps = after_lines(steps, log, [line(2, math.nan)], LIMITS)
+    assert steps.fault is not None
+    assert steps.fault.evidence == "the loss is nan at step 2"
+
+    steps = shown((99, 1, 1.0), *((rank, 2, math.nan) for rank in range(10)))
+    assert steps.fault is not None
+    assert "node rank 7 and 2 more: the loss is nan" in steps.fault.evidence
 
 
 def test_a_nan_of_another_rank_counts_more_than_a_spike_before() -> None:

@@ -58,3 +58,14 @@ def test_a_loss_that_stops_the_job_is_not_reported_here() -> None:
     JobNotices(events).report(a_job(loss_fault=replace(FAULT, action=LossAction.STOP)))
 
     assert events.reported == []
+
+
+def test_a_loss_that_more_ranks_report_later_is_reported_once() -> None:
+    events = FakeEvents()
+    notices = JobNotices(events)
+
+    notices.report(a_job(loss_fault=FAULT))
+    notices.report(a_job(loss_fault=replace(FAULT, evidence=f"all ranks: {FAULT.evidence}")))
+    assert len(events.reported) == 1
+    notices.report(a_job(loss_fault=replace(FAULT, step=4)))
+    assert len(events.reported) == 2

@@ -1,6 +1,7 @@
 """``holdfast launch`` and losses that are not finite, with real processes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ for step in range(begin + 1, 9):
     if training.is_skipped(step):
         continue
     state = state * 1.0001 + step
-    if step in bad and (number == 1 or os.environ.get("ALWAYS")):
+    is_bad = step in bad and os.environ.get("ONLY") in (None, "", str(rank))
+    if is_bad and (number == 1 or os.environ.get("ALWAYS")):
         state = float("nan")
     training.step(step, loss=state)
     if rank == 0:
@@ -153,13 +155,16 @@ def test_the_job_ends_at_a_bad_loss_if_that_is_the_action(job: Training) -> None
     assert "JobFailed: LossNotFinite: the loss is nan at step 4; loss_action is stop" in done.stderr
 
 
-def test_a_bad_loss_is_only_reported_by_default(job: Training) -> None:
-    started = start("--shutdown-timeout", "1s", *job.arguments, BAD="4")
+@pytest.mark.parametrize(("rank", "who"), [("", "all ranks"), ("1", r"rank 1 on \S+")])
+def test_a_bad_loss_is_only_reported_by_default_with_its_ranks(
+    job: Training, rank: str, who: str
+) -> None:
+    started = start("--shutdown-timeout", "1s", *job.arguments, BAD="4", ONLY=rank)
     assert started.stderr is not None
     lines = []
     for line in started.stderr:
         lines.append(line)
-        if "LossFault: round 1: the loss is nan at step 4; the ranks continue" in line:
+        if re.search(f"LossFault: round 1: {who}: the loss is nan at step 4; the ranks con", line):
             break
     started.terminate()
     started.communicate(timeout=LIMIT_S)

@@ -1,6 +1,6 @@
 """Steps and losses that one attempt has reported: in the progress file, else in its logs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -26,12 +26,12 @@ class AttemptReports:
     Args:
         own: directory of the job.
         attempt: number of the attempt.
-        nodes: number of nodes of the job.
+        nodes: nodes of the attempt, by node rank.
         limits: when a loss is a fault.
 
     """
 
-    def __init__(self, own: RunDir, attempt: int, nodes: int, limits: LossLimits) -> None:
+    def __init__(self, own: RunDir, attempt: int, nodes: Sequence[str], limits: LossLimits) -> None:
         self.attempt = attempt
         self.fault: LossFault | None = None
         """First loss that is not finite, or else the first spike."""
@@ -40,7 +40,10 @@ class AttemptReports:
         self._limits = limits
         self._path = own.progress(attempt)
         self._file = ReportReader(self._path)
-        self._logs = [AppendedLines(own.log(attempt, rank)) for rank in range(nodes)]
+        self._logs = {
+            f"node rank {rank} on {node}": AppendedLines(own.log(attempt, rank))
+            for rank, node in enumerate(nodes)
+        }
         self._logged = LoggedSteps()
         self._rate_file = own.step_rate(attempt)
         self._steps: KnownSteps = ()
@@ -52,9 +55,9 @@ class AttemptReports:
             self._losses = after_report(self._losses, report, self._limits)
         progress = read_progress(self._path)
         if progress.last is None:
-            for rank, log in enumerate(self._logs):
+            for rank, (where, log) in enumerate(self._logs.items()):
                 lines = _text(log.read())
-                self._logged = after_lines(self._logged, rank, lines, self._limits)
+                self._logged = after_lines(self._logged, rank, lines, self._limits, where=where)
             progress = Progress(self._logged.first, self._logged.last)
         self.fault = worse_fault(self._losses.fault, self._logged.fault)
         if progress.last is not None:

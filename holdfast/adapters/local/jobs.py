@@ -278,7 +278,7 @@ class LocalJobs:
         known = self._reports.get(spec.name)
         if known is None or known.attempt != record.attempt:
             own, limits = self._run.of_job(spec.name), self._launch(spec.name).loss_limits
-            known = AttemptReports(own, record.attempt, spec.nodes, limits)
+            known = AttemptReports(own, record.attempt, record.placement, limits)
             self._reports[spec.name] = known
         return known
 

@@ -11,9 +11,16 @@ from typing import TYPE_CHECKING, Final
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.decisions.launch_events import Event, Sampled, Slowed
 from holdfast.decisions.launch_inspection import LIMIT
+from holdfast.decisions.launch_losses import reporters
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import advance, next_deadline
-from holdfast.decisions.launch_state import JobRounds, Outcome, Phase, RoundSettings
+from holdfast.decisions.launch_state import (
+    JobRounds,
+    Outcome,
+    Phase,
+    RankLosses,
+    RoundSettings,
+)
 from holdfast.decisions.notice_lines import HANG, PRINTED, STRAGGLER, notice_line
 from holdfast.decisions.restart_rungs import Rung
 
@@ -184,6 +191,14 @@ def _last_failure(job: JobRounds) -> str:
     return f"; last failure: {job.failure.text}"
 
 
+def _new_losses(before: JobRounds, after: JobRounds) -> RankLosses | None:
+    """Return a bad loss that is complete now, and was not before."""
+    known, found = before.losses, after.losses
+    if found is None:  # a next round has begun
+        return known if known is not None and not known.is_complete else None
+    return found if found.is_complete and found != known else None
+
+
 def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings) -> list[str]:
     """Return what changed between two states, for people."""
     lines = []
@@ -197,9 +212,10 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
     if hang and after.inspection != before.inspection and after.failure is None:
         then = "they are restarted only with --hang-timeout, after their first step"
         lines.append(notice_line(HANG, after.round, f"{hang}; the ranks continue: {then}"))
-    if after.loss is not None and after.loss != before.loss:
+    if (losses := _new_losses(before, after)) is not None:
+        who = reporters(losses, before.active)
         then = "the ranks continue: see --loss-action"
-        lines.append(f"LossFault: round {after.round}: {after.loss.evidence}; {then}")
+        lines.append(f"LossFault: round {before.round}: {who}: {losses.fault.evidence}; {then}")
     if after.history.total > before.history.total:
         rung, waited_s = after.history.last, after.waited_s
         limit, used = settings.budget.in_place, len(after.history.in_place)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,9 @@ _LOG_BYTES: Final = 1 << 16
 
 @dataclass(slots=True)
 class _Reports:
-    rank: int
+    ranks: tuple[int, ...]
+    """Local ranks that write there."""
+
     source: "ReportReader | StepLog"
     losses: LossHistory
 
@@ -37,7 +40,8 @@ class LossWatch:
         self._limits = limits
         self._reports: list[_Reports] = []
         self._check_at = 0.0
-        self._known: LossFault | None = None
+        self._known: dict[int, str] = {}
+        """Reason of the bad loss of each local rank that has been returned."""
 
     def begin(self, paths: Mapping[int, str], logs: Mapping[int, Sequence[Path]]) -> None:
         """Watch a new round, whose ranks have not started.
@@ -47,12 +51,14 @@ class LossWatch:
             logs: logs by local rank.
 
         """
-        self._known = None
-        shared = {path: rank for rank, path in sorted(paths.items(), reverse=True)}
+        self._known = {}
+        sharing: defaultdict[str, list[int]] = defaultdict(list)
+        for rank, path in sorted(paths.items()):
+            sharing[path].append(rank)
         self._reports = [
-            *(_Reports(rank, _reader(path), LossHistory()) for path, rank in shared.items()),
+            *(_Reports((*r,), _reader(path), LossHistory()) for path, r in sharing.items()),
             *(
-                _Reports(rank, _step_log(files), LossHistory())
+                _Reports((rank,), _step_log(files), LossHistory())
                 for rank, files in logs.items()
                 if files
             ),
@@ -67,8 +73,10 @@ class LossWatch:
         """Return the monotonic time of the next call of ``found``; None if nothing is watched."""
         return self._check_at if self._reports else None
 
-    def found(self, *, is_last: bool = False) -> tuple[int, LossFault] | None:
-        """Return a bad loss and its local rank, once; None if there is none.
+    def found(self, *, is_last: bool = False) -> tuple[tuple[int, ...], LossFault] | None:
+        """Return the earliest bad loss and the local ranks that have it; None if there is none.
+
+        A rank is returned once, and once more if its loss has spiked before it is not finite.
 
         Args:
             is_last: whether a rank has ended, or all are about to: then only a loss that is not
@@ -79,26 +87,31 @@ class LossWatch:
         if not is_last and now < self._check_at:
             return None
         self._check_at = now + _INTERVAL_S
-        found = sorted(
-            self._faults(),
-            key=lambda one: (one[1].reason != Reason.LOSS_NOT_FINITE, one[1].step, one[0]),
-        )
-        for rank, fault in found:
-            is_finite = fault.reason != Reason.LOSS_NOT_FINITE
-            if (self._known is not None or is_last) and is_finite:
-                continue
-            if self._known is not None and self._known.reason == fault.reason:
-                continue
-            self._known = fault
-            return rank, fault
-        return None
+        found = [
+            (rank, fault)
+            for rank, fault in self._faults()
+            if self._known.get(rank) not in (fault.reason, Reason.LOSS_NOT_FINITE)
+            and not (is_last and _is_finite(fault))
+        ]
+        if not found:
+            return None
+        _, first = min(found, key=lambda one: (_is_finite(one[1]), one[1].step, one[0]))
+        same = (first.reason, first.step)
+        ranks = tuple(sorted({rank for rank, one in found if (one.reason, one.step) == same}))
+        self._known |= dict.fromkeys(ranks, first.reason)
+        return ranks, first
 
     def _faults(self) -> Iterator[tuple[int, LossFault]]:
         for one in self._reports:
             for report in one.source.read():
                 one.losses = after_report(one.losses, report, self._limits)
             if one.losses.fault is not None:
-                yield one.rank, one.losses.fault
+                for rank in one.ranks:
+                    yield rank, one.losses.fault
+
+
+def _is_finite(fault: LossFault) -> bool:
+    return fault.reason != Reason.LOSS_NOT_FINITE
 
 
 def _reader(path: str) -> ReportReader:

@@ -280,9 +280,9 @@ class NodeRanks:
             return
         if (found := self._losses.found(is_last=is_last)) is None:
             return
-        local_rank, fault = found
-        rank, name = self._first_rank + local_rank, self.member.name
-        self._report(LossReported(launcher=name, round=self.round, rank=rank, fault=fault))
+        local_ranks, fault = found
+        ranks, name = tuple(self._first_rank + rank for rank in local_ranks), self.member.name
+        self._report(LossReported(launcher=name, round=self.round, ranks=ranks, fault=fault))
 
     def _after_inspection(self) -> None:
         if found := self._inspections.found(is_stalled=self._is_stalled):

@@ -342,7 +342,7 @@ class HangWatch:
         for uid in [uid for uid in expected if uid not in attempt.logs][: max(room, 0)]:
             pod = expected[uid]
             attempt.logs[uid] = log = PodLog(
-                self._api, self._clock, pod, partial(monitor.take, pod.member.rank)
+                self._api, self._clock, pod, partial(monitor.take, pod.member.rank, node=pod.node)
             )
             log.start()
 

@@ -110,8 +110,8 @@ class LogMonitor:
             found = [due(rule, state, self._started_at) for rule, state in self._states.items()]
         return min((at for at in found if at is not None), default=None)
 
-    def take(self, rank: int, lines: Sequence[str]) -> None:
-        """Evaluate lines of a rank.
+    def take(self, rank: int, lines: Sequence[str], *, node: str = "") -> None:
+        """Evaluate lines of a rank on ``node``.
 
         Raises:
             BackendError: matching failed; the lines were not evaluated.
@@ -122,7 +122,7 @@ class LogMonitor:
         found = self._matcher.match(rules, lines) if rules else []
         now = self._clock.now()
         with self._lock:
-            where = f"node rank {rank}"
+            where = f"node rank {rank} on {node}" if node else f"node rank {rank}"
             before = self._steps.last
             self._steps = after_lines(self._steps, rank, lines, self._limits, where=where)
             if self._steps.last != before:
