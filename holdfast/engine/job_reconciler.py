@@ -1,6 +1,6 @@
 """Job loop: observe, decide, act, record."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -68,6 +68,8 @@ class JobPorts:
     events: EventSink
     clock: Clock
     leadership: Leadership = field(default_factory=Alone)
+    stragglers: Callable[[], Iterable[JobView]] = tuple
+    """Returns jobs that others restart, each with its straggler, after ``jobs`` was read."""
 
 
 class JobReconciler:
@@ -104,13 +106,14 @@ class JobReconciler:
             jobs = self._ports.jobs.jobs()
             self._record_moves(now)
             self._forget_all_but({job.spec.name for job in jobs})
-            if not jobs:
+            slow = tuple(self._ports.stragglers())
+            if not jobs and not slow:
                 return now + RESYNC
             nodes = _with_jobs(self._ports.cluster.snapshot().nodes, jobs)
         except BackendError as error:
             return self._repeats.call_failed("reading the jobs", error, now)
         now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
-        if self._suspect(jobs, nodes, now):
+        if self._suspect(jobs, slow, nodes, now):
             return now  # before a job starts on such a node
         wake_times = [now + RESYNC]
         has_scheduled = False
@@ -152,7 +155,11 @@ class JobReconciler:
             yield from (job for job in jobs if job.spec.name in failed)
 
     def _suspect(
-        self, jobs: Sequence[JobView], nodes: Mapping[str, NodeView], now: datetime
+        self,
+        jobs: Sequence[JobView],
+        others: Sequence[JobView],
+        nodes: Mapping[str, NodeView],
+        now: datetime,
     ) -> bool:
         """Request checks of nodes on which jobs fail or are slow; return whether any was."""
         since = now - self._policy.job.suspect_window
@@ -160,7 +167,7 @@ class JobReconciler:
         seen = ((job.spec.name, one) for job in jobs for one in job.record.attempts)
         failed = suspect_nodes((*self._ended, *seen), nodes, self._policy, now)
         requested = {one.node: replace(nodes[one.node], request=one.request) for one in failed}
-        slow = straggler_nodes(jobs, {**nodes, **requested}, self._policy, now)
+        slow = straggler_nodes((*jobs, *others), {**nodes, **requested}, self._policy, now)
         return self._checks.request(
             (*failed, *slow),
             _suspected,

@@ -262,6 +262,21 @@ def test_by_default_a_straggler_is_only_reported() -> None:
     assert (world.requested(), world.phase()) == ([], Phase.SCHEDULABLE)
 
 
+def test_a_job_that_others_restart_has_a_straggler_too() -> None:
+    world = Slow()
+    own = world.jobs.views.pop("job-1")
+    world.job_ports = replace(world.job_ports, stragglers=lambda: [own])
+    world.restart()
+
+    for _ in range(3):
+        world.job_loop.step()
+        world.node_loop.step()
+
+    assert world.phase() is Phase.QUARANTINED
+    assert len(world.events_of(StragglerSuspected)) == 1
+    assert not [call for call in world.calls.made if "job-1 " in call and "put" in call]
+
+
 def test_where_there_are_no_checks_a_person_is_notified_once() -> None:
     world = Slow()
     world.cluster.can_check = False

@@ -11,17 +11,21 @@ from holdfast.adapters.slurm.commands.comment import (
     MAX_RETRY_LIMIT,
     CommentRequest,
     Key,
+    RequeueRequest,
+    changed,
+    noted,
+    parse,
+    requeue_request,
+    restart_reason,
+)
+from holdfast.adapters.slurm.commands.comment_reports import (
     ReportedHang,
     ReportedLoss,
     ReportedProgress,
-    RequeueRequest,
-    changed,
+    ReportedStraggler,
     loss_fault,
-    noted,
-    parse,
     progress,
-    requeue_request,
-    restart_reason,
+    straggler,
     suspected_hang,
 )
 from holdfast.adapters.slurm.jobs.supervisor_reports import SupervisorReports
@@ -282,3 +286,24 @@ def test_what_is_changed_is_read_so_and_the_rest_as_before(words: list[str]) -> 
     assert parse(after).mode == parse(before).mode
     again = changed(after, {Key.AUTO_RESUME: "1", Key.CHECKPOINT: "/c"})
     assert parse(again) == parse(after)
+
+
+@given(
+    st.sampled_from(["", "team=a", '{"APS": {"x": 1}}']),
+    st.integers(0, 10**13 - 1),
+    st.from_regex(r"[A-Za-z0-9_.-]{1,64}", fullmatch=True),
+)
+def test_a_straggler_is_read_as_written(comment: str, attempt: int, node: str) -> None:
+    reported = ReportedStraggler(attempt=attempt, node=node)
+    request = parse(changed(comment, {Key.STRAGGLER: straggler(reported)}))
+
+    assert request.straggler == reported
+    assert request.rejected == ()
+
+
+@pytest.mark.parametrize("value", ["", "1", "1:", ":a", "x:a", "1:a:b", f"1:{'a' * 65}", "1:[a]"])
+def test_a_straggler_that_no_supervisor_reports_is_rejected(value: str) -> None:
+    request = parse(f"straggler={value}")
+
+    assert request.straggler is None
+    assert [one.key for one in request.rejected] == ["straggler"]

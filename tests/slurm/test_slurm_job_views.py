@@ -9,6 +9,7 @@ from holdfast.adapters.slurm.commands.comment import CommentRequest, parse
 from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.commands.node_text import NodeFacts
 from holdfast.adapters.slurm.commands.reasons import parse_reason
+from holdfast.adapters.slurm.jobs.supervisor_reports import slow_job
 from holdfast.adapters.slurm.jobs.views import (
     GIVEN_UP,
     TIMEOUT,
@@ -400,3 +401,36 @@ def test_what_slurmctld_forgot_is_given_time_to_end() -> None:
     assert [name for name, _ in where(forgotten, over - SEC)] == ["a", "b"]
     assert where(forgotten, over) == []
     assert where(requeued, SEC) == []
+
+
+# what its supervisor reports of a straggler
+
+
+@pytest.mark.parametrize("attempt", [1000, 1001, 1999])
+def test_the_straggler_of_the_present_run_has_the_nodes_of_the_job(attempt: int) -> None:
+    found = slow_job(a_job(), parse(f"straggler={attempt}:b"), NOW)
+
+    assert found is not None
+    assert (found.spec.name, found.record.phase, found.record.attempt) == (
+        "job/7",
+        JobPhase.RUNNING,
+        attempt,
+    )
+    assert found.record.placement == ("a", "b")
+    assert found.straggler is not None
+    assert found.straggler.node == "b"
+
+
+@pytest.mark.parametrize(
+    ("job", "comment"),
+    [
+        (a_job(), "auto-resume=1"),
+        (a_job(), "straggler=999:b"),
+        (a_job(), "straggler=2000:b"),
+        (a_job("PENDING"), "straggler=1000:b"),
+        (a_job("COMPLETING"), "straggler=1000:b"),
+        (a_job("COMPLETED"), "straggler=1000:b"),
+    ],
+)
+def test_an_earlier_run_or_a_job_that_has_ended_has_no_straggler(job, comment: str) -> None:
+    assert slow_job(job, parse(comment), NOW) is None

@@ -71,10 +71,10 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             incidents=store,
             events=_NoEvents(),
             jobs=jobs,
+            stragglers=jobs.stragglers,
             leadership=lock,
             is_ready=lambda: cluster.synced,
             errors=lambda: cluster.errors,
-            families=lambda: (),
             close=opened.pop_all().close,
         )
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.apps.controller.config import ControllerConfig
+from holdfast.model.jobs import JobView
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
 from holdfast.ports.incidents import IncidentStore
@@ -31,14 +32,17 @@ class Platform:
     errors: Callable[[], Sequence[str]]
     """Current errors that keep the view of the cluster from being updated."""
 
-    families: Callable[[], Sequence[str]]
-    """Metric families of the platform, in Prometheus' text format."""
+    close: Callable[[], None]
+    """Releases all resources, the leadership first."""
+
+    families: Callable[[], Sequence[str]] = tuple
+    """Returns the metric families of the platform, in Prometheus' text format."""
 
     jobs: JobBackend | None = None
     """Jobs to restart; None if the platform itself restarts jobs."""
 
-    close: Callable[[], None]
-    """Releases all resources, the leadership first."""
+    stragglers: Callable[[], Sequence[JobView]] = tuple
+    """Returns running jobs that are not among ``jobs``, each with its straggler."""
 
 
 class Connect(Protocol):

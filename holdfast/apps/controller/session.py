@@ -186,6 +186,7 @@ def _job_reconciler(
         events=ports.events,
         clock=ports.clock,
         leadership=ports.leadership,
+        stragglers=platform.stragglers,
     )
     return JobReconciler(job_ports, ResumePolicy(job=config.jobs, nodes=config.nodes))
 

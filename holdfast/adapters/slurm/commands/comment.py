@@ -12,10 +12,19 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
+from holdfast.adapters.slurm.commands.comment_reports import (
+    ReportedHang,
+    ReportedLoss,
+    ReportedProgress,
+    ReportedStraggler,
+    parse_hang,
+    parse_loss,
+    parse_progress,
+    parse_straggler,
+)
 from holdfast.decisions.step_restart import RestartMode
 from holdfast.kit.bounded_files import is_nested_deeply
 from holdfast.kit.units import one_line
-from holdfast.model.jobs import LossAction, LossFault
 
 MAX_RETRY_LIMIT: Final = 1000
 """Largest valid ``max-retry``; more is assumed to be a typing error."""
@@ -35,11 +44,6 @@ _COUNT: Final = re.compile(r"[0-9]{1,9}")
 _BLANK: Final = re.compile(r"\s")
 _REQUEUE_REQUEST: Final = re.compile(r"requeue(?::([0-9]{1,9}):([0-9]{1,11}))?")
 _RESTART_REASON: Final = re.compile(r"[0-9]{1,9}:\w{1,100}:[^\s:=\[\]]{0,100}")
-_LOSS_FAULT: Final = re.compile(
-    r"([0-9]{1,13}):(LossNotFinite|LossSpiked):([0-9]{1,18}):(ask|stop|rollback|skip)"
-)
-_SUSPECTED_HANG: Final = re.compile(r"([0-9]{1,13}):([0-9]{1,18})?:([0-9]{1,11})")
-_PROGRESS: Final = re.compile(r"([0-9]{1,13}):([0-9]{1,18}):([0-9]{1,9}(?:\.[0-9]{1,9})?)")
 _NO_WORD: Final = re.compile(r"\W")
 _NO_NODE: Final = re.compile(r"[\s:=\[\]]")
 _NOTE: Final = re.compile(r"(?<!\s)\s*\[holdfast: [^\[\]]*\]")
@@ -84,6 +88,10 @@ class Key(StrEnum):
     """Set by the supervisor only: ``1001:1200:0.52``, the number of the attempt, its last step, and
     its steps per second."""
 
+    STRAGGLER = "straggler"
+    """Set by the supervisor only: ``1001:node7``, the number of the attempt, and the node of the
+    rank that the others wait for."""
+
     CHECKPOINT = "checkpoint"
     """Directory of the job's checkpoints, in Megatron's layout."""
 
@@ -109,43 +117,6 @@ class RequeueRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedLoss:
-    """A supervisor's report of a loss that is not finite, or that spiked."""
-
-    attempt: int
-    """Number of the attempt, as in ``HOLDFAST_ATTEMPT``."""
-
-    reason: str
-    step: int
-    action: LossAction
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedHang:
-    """A supervisor's report of a step that seems to hang."""
-
-    attempt: int
-    """Number of the attempt, as in ``HOLDFAST_ATTEMPT``."""
-
-    step: int | None
-    """Last step of training; None if it has reached none."""
-
-    since: datetime
-    """Time of that step, or of the start of the attempt."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportedProgress:
-    """A supervisor's report of the steps of training."""
-
-    attempt: int
-    """Number of the attempt, as in ``HOLDFAST_ATTEMPT``."""
-
-    step: int
-    steps_per_second: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommentRequest:
     """Requests in a Comment."""
 
@@ -162,6 +133,7 @@ class CommentRequest:
     loss: ReportedLoss | None = None
     hang: ReportedHang | None = None
     progress: ReportedProgress | None = None
+    straggler: ReportedStraggler | None = None
     rejected: tuple[Rejected, ...] = ()
 
     def requests_requeue(self, restarts: int) -> bool:
@@ -183,6 +155,7 @@ _EXPECTED: Final = {
     Key.LOSS_FAULT: "ATTEMPT:REASON:STEP:ACTION",
     Key.SUSPECTED_HANG: "ATTEMPT:STEP:SECONDS",
     Key.PROGRESS: "ATTEMPT:STEP:RATE",
+    Key.STRAGGLER: "ATTEMPT:NODE",
     Key.CHECKPOINT: "the absolute path of a directory, without spaces",
 }
 
@@ -214,9 +187,10 @@ def parse(comment: str) -> CommentRequest:
         else None,
         checkpoint=values.get(Key.CHECKPOINT, ""),
         restart_reason=values.get(Key.RESTART_REASON, ""),
-        loss=_reported_loss(values.get(Key.LOSS_FAULT, "")),
-        hang=_reported_hang(values.get(Key.SUSPECTED_HANG, "")),
-        progress=_reported_progress(values.get(Key.PROGRESS, "")),
+        loss=parse_loss(values.get(Key.LOSS_FAULT, "")),
+        hang=parse_hang(values.get(Key.SUSPECTED_HANG, "")),
+        progress=parse_progress(values.get(Key.PROGRESS, "")),
+        straggler=parse_straggler(values.get(Key.STRAGGLER, "")),
         rejected=tuple(rejected[:REJECTED_LIMIT]),
     )
 
@@ -269,51 +243,6 @@ def restart_reason(restarts: int, reason: str, node: str) -> str:
     return f"{restarts}:{_NO_WORD.sub('_', reason)[:100] or '_'}:{_NO_NODE.sub('', node)[:100]}"
 
 
-def loss_fault(attempt: int, fault: LossFault) -> str:
-    """Return the value of ``Key.LOSS_FAULT`` for a fault of an attempt."""
-    return f"{attempt}:{fault.reason}:{fault.step}:{fault.action}"
-
-
-def _reported_loss(value: str) -> ReportedLoss | None:
-    found = _LOSS_FAULT.fullmatch(value)
-    if found is None:
-        return None
-    return ReportedLoss(
-        attempt=int(found[1]), reason=found[2], step=int(found[3]), action=LossAction(found[4])
-    )
-
-
-def suspected_hang(hang: ReportedHang) -> str:
-    """Return the value of ``Key.SUSPECTED_HANG``."""
-    step = "" if hang.step is None else hang.step
-    return f"{hang.attempt}:{step}:{hang.since.timestamp():.0f}"
-
-
-def _reported_hang(value: str) -> ReportedHang | None:
-    found = _SUSPECTED_HANG.fullmatch(value)
-    if found is None:
-        return None
-    return ReportedHang(
-        attempt=int(found[1]),
-        step=None if found[2] is None else int(found[2]),
-        since=datetime.fromtimestamp(int(found[3]), UTC),
-    )
-
-
-def progress(reported: ReportedProgress) -> str:
-    """Return the value of ``Key.PROGRESS``."""
-    return f"{reported.attempt}:{reported.step}:{reported.steps_per_second:.6f}"
-
-
-def _reported_progress(value: str) -> ReportedProgress | None:
-    found = _PROGRESS.fullmatch(value)
-    if found is None:
-        return None
-    return ReportedProgress(
-        attempt=int(found[1]), step=int(found[2]), steps_per_second=float(found[3])
-    )
-
-
 def _rejected(key: str, value: str, expected: str) -> Rejected:
     return Rejected(key=key, value=_shown(value), expected=expected)
 
@@ -341,11 +270,13 @@ def _is_usable(key: Key, value: str) -> bool:
         case Key.RESTART_REASON:
             return _RESTART_REASON.fullmatch(value) is not None
         case Key.LOSS_FAULT:
-            return _LOSS_FAULT.fullmatch(value) is not None
+            return parse_loss(value) is not None
         case Key.SUSPECTED_HANG:
-            return _SUSPECTED_HANG.fullmatch(value) is not None
+            return parse_hang(value) is not None
         case Key.PROGRESS:
-            return _PROGRESS.fullmatch(value) is not None
+            return parse_progress(value) is not None
+        case Key.STRAGGLER:
+            return parse_straggler(value) is not None
         case Key.CHECKPOINT:
             is_printable = value.isprintable() and _BLANK.search(value) is None
             return value.startswith("/") and is_printable

@@ -17,6 +17,11 @@ def attempt_number(restarts: int, relaunches: int) -> int:
     return restarts * _RELAUNCHES + min(relaunches, _RELAUNCHES - 1)
 
 
+def restarts_of(attempt: int) -> int:
+    """Return the number of requeues before an attempt."""
+    return attempt // _RELAUNCHES
+
+
 def restarts_in(environment: Mapping[str, str]) -> int:
     """Return how often the job was requeued."""
     return _number(environment.get(RESTARTS, "")) or 0

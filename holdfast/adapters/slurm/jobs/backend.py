@@ -12,7 +12,7 @@ from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.advice import stop_message
 from holdfast.adapters.slurm.jobs.drift import JobDriftCorrection
 from holdfast.adapters.slurm.jobs.holds import JobHolds
-from holdfast.adapters.slurm.jobs.supervisor_reports import SupervisorReports
+from holdfast.adapters.slurm.jobs.supervisor_reports import SupervisorReports, slow_job
 from holdfast.adapters.slurm.jobs.unmanaged_runs import UnmanagedRuns
 from holdfast.adapters.slurm.jobs.views import (
     PREFIX,
@@ -88,6 +88,7 @@ class SlurmJobs:
         self._resumable: frozenset[str] = frozenset()
         self._checkpoints: Mapping[str, tuple[str, str]] = {}
         self._supervised: frozenset[str] = frozenset()
+        self._slow: tuple[JobView, ...] = ()
         self._config: Mapping[str, str] = {}
 
     def open(self) -> None:
@@ -140,6 +141,8 @@ class SlurmJobs:
         self._supervised = frozenset(
             name for name, request in requests.items() if is_supervised(found[name], request)
         )
+        slow = (slow_job(found[name], request, now) for name, request in requests.items())
+        self._slow = tuple(one for one in slow if one is not None)
         self._cases = dict(self._managed(found, requests, now))
         if self._around.may_act():
             self._reservations.refresh()
@@ -160,6 +163,10 @@ class SlurmJobs:
             f"{PREFIX}{name}": tuple(one for one in self._watch.moved(folder) if one.job == number)
             for name, (number, folder) in self._checkpoints.items()
         }
+
+    def stragglers(self) -> tuple[JobView, ...]:
+        """Return the running jobs whose supervisors report a straggler, as of the last round."""
+        return self._slow
 
     def put(self, job: str, record: JobRecord) -> None:
         """See ``JobBackend.put``."""

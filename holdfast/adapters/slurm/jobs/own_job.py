@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.adapters.slurm.commands.comment import (
-    Key,
+from holdfast.adapters.slurm.commands.comment import Key, changed, parse, requeue_request
+from holdfast.adapters.slurm.commands.comment_reports import (
     ReportedHang,
     ReportedProgress,
-    changed,
+    ReportedStraggler,
     loss_fault,
-    parse,
     progress,
-    requeue_request,
+    straggler,
     suspected_hang,
 )
 from holdfast.adapters.slurm.commands.hostlist import expand
@@ -154,6 +153,11 @@ class OwnJob(JobCommands):
     def report_progress(self, reported: ReportedProgress) -> None:
         """Report the last step and the step rate to people."""
         self._comment(self.read(), {Key.PROGRESS: progress(reported)})
+
+    def report_straggler(self, reported: ReportedStraggler | None) -> None:
+        """Report the node of a straggler to the controller; None if no rank is slow any more."""
+        value = None if reported is None else straggler(reported)
+        self._comment(self.read(), {Key.STRAGGLER: value})
 
     def _comment(self, job: BatchJob, changes: Mapping[Key, str | None]) -> None:
         self.update_job(job.id, f"comment={changed(job.comment, changes)}")

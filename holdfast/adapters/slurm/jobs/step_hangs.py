@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from holdfast.adapters.slurm.commands.comment import ReportedHang, ReportedProgress
+from holdfast.adapters.slurm.commands.comment_reports import ReportedHang, ReportedProgress
 from holdfast.decisions.hang_settings import TIMEOUT_VARIABLE, parse_hang_settings
 from holdfast.decisions.step_progress import (
     StepProgress,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.checkpoints.directory import latest_step
-from holdfast.adapters.slurm.commands.comment import ReportedHang
+from holdfast.adapters.slurm.commands.comment_reports import ReportedHang, ReportedStraggler
 from holdfast.adapters.slurm.jobs.attempts import attempt_number
 from holdfast.adapters.slurm.jobs.own_job import OwnJob
 from holdfast.adapters.slurm.jobs.srun_command import is_bound, relaunch_command
@@ -108,6 +108,7 @@ class SupervisedStep:
         self._training, self._crash = TrainingWatch(environment, self._look), StepCrash(environment)
         self._published: LossFault | None = None
         self._published_hang: ReportedHang | None = None
+        self._published_straggler: ReportedStraggler | None = None
         self._ended_at = datetime.now(UTC)
 
     def run(self) -> int:
@@ -214,6 +215,7 @@ class SupervisedStep:
                 self._slurm.report_loss(attempt, fault)
                 self._published = fault
         self._report_hang()
+        self._report_straggler()
 
     def _look(self) -> "RankFindings":
         """Return what the ranks of the job do, by a step of its own beside theirs."""
@@ -238,6 +240,17 @@ class SupervisedStep:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
                 self._slurm.report_hang(hang)
                 self._published_hang = hang
+
+    def _report_straggler(self) -> None:
+        """Report the node that ``holdfast launch`` calls slow; it is no reason to stop the step."""
+        step = self._monitor.step
+        node = "" if step is None else self._training.straggler(step.nodes)
+        attempt = attempt_number(self._monitor.restarts, self._relaunches)
+        slow = ReportedStraggler(attempt=attempt, node=node) if node else None
+        if slow != self._published_straggler:
+            with suppress(BackendError):  # slurmctld is down: tried again at the next poll
+                self._slurm.report_straggler(slow)
+                self._published_straggler = slow
 
     def _end_srun(self, srun: RunningSrun, since: timedelta) -> None:
         """End a srun that waits for a dead node, ``since`` its step was cancelled."""

@@ -1,12 +1,28 @@
 """What supervisors report of the losses and the progress of their steps."""
 
 from collections.abc import Container, Mapping
+from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.slurm.commands.comment import CommentRequest, ReportedHang, ReportedLoss
+from holdfast.adapters.slurm.commands.comment import CommentRequest
+from holdfast.adapters.slurm.commands.comment_reports import (
+    ReportedHang,
+    ReportedLoss,
+    ReportedStraggler,
+)
+from holdfast.adapters.slurm.commands.job_text import BatchJob
+from holdfast.adapters.slurm.jobs.attempts import restarts_of
 from holdfast.adapters.slurm.jobs.views import PREFIX
-from holdfast.model.events import Event, JobHangSuspected, JobLossFault
-from holdfast.model.jobs import LossAction
+from holdfast.model.events import Event, JobHangSuspected, JobLossFault, JobStragglerFound
+from holdfast.model.jobs import (
+    JobPhase,
+    JobRecord,
+    JobSpec,
+    JobView,
+    LossAction,
+    Placing,
+    SlowRank,
+)
 from holdfast.ports.events import EventSink
 
 _RESPONSES: Final[Mapping[LossAction, str]] = {
@@ -17,7 +33,26 @@ _RESPONSES: Final[Mapping[LossAction, str]] = {
     LossAction.SKIP: "its supervisor restarts the step from the checkpoint before, without it",
 }
 
-_Report = ReportedLoss | ReportedHang
+
+def slow_job(job: BatchJob, request: CommentRequest, now: datetime) -> JobView | None:
+    """Return the view of a job whose supervisor reports a straggler now; None if it does not.
+
+    Only its name, its nodes and the straggler are known.
+    """
+    slow = request.straggler
+    if slow is None or not job.is_at_work or restarts_of(slow.attempt) != job.restarts:
+        return None
+    record = JobRecord(
+        phase=JobPhase.RUNNING, phase_since=now, attempt=slow.attempt, placement=job.nodes
+    )
+    return JobView(
+        spec=JobSpec(name=f"{PREFIX}{job.id}", nodes=len(job.nodes), placing=Placing.SCHEDULER),
+        record=record,
+        straggler=SlowRank(text=_slow_text(slow), node=slow.node),
+    )
+
+
+_Report = ReportedLoss | ReportedHang | ReportedStraggler
 
 
 class SupervisorReports:
@@ -40,7 +75,7 @@ class SupervisorReports:
         reported = {
             (name, type(report)): report
             for name, one in requests.items()
-            for report in (one.loss, one.hang)
+            for report in (one.loss, one.hang, one.straggler)
             if report is not None
         }
         self._emitted = reported
@@ -59,7 +94,16 @@ def _event(job: str, report: _Report) -> Event:
             step=report.step,
             why=f"{report.reason} at step {report.step}; {_RESPONSES[report.action]}",
         )
+    if isinstance(report, ReportedStraggler):
+        return JobStragglerFound(job=job, attempt=report.attempt, why=_slow_text(report))
     since = report.since.isoformat(timespec="seconds").replace("+00:00", "Z")
     last = "no step was reported" if report.step is None else f"no step after {report.step}"
     why = f"{last} since {since}; find the rank that the others wait for: holdfast slurm stacks"
     return JobHangSuspected(job=job, attempt=report.attempt, why=why)
+
+
+def _slow_text(report: ReportedStraggler) -> str:
+    return (
+        f"the other ranks wait for one on {report.node}; the output of the job has its number: "
+        "search it for StragglerFound"
+    )

@@ -3,7 +3,7 @@
 Training steps and losses are read in the progress file and the output of the job step.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,6 +22,8 @@ from holdfast.decisions.loss_faults import (
     worse_fault,
 )
 from holdfast.decisions.loss_settings import VARIABLES, bad_loss, parse_loss_limits
+from holdfast.decisions.notice_lines import LoggedNotices, slow_host
+from holdfast.decisions.notice_lines import after_lines as after_notice_lines
 from holdfast.decisions.step_restart import ApplicationEnd
 from holdfast.kit.appended_lines import AppendedLines
 from holdfast.model.jobs import (
@@ -79,6 +81,7 @@ class TrainingWatch:
         self._reported: int | None = None
         self._begun_at = datetime.now(UTC)
         self._history, self._steps = LossHistory(), LoggedSteps()
+        self._notices = LoggedNotices()
         self._reports: ReportReader | None = None
         self._logs: list[AppendedLines] = []
 
@@ -117,6 +120,7 @@ class TrainingWatch:
             for _ in range(_CHUNKS):
                 lines = [line.decode("utf-8", "replace") for line in log.read()]
                 self._steps = after_lines(self._steps, number, lines, self._limits)
+                self._notices = after_notice_lines(self._notices, lines)
                 if not lines:
                     break
         self.fault = worse_fault(self._history.fault, self._steps.fault)
@@ -124,6 +128,12 @@ class TrainingWatch:
         is_hung = self.hangs.look(max(steps, default=None))
         self._hang = self.hangs.text if is_hung else self._hang
         return is_hung or (self.fault is not None and self.fault.action is not LossAction.ASK)
+
+    def straggler(self, nodes: Sequence[str]) -> str:
+        """Return which of ``nodes`` ``holdfast launch`` calls slow in the output; may be empty."""
+        host = slow_host(self._notices.straggler).partition(".")[0]
+        found = [node for node in nodes if host and node.partition(".")[0] == host]
+        return found[0] if len(found) == 1 else ""
 
     def notice(self) -> str:
         """Return what a person has to know of a fault that does not stop the step, once."""
@@ -198,6 +208,7 @@ class TrainingWatch:
         self._reported = None
         self._begun_at = datetime.now(UTC)
         self._history, self._steps = LossHistory(), LoggedSteps()
+        self._notices = LoggedNotices()
         self.hangs.begin()
         if self._progress:
             path = Path(self._progress)
