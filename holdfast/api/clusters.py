@@ -35,6 +35,9 @@ class Node:
     logical_id: str = ""
     """``NodeLogicalId``; default: the name of the node."""
 
+    image: str = ""
+    """Image that its machine has booted; empty if it is not known."""
+
     addresses: tuple[str, ...] = ()
     """Its private host names and IP addresses, as far as they are known."""
 

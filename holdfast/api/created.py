@@ -22,9 +22,9 @@ class CreatedClusterNodes(Protocol):
         ...
 
     def submit(
-        self, cluster: str, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
+        self, cluster: str, machine: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
     ) -> str:
-        """See ``Cluster.submit``."""
+        """See ``Cluster.submit``; ``machine`` is the id of the machine of the node."""
         ...
 
 
@@ -80,9 +80,10 @@ class CreatedCluster:
 
     def submit(self, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> str:
         """See ``Cluster.submit``."""
-        if not node:
+        machine = next((one.instance_id for one in self._nodes if node and one.name == node), "")
+        if not machine:
             return "the node has no machine yet"
-        return self.supervisor.submit(self.name, node, verb, person, checks)
+        return self.supervisor.submit(self.name, machine, verb, person, checks)
 
 
 class CreatedClusters:
@@ -117,6 +118,7 @@ def _node(member: Member, instance_type: str) -> Node:
         status=member.status,
         message=" ".join(filter(None, (member.message, member.settings.conflict))),
         logical_id=member.logical_id,
+        image=machine.image if machine is not None else "",
         addresses=machine.addresses if machine is not None else (),
         has_machine=machine is not None,
         settings=member.settings.current,

@@ -24,7 +24,7 @@ def described(cluster: DesiredCluster, nodes: Sequence[Node]) -> Json:
     """Members of the description of a cluster beyond its summary."""
     return {
         **cluster.requested,
-        "FailureMessage": cluster.failure or None,
+        "FailureMessage": cluster.failure or _refusals(cluster) or None,
         "InstanceGroups": [
             _group(cluster, one, [node for node in nodes if node.group == one.name])
             for one in cluster.groups
@@ -33,6 +33,12 @@ def described(cluster: DesiredCluster, nodes: Sequence[Node]) -> Json:
         "NodeProvisioningMode": "Continuous" if cluster.is_continuous else None,
         "AutoScaling": described_autoscaling(cluster),
     }
+
+
+def _refusals(cluster: DesiredCluster) -> str:
+    """Why the provider of the machines refuses groups, which is retried; empty if it does not."""
+    failures = ((one.name, one.failure or one.listing_failure) for one in cluster.groups)
+    return "; ".join(f"{name}: {why}" for name, why in failures if why)
 
 
 def node_recovery(*, is_automatic: bool) -> str:
@@ -59,14 +65,22 @@ def _group(cluster: DesiredCluster, group: DesiredGroup, nodes: Sequence[Node]) 
         "TargetStateCount": running,
         "Status": status,
         "ActiveOperations": {"Scaling": 1} if is_scaling else None,
-        "CurrentImageId": None if _is_moving(update) else group.made_of.image or None,
-        "DesiredImageId": group.made_of.image or None,
+        "CurrentImageId": None if _is_moving(update) else _image(group, nodes),
+        "DesiredImageId": group.made_of.previous_image or group.made_of.image or None,
         "AutoPatchConfig": described_patching(group),
         "ImageVersionStatus": image_status(group),
         "SoftwareUpdateStatus": None if update is None else update.status,
         "KubernetesConfig": group_config(desired_settings(group), nodes),
         "ActiveSoftwareUpdateConfig": _deployment(update) if _is_moving(update) else None,
     }
+
+
+def _image(group: DesiredGroup, nodes: Sequence[Node]) -> str | None:
+    """Image of the nodes of a group; if it is not known or not the same, that of new ones."""
+    images = {node.image for node in nodes if node.image}
+    if len(images) == 1:
+        return images.pop()
+    return group.made_of.previous_image or group.made_of.image or None
 
 
 def _is_moving(update: SoftwareUpdate | None) -> bool:

@@ -114,7 +114,12 @@ def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
             f"InstanceGroups: {before.name}: InstanceType is {types[0]} and cannot be changed; "
             "add a group with another name"
         )
-    made_of = replace(after.made_of, image=before.made_of.image, revision=before.made_of.revision)
+    made_of = replace(
+        after.made_of,
+        image=before.made_of.image,
+        previous_image=before.made_of.previous_image,
+        revision=before.made_of.revision,
+    )
     after = resized(before, after)
     changed = replace(
         before,
@@ -123,6 +128,7 @@ def changed_group(before: DesiredGroup, after: DesiredGroup) -> DesiredGroup:
         most=after.most,
         schedule=_changed_schedule(before.schedule, after.schedule),
         patching=changed_patching(before.patching, after.patching),
+        failure="",  # of the state before, which must not fail the update
     )
     if made_of == before.made_of:
         return changed

@@ -84,7 +84,12 @@ def describe_cluster_node(call: Call) -> Json:
         raise ValidationException("Exactly one of NodeId and NodeLogicalId must be given")
     cluster = call.cluster()
     node = node_named(cluster.nodes(), request)
-    details = {**_node(node, with_name=True), **_addresses(node), **_group_settings(cluster, node)}
+    details = {
+        **_node(node, with_name=True),
+        "CurrentImageId": node.image or None,
+        **_addresses(node),
+        **_group_settings(cluster, node),
+    }
     return {"NodeDetails": details}
 
 

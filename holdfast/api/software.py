@@ -38,7 +38,8 @@ def _begun(call: Call, stored: StoredCluster) -> Change:
     for one in cluster.groups:
         if one.name in names:
             collector.group(one.name, "UpdateClusterSoftware initiated for IG {g} in Cluster {c}.")
-            groups.append(started(one, deployment, call.now, image=request.get("ImageId", "")))
+            image = request.get("ImageId", "")
+            groups.append(started(one, stored.members, deployment, call.now, image=image))
         else:
             groups.append(one)
     after = replace(

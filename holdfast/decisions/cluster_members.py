@@ -50,6 +50,10 @@ class ObservedCluster:
     """Pods that wait, and the nodes that they could use; empty if no group scales itself or is
     patched."""
 
+    failures: Mapping[str, str] = field(default_factory=dict)
+    """Why the provider refused to list the machines of a group, by the name of the group; its
+    machines are those of the last round then."""
+
     images: Mapping[str, str] = field(default_factory=dict)
     """Newest image of each group that is patched automatically, as far as it is known."""
 

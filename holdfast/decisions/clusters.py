@@ -57,9 +57,7 @@ def decide(
     """
     collector = ClusterEventCollector(cluster, now)
     there = present(cluster, members, seen, now, collector)
-    by_group = {
-        group.name: [one for one in there if one.group == group.name] for group in cluster.groups
-    }
+    by_group = _by_group(cluster, there)
     groups = [
         advanced(_cleared(group, seen), by_group[group.name], seen, policy, now, collector)
         for group in cluster.groups
@@ -73,21 +71,21 @@ def decide(
         )
     judged = _judged(replace(cluster, groups=tuple(groups)), by_group, policy, now, collector)
     if judged is not None:
-        judged = with_due_updates(judged, policy, now, collector)
-        judged = patched(judged, seen, policy, now, collector)
+        judged = with_due_updates(judged, there, policy, now, collector)
+        judged = patched(judged, there, seen, policy, now, collector)
         judged, there = autoscaled(judged, there, seen, policy, now, collector)
-        by_group = {
-            group.name: [one for one in there if one.group == group.name] for group in judged.groups
-        }
+        by_group = _by_group(judged, there)
     actions: list[ClusterAction] = []
     recorded: dict[str, Member] = {}
+    settled: list[DesiredGroup] = []
     for group in judged.groups if judged is not None else ():
         configured, changes = _configured(group, by_group[group.name], seen)
         recorded |= {one.logical_id: one for one in configured}
-        actions += changes
-        actions += _actions(group, by_group[group.name], seen, policy, now)
+        due = _actions(group, by_group[group.name], seen, policy, now)
+        settled.append(group if due else replace(group, failure=""))
+        actions += [*changes, *due]
     return ClusterStep(
-        cluster=judged,
+        cluster=replace(judged, groups=tuple(settled)) if judged is not None else None,
         members=tuple(recorded.get(one.logical_id, one) for one in there)
         if judged is not None
         else (),
@@ -96,10 +94,20 @@ def decide(
     )
 
 
+def _by_group(cluster: DesiredCluster, members: Sequence[Member]) -> dict[str, list[Member]]:
+    return {
+        group.name: [one for one in members if one.group == group.name] for group in cluster.groups
+    }
+
+
 def _cleared(group: DesiredGroup, seen: ObservedCluster) -> DesiredGroup:
-    """Return the group without leaving machines that no longer exist."""
+    """Return the group without leaving machines that no longer exist, and why they are old."""
     there = {one.id for one in seen.machines[group.name]}
-    return replace(group, leaving=tuple(one for one in group.leaving if one in there))
+    return replace(
+        group,
+        leaving=tuple(one for one in group.leaving if one in there),
+        listing_failure=seen.failures.get(group.name, ""),
+    )
 
 
 def _judged(
@@ -150,6 +158,7 @@ def _provisioned(
     why = _problem(cluster, lacking, members)
     if not why and now - cluster.since >= policy.provision_timeout:
         why = f"{', '.join(one.name for one in lacking)}: timed out waiting for nodes"
+        why = "; ".join([why, *(one.listing_failure for one in lacking if one.listing_failure)])
     if not why:
         return cluster
     collector.cluster(f"Cluster {{c}} {what} failed", why)

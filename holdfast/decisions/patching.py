@@ -1,18 +1,20 @@
 """Patches of groups: newer images, installed on idle nodes at a time that people can change."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from holdfast.decisions.cluster_members import ClusterEventCollector, ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.software_update import started
-from holdfast.model.clusters import DesiredCluster, DesiredGroup
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, MachineState, Member
 from holdfast.model.deployments import Patching
 from holdfast.model.sagemaker import ClusterStatus
 
 
 def patched(
     cluster: DesiredCluster,
+    members: Sequence[Member],
     seen: ObservedCluster,
     policy: ClusterPolicy,
     now: datetime,
@@ -24,7 +26,7 @@ def patched(
     the next image is.
     """
     groups = tuple(
-        _begun(cluster, _noted(one, seen, policy, now, collector), now, collector)
+        _begun(cluster, _noted(one, seen, policy, now, collector), members, now, collector)
         for one in cluster.groups
     )
     changed = replace(cluster, groups=groups)
@@ -40,12 +42,18 @@ def _noted(
     now: datetime,
     collector: ClusterEventCollector,
 ) -> DesiredGroup:
-    """Return a group with the newest image: the first one that is seen is that of its machines."""
+    """Return a group with the newest image, and with that of its machines when first seen."""
     patching, newest = group.patching, seen.images.get(group.name, "")
     if patching is None or not newest or group.is_going:
         return group
     if not group.made_of.image:
-        return replace(group, made_of=replace(group.made_of, image=newest))
+        old = [
+            one.image
+            for one in seen.machines[group.name]
+            if one.image not in ("", newest) and one.state is not MachineState.LEAVING
+        ]
+        made_of = replace(group.made_of, image=min(old, default=newest), previous_image="")
+        return replace(group, made_of=made_of)
     if newest in (group.made_of.image, patching.tried):
         return replace(group, patching=_withdrawn(patching)) if patching.image else group
     if newest == patching.image:
@@ -66,7 +74,11 @@ def _withdrawn(patching: Patching) -> Patching:
 
 
 def _begun(
-    cluster: DesiredCluster, group: DesiredGroup, now: datetime, collector: ClusterEventCollector
+    cluster: DesiredCluster,
+    group: DesiredGroup,
+    members: Sequence[Member],
+    now: datetime,
+    collector: ClusterEventCollector,
 ) -> DesiredGroup:
     patching = group.patching
     if (
@@ -82,7 +94,7 @@ def _begun(
         group.name,
         f"Automatic patching of IG {{g}} in Cluster {{c}} to {patching.image} started",
     )
-    begun = started(group, patching.deployment, now, image=patching.image)
+    begun = started(group, members, patching.deployment, now, image=patching.image)
     if begun.update is None:
         return group
     update = replace(

@@ -1,5 +1,6 @@
 """Software updates of groups at the times of their schedules."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -8,7 +9,7 @@ from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.software_update import started
 from holdfast.kit.cron import CronSchedule
 from holdfast.kit.units import format_duration
-from holdfast.model.clusters import DesiredCluster, DesiredGroup, UpdateSchedule
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, Member, UpdateSchedule
 from holdfast.model.sagemaker import ClusterStatus, EventLevel
 
 
@@ -20,14 +21,20 @@ def next_run(schedule: UpdateSchedule | None, now: datetime) -> UpdateSchedule |
 
 
 def with_due_updates(
-    cluster: DesiredCluster, policy: ClusterPolicy, now: datetime, collector: ClusterEventCollector
+    cluster: DesiredCluster,
+    members: Sequence[Member],
+    policy: ClusterPolicy,
+    now: datetime,
+    collector: ClusterEventCollector,
 ) -> DesiredCluster:
     """Return the cluster with the scheduled updates started that are due now.
 
     All runs that are due are one. It waits while the cluster is not in service, and is skipped
     after ``start_window``.
     """
-    groups = [_with_due_update(cluster, one, policy, now, collector) for one in cluster.groups]
+    groups = [
+        _with_due_update(cluster, one, members, policy, now, collector) for one in cluster.groups
+    ]
     changed = replace(cluster, groups=tuple(groups))
     if [one.update for one in groups] == [one.update for one in cluster.groups]:
         return changed
@@ -37,6 +44,7 @@ def with_due_updates(
 def _with_due_update(
     cluster: DesiredCluster,
     group: DesiredGroup,
+    members: Sequence[Member],
     policy: ClusterPolicy,
     now: datetime,
     collector: ClusterEventCollector,
@@ -54,11 +62,11 @@ def _with_due_update(
             level=EventLevel.WARN,
         )
         later = replace(group, schedule=next_run(schedule, now - policy.start_window))
-        return _with_due_update(cluster, later, policy, now, collector)
+        return _with_due_update(cluster, later, members, policy, now, collector)
     if cluster.status is not ClusterStatus.IN_SERVICE:
         return group
     collector.group(
         group.name, "Scheduled UpdateClusterSoftware initiated for IG {g} in Cluster {c}."
     )
     begun = replace(group, schedule=next_run(schedule, now))
-    return started(begun, schedule.deployment, now)
+    return started(begun, members, schedule.deployment, now)

@@ -1,12 +1,13 @@
 """Software update of a group: one batch of machines at a time, with rollback after a failure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from math import ceil
 
 from holdfast.decisions.cluster_members import ClusterEventCollector, ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
+from holdfast.decisions.image_rollback import images_of, missing_images, restored, restoring
 from holdfast.model.cluster_actions import ClusterAction, Remove, Renew
 from holdfast.model.clusters import (
     DesiredGroup,
@@ -22,27 +23,41 @@ from holdfast.model.sagemaker import EventLevel, InstanceStatus, UpdateStatus
 
 
 def started(
-    group: DesiredGroup, deployment: Deployment, now: datetime, *, image: str = ""
+    group: DesiredGroup,
+    members: Sequence[Member],
+    deployment: Deployment,
+    now: datetime,
+    *,
+    image: str = "",
 ) -> DesiredGroup:
     """Return a group with a software update that begins now.
 
     Args:
         group: group without an active update.
+        members: nodes of its cluster.
         deployment: how the update proceeds.
         now: current time.
-        image: new image of its machines; the present one if empty.
+        image: new image of its machines; the one that the group names, or else the default, if
+            empty.
 
     """
     batch = _size(deployment.batch, group.target, group.target)
-    revision = group.made_of.revision + 1
+    made_of = replace(
+        group.made_of,
+        image=image or group.made_of.image,
+        previous_image="",
+        revision=group.made_of.revision + 1,
+    )
+    own = [machine for one, machine in _staying(members) if one.group == group.name]
     return replace(
         group,
-        made_of=replace(group.made_of, image=image or group.made_of.image, revision=revision),
+        made_of=made_of,
         stage=GroupStage.NEW,
         update=SoftwareUpdate(
             status=UpdateStatus.PENDING,
             began_at=now,
             before=group.made_of,
+            images=images_of(own),
             batch=batch,
             rollback_batch=_size(deployment.rollback_batch, group.target, batch),
             bake=deployment.bake,
@@ -82,8 +97,8 @@ def advanced(
         return group
     update = _begun(update, now)
     if why := _problem(update, members, seen, policy, now):
-        return _turned(group, update, why, collector)
-    if _going(update, members):
+        return _turned(group, update, members, why, collector)
+    if _going(update, members) or _is_incomplete(group, update, members, policy, now):
         return replace(group, update=update)
     if update.batch_at is not None:
         if not _all_run(group, members):
@@ -92,6 +107,8 @@ def advanced(
             update = replace(update, baking_since=now, going=())
         if update.baking_since is not None and now - update.baking_since < update.bake:
             return replace(group, update=update)
+    if update.turned_at is not None and (other := _with_next_image(group, update, members)):
+        return replace(other, update=update)
     return replace(group, update=_next(group, update, members, seen, now, collector))
 
 
@@ -104,11 +121,8 @@ def renewals(group: DesiredGroup, machines: Sequence[GroupMachine]) -> list[Clus
         one for one in machines if one.id in update.going and one.state is not MachineState.LEAVING
     ]
     failed = tuple(one.id for one in going if one.state is MachineState.FAILED)
-    actions: list[ClusterAction] = [
-        Renew(group.made_of.key, one.id, one.name)
-        for one in going
-        if one.state is not MachineState.FAILED
-    ]
+    running = tuple(one.id for one in going if one.state is not MachineState.FAILED)
+    actions: list[ClusterAction] = [Renew(group.made_of.key, running)] if running else []
     return [*actions, Remove(group.made_of.key, failed)] if failed else actions
 
 
@@ -125,6 +139,43 @@ def _is_stale(update: SoftwareUpdate, machine: GroupMachine) -> bool:
     if update.turned_at is None:
         return machine.launched_at < update.began_at
     return update.began_at <= machine.launched_at < update.turned_at
+
+
+def _with_next_image(
+    group: DesiredGroup, update: SoftwareUpdate, members: Sequence[Member]
+) -> DesiredGroup | None:
+    """Return the group with the image of the next machines of a rollback; None if it has that."""
+    if any(_is_stale(update, machine) for _, machine in _staying(members)):
+        made_of = restoring(group.made_of, _missing(update, members))
+    else:
+        made_of = restored(group.made_of, update)
+    if made_of == group.made_of:
+        return None
+    return replace(group, made_of=made_of, stage=GroupStage.NEW)
+
+
+def _is_incomplete(
+    group: DesiredGroup,
+    update: SoftwareUpdate,
+    members: Sequence[Member],
+    policy: ClusterPolicy,
+    now: datetime,
+) -> bool:
+    """Return whether a rollback must wait for machines that the update left missing.
+
+    They boot the image of its first batch, so that they count as the nodes which had that.
+    """
+    return (
+        update.turned_at is not None
+        and update.batch_at is None
+        and len(_staying(members)) < group.target
+        and now - update.turned_at < policy.batch_timeout
+    )
+
+
+def _missing(update: SoftwareUpdate, members: Sequence[Member]) -> Mapping[str, int]:
+    remaining = [machine for _, machine in _staying(members) if not _is_stale(update, machine)]
+    return missing_images(update, remaining)
 
 
 def _staying(members: Sequence[Member]) -> list[tuple[Member, GroupMachine]]:
@@ -172,16 +223,22 @@ def _problem(
 
 
 def _turned(
-    group: DesiredGroup, update: SoftwareUpdate, why: str, collector: ClusterEventCollector
+    group: DesiredGroup,
+    update: SoftwareUpdate,
+    members: Sequence[Member],
+    why: str,
+    collector: ClusterEventCollector,
 ) -> DesiredGroup:
     """Return the group with a rollback started; a rollback that fails ends the update."""
     if update.status is UpdateStatus.ROLLBACK_IN_PROGRESS:
         collector.group(group.name, "Rollback of IG {g} in Cluster {c} failed", why)
         return replace(group, update=replace(update, status=UpdateStatus.FAILED, going=()))
     collector.group(group.name, "Initiating rollback of IG {g} in Cluster {c}", why)
+    before = replace(update.before, revision=group.made_of.revision + 1)
+    old = [one for _, one in _staying(members) if one.launched_at < update.began_at]
     return replace(
         group,
-        made_of=replace(update.before, revision=group.made_of.revision + 1),
+        made_of=restoring(before, missing_images(update, old)),
         stage=GroupStage.NEW,
         update=replace(
             update,
@@ -246,8 +303,10 @@ def _next(
         for one, machine in old
     )
     if stale:
-        is_back = update.turned_at is not None
-        size = update.rollback_batch if is_back else update.batch
+        size = update.batch
+        if update.turned_at is not None:  # all machines of a batch boot one image
+            size = update.rollback_batch
+            size = min(size, next(iter(_missing(update, members).values()), size))
         collector.group(group.name, "Next update batch selected for IG {g} in Cluster {c}.")
         return replace(
             update,

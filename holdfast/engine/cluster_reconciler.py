@@ -1,6 +1,6 @@
 """Loop that brings clusters to their desired state: read, decide, write, act."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -19,7 +19,7 @@ from holdfast.model.cluster_actions import (
     Renew,
     Scale,
 )
-from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupStage
+from holdfast.model.clusters import DesiredCluster, DesiredGroup, GroupMachine, GroupStage
 from holdfast.model.errors import BackendError, ProviderError, RetryLater
 from holdfast.model.node_settings import KubernetesConfig
 from holdfast.model.pod_demand import PodDemand
@@ -139,16 +139,39 @@ class ClusterReconciler:
             for alarm in one.update.alarms
         ]
         settings = self._settings(stored)  # before the pods: no pod is new on a node with a taint
+        machines, failures = self._machines(stored)
         return ObservedCluster(
-            machines={
-                one.name: tuple(self._ports.groups.machines(one.made_of.key)) for one in groups
-            },
+            machines=machines,
+            failures=failures,
             health=self._ports.nodes.health(stored.cluster.name),
             alarms=self._ports.alarms.active_alarms(alarms) if alarms else frozenset(),
             settings=settings,
             demand=self._demand(stored.cluster),
             images=self._images(stored.cluster),
         )
+
+    def _machines(
+        self, stored: StoredCluster
+    ) -> tuple[Mapping[str, Sequence[GroupMachine]], Mapping[str, str]]:
+        """Return the machines by group, and why those of some groups are as they were before."""
+        found: dict[str, Sequence[GroupMachine]] = {}
+        failures: dict[str, str] = {}
+        for group in stored.cluster.groups:
+            try:
+                found[group.name] = tuple(self._ports.groups.machines(group.made_of.key))
+            except RetryLater:
+                raise
+            except ProviderError as error:
+                self._report(group.made_of.key, error)
+                failures[group.name] = str(error)
+                found[group.name] = tuple(
+                    one.machine
+                    for one in stored.members
+                    if one.group == group.name and one.machine is not None
+                )
+            else:
+                self._reported.pop(group.made_of.key, None)
+        return found, failures
 
     def _images(self, cluster: DesiredCluster) -> Mapping[str, str]:
         """Return the newest images; a group whose image cannot be found is only not patched."""
@@ -226,9 +249,10 @@ class ClusterReconciler:
                 groups.remove(key, ids)
             case Delete(key):
                 groups.delete(key)
-            case Renew(key, machine, node):
-                if not self._ports.nodes.renew(cluster, node):
-                    groups.remove(key, (machine,))
+            case Renew(key, ids):
+                watched = self._ports.nodes.renew(cluster, ids)
+                if others := [one for one in ids if one not in watched]:
+                    groups.remove(key, others)
 
     def _note(self, name: str, key: str, make: Callable[[DesiredGroup], DesiredGroup]) -> None:
         """Record what was sent to the provider; after a concurrent change, it is sent again."""

@@ -40,14 +40,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """Replace a machine after its jobs have left it."""
+    """Replace machines after their jobs have left them."""
 
     group: str
-    machine: str
-    """Id of the machine."""
-
-    node: str
-    """Name of its node."""
+    ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

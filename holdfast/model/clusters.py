@@ -43,6 +43,10 @@ class MachineGroup:
     image: str = ""
     """Image that new machines boot, e.g. ``ami-0123456789abcdef0``; empty for the default."""
 
+    previous_image: str = ""
+    """Image that new machines boot instead of ``image`` since a rollback, until the next software
+    update; empty if they boot ``image``."""
+
     revision: int = 0
     """Number of changes of the software of new machines, from 0."""
 
@@ -97,6 +101,9 @@ class GroupMachine:
 
     state: MachineState
     launched_at: datetime
+    image: str = ""
+    """Image that it has booted; empty if its provider has none."""
+
     addresses: tuple[str, ...] = ()
     """Its private host names and IP addresses, as far as they are known."""
 
@@ -126,6 +133,9 @@ class SoftwareUpdate:
 
     before: MachineGroup
     """Previous specification of the machines, for a rollback."""
+
+    images: Mapping[str, int] = field(default_factory=dict)
+    """Number of nodes by the image that they had before, for a rollback; without unknown ones."""
 
     batch: int
     """Number of machines updated at once."""
@@ -219,6 +229,9 @@ class DesiredGroup:
 
     failure: str = ""
     """Why the machine provider refuses the group; empty if it does not."""
+
+    listing_failure: str = ""
+    """Why it refuses to list the machines of the group, which is retried; empty if it does not."""
 
     update: SoftwareUpdate | None = None
     """Present or last software update."""

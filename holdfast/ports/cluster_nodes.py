@@ -13,11 +13,15 @@ class ClusterNodes(Protocol):
         """Return the health of each node of a cluster that a controller watches, by machine id."""
         ...
 
-    def renew(self, cluster: str, node: str) -> bool:
-        """Request another machine for a node once its jobs have left; may be repeated.
+    def renew(self, cluster: str, machines: Sequence[str]) -> frozenset[str]:
+        """Request other machines for nodes once their jobs have left; may be repeated.
+
+        Args:
+            cluster: name of the cluster.
+            machines: ids of the present machines.
 
         Returns:
-            Whether a controller watches that node.
+            Those of them whose node a controller watches.
 
         """
         ...

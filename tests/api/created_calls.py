@@ -85,15 +85,16 @@ class FakeNodes:
         }
         return {**running, **self.sick}
 
-    def renew(self, cluster, node):
-        self.renewed.append(node)
-        if self.looked_after:  # another machine comes, and the old one goes
-            for key, members in self.groups.members.items():
-                for number, one in enumerate(members):
-                    if one.name == node and one.state is not MachineState.LEAVING:
-                        members[number] = replace(one, state=MachineState.LEAVING)
-                        self.groups.scale(key, self._target(key) + 1)
-        return self.looked_after
+    def renew(self, cluster, machines):
+        self.renewed += machines
+        if not self.looked_after:
+            return frozenset()
+        for key, members in self.groups.members.items():  # other machines come, the old ones go
+            for number, one in enumerate(members):
+                if one.id in machines and one.state is not MachineState.LEAVING:
+                    members[number] = replace(one, state=MachineState.LEAVING)
+                    self.groups.scale(key, self._target(key) + 1)
+        return frozenset(machines)
 
     def _target(self, key):
         return sum(one.state is not MachineState.LEAVING for one in self.groups.members[key])
@@ -101,8 +102,8 @@ class FakeNodes:
     def incidents(self, cluster):
         return tuple(self.past)
 
-    def submit(self, cluster, node, verb, person, checks=()):
-        self.requested.append((node, verb))
+    def submit(self, cluster, machine, verb, person, checks=()):
+        self.requested.append((machine, verb))
         return ""
 
 
@@ -218,6 +219,23 @@ class Lab(Api):
     def listed(self, name: str = "lab") -> list[dict[str, Any]]:
         nodes = self.call("ListClusterNodes", ClusterName=name, IncludeNodeLogicalIds=True)
         return nodes["ClusterNodeSummaries"]
+
+    def ids(self, group: str = "gpu") -> set[str]:
+        """Instances of a group."""
+        return {
+            one["InstanceId"]
+            for one in self.listed()
+            if one["InstanceGroupName"] == group and one["InstanceId"]
+        }
+
+    def statuses(self) -> list[str]:
+        return sorted(one["InstanceStatus"]["Status"] for one in self.listed())
+
+    def described(self) -> dict[str, Any]:
+        return self.call("DescribeCluster", ClusterName="lab")
+
+    def described_groups(self) -> dict[str, dict[str, Any]]:
+        return {one["InstanceGroupName"]: one for one in self.described()["InstanceGroups"]}
 
     def events(self, name: str = "lab") -> list[str]:
         """Descriptions, oldest first."""

@@ -4,13 +4,11 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from api_calls import BOB, PLACE
+from api_calls import BOB
 from created_calls import ROLE, Lab, group
 
-from holdfast.api.clusters import cluster_id
 from holdfast.engine.cluster_reconciler import PollIntervals
 from holdfast.model.clusters import DesiredCluster, DesiredGroup, MachineGroup
-from holdfast.model.errors import BackendError, ProviderError, RetryLater
 from holdfast.model.incidents import Incident
 from holdfast.model.sagemaker import ClusterStatus
 from holdfast.ports.cluster_records import RecordedRequest
@@ -22,13 +20,6 @@ def lab(tmp_path):
     lab = Lab(f"sqlite:///{tmp_path}/clusters.db")
     yield lab
     lab.database.close()
-
-
-def statuses(lab, name="lab"):
-    return sorted(one["InstanceStatus"]["Status"] for one in lab.listed(name))
-
-
-# creation and deletion
 
 
 def test_a_cluster_is_created_and_its_nodes_run(lab) -> None:
@@ -44,7 +35,7 @@ def test_a_cluster_is_created_and_its_nodes_run(lab) -> None:
         for one in described["InstanceGroups"]
     }
     assert counts == {"gpu": (2, 2, "InService"), "cpu": (1, 1, "InService")}
-    assert statuses(lab) == ["Running"] * 3
+    assert lab.statuses() == ["Running"] * 3
     assert described["NodeRecovery"] == "Automatic"
     assert described["InstanceGroups"][0]["ExecutionRole"] == ROLE
     assert len({one["NodeLogicalId"] for one in lab.listed()}) == 3
@@ -250,7 +241,7 @@ def test_clusters_above_a_limit_that_was_lowered_may_become_smaller(lab) -> None
     assert lab.refused("UpdateCluster", **grown)[0] == "ResourceLimitExceeded"
     lab.call("UpdateCluster", ClusterName="lab", InstanceGroups=[group(count=3)])
     lab.settle()
-    assert statuses(lab) == ["Running"] * 3
+    assert lab.statuses() == ["Running"] * 3
 
 
 def test_a_cluster_that_came_while_a_request_was_read_counts(lab) -> None:
@@ -273,131 +264,6 @@ def test_a_cluster_that_came_while_a_request_was_read_counts(lab) -> None:
 
     assert refused[0] == "ResourceLimitExceeded"
     assert lab.records.names() == ["other"]
-
-
-# failures
-
-
-def test_a_creation_that_fails_takes_its_machines_away_and_says_why(lab) -> None:
-    lab.groups.broken.add(("lab/gpu", 0))
-    lab.create(group("gpu", 2), group("cpu", 1))
-    lab.settle()
-
-    described = lab.call("DescribeCluster", ClusterName="lab")
-    assert described["ClusterStatus"] == "Failed"
-    assert "its script ended with 1" in described["FailureMessage"]
-    assert lab.listed() == []
-    assert not any(lab.groups.members.values())
-    failed = [text for text in lab.events() if "failed" in text]
-    assert any("its script ended with 1" in text for text in failed)
-    lab.call("DeleteCluster", ClusterName="lab")
-    lab.settle()
-    assert lab.records.names() == []
-
-
-def test_a_failed_cluster_may_be_mended_by_an_update(lab) -> None:
-    lab.groups.broken.add(("lab/gpu", 0))
-    lab.create()
-    lab.settle()
-    lab.groups.broken.clear()
-    lab.call("UpdateCluster", ClusterName="lab", InstanceGroups=[group()])
-    lab.settle()
-
-    assert (lab.status(), statuses(lab)) == ("InService", ["Running"] * 2)
-
-
-def test_a_continuous_cluster_is_in_service_and_tries_again(lab) -> None:
-    lab.groups.broken.add(("lab/gpu", 0))
-    lab.create(group("gpu", 1), group("cpu", 1), NodeProvisioningMode="Continuous")
-    lab.settle()
-
-    assert lab.status() == "InService"
-    assert statuses(lab) == ["Failure", "Running"]
-    [failed] = [one for one in lab.listed() if one["InstanceStatus"]["Status"] == "Failure"]
-    assert failed["InstanceStatus"]["Message"] == "its script ended with 1"
-    lab.groups.broken.clear()
-    lab.settle()
-    assert statuses(lab) == ["Failure", "Running"]
-    lab.late.late = timedelta(minutes=10)
-    lab.settle()
-    assert statuses(lab) == ["Running", "Running"]
-    assert failed["InstanceId"] not in {one["InstanceId"] for one in lab.listed()}
-
-
-def test_nodes_that_never_come_end_a_creation(lab) -> None:
-    lab.create()
-    for _ in range(3):
-        lab.reconciler.step()  # the machines are ordered, and do not boot
-    assert lab.status() == "Creating"
-    lab.late.late = timedelta(hours=3)
-    lab.settle()
-
-    assert lab.status() == "Failed"
-    assert (
-        "timed out waiting for nodes"
-        in lab.call("DescribeCluster", ClusterName="lab")["FailureMessage"]
-    )
-
-
-def test_what_the_owner_of_the_machines_refuses_fails_the_creation(lab) -> None:
-    lab.groups.calls.failing["ensure"] = ProviderError("not allowed to do that")
-    lab.create()
-    lab.settle()
-
-    described = lab.call("DescribeCluster", ClusterName="lab")
-    assert described["ClusterStatus"] == "Failed"
-    assert described["FailureMessage"] == "gpu: not allowed to do that"
-
-
-@pytest.mark.parametrize("call", ["ensure", "machines", "scale"])
-@pytest.mark.parametrize(
-    "error", [BackendError("away"), RetryLater("slow down", after=timedelta(seconds=30))]
-)
-def test_an_owner_that_is_away_is_asked_again_later(lab, call, error) -> None:
-    lab.groups.calls.failing[call] = error
-    lab.create()
-    lab.settle()
-    assert lab.status() == "Creating"
-    assert lab.reported == [f"lab: {error}"]
-    lab.groups.calls.failing.clear()
-    lab.late.late = timedelta(seconds=31)
-    lab.settle()
-
-    assert (lab.status(), statuses(lab)) == ("InService", ["Running"] * 2)
-
-
-# tags
-
-
-def test_tags_are_added_listed_and_deleted(lab) -> None:
-    lab.create(Tags=[{"Key": "team", "Value": "a"}])
-    arn = lab.arn()
-    lab.call("AddTags", ResourceArn=arn, Tags=[{"Key": "team", "Value": "b"},
-                                               {"Key": "cost", "Value": "1"}])  # fmt: skip
-    assert lab.call("ListTags", ResourceArn=arn)["Tags"] == [
-        {"Key": "cost", "Value": "1"}, {"Key": "team", "Value": "b"},
-    ]  # fmt: skip
-    lab.call("DeleteTags", ResourceArn=arn, TagKeys=["team", "nothing"])
-    assert lab.call("ListTags", ResourceArn=arn)["Tags"] == [{"Key": "cost", "Value": "1"}]
-    many = [{"Key": str(number), "Value": ""} for number in range(50)]
-    assert lab.refused("AddTags", ResourceArn=arn, Tags=many)[0] == "ResourceLimitExceeded"
-
-
-def test_only_clusters_have_tags(lab) -> None:
-    lab.clusters.append(ShownCluster("other", lab.late.now()))
-    for arn in (PLACE.arn("0123456789ab"), PLACE.arn(cluster_id("other"))):
-        refused = lab.refused("AddTags", ResourceArn=arn, Tags=[{"Key": "a", "Value": "b"}])
-        assert refused[0] == "ValidationException"
-    assert lab.call("ListTags", ResourceArn=PLACE.arn(cluster_id("other")))["Tags"] == []
-
-
-def test_a_cluster_that_somebody_else_made_is_not_changed(lab) -> None:
-    lab.clusters.append(ShownCluster("other", lab.late.now()))
-    for operation in ("DeleteCluster", "UpdateCluster", "UpdateClusterSoftware"):
-        code, message = lab.refused(operation, ClusterName="other")
-        assert code == "ValidationException"
-        assert "was not created by this API" in message
-    assert lab.refused("DeleteCluster", ClusterName="nowhere")[0] == "ResourceNotFound"
 
 
 def test_what_is_asked_for_while_a_cluster_is_looked_at_is_not_left_for_later(lab) -> None:

@@ -119,13 +119,24 @@ def test_a_deleted_group_lets_its_nodes_go_and_may_come_again(clusters, fleet) -
 
 
 def test_new_software_is_asked_of_whoever_looks_after_the_node(clusters, fleet) -> None:
-    assert clusters.renew("lab", "n1")
-    assert not clusters.renew("lab", "n2")
+    first, second = (one.id for one in clusters.machines(GPU.key))
+    unknown = "i-0123456789abcdef0"
+    assert clusters.renew("lab", [first, second, unknown]) == {first}
 
     assert [(node, one.verb) for node, one in fleet.requested] == [
         ("n1", Verb.REPLACE),
         ("n2", Verb.REPLACE),
     ]
+    assert "no node has the machine" in clusters.submit("lab", unknown, Verb.REBOOT, "ada")
+
+
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.REPLACING])
+def test_a_replacement_that_is_under_way_is_not_requested_again(clusters, fleet, phase) -> None:
+    [first, _] = (one.id for one in clusters.machines(GPU.key))
+    fleet.first = a_status(1, "gpu workers", phase)
+
+    assert clusters.renew("lab", [first]) == {first}
+    assert fleet.requested == []
 
 
 def test_a_machine_that_took_the_place_of_another_is_younger_than_its_node(clusters, fleet) -> None:

@@ -100,10 +100,10 @@ class World:
             case Remove(key, ids):
                 assert not self.busy & set(ids)
                 self.owner.remove(key, ids)
-            case Renew(key, machine, _):
-                assert machine not in self.busy, "a node with a pod is replaced"
-                assert self.is_cordoned(machine)
-                self.owner.remove(key, (machine,))
+            case Renew(key, ids):
+                assert not self.busy & set(ids), "a node with a pod is replaced"
+                assert all(self.is_cordoned(one) for one in ids)
+                self.owner.remove(key, ids)
                 leaving = [
                     one for one in self.owner.members[key] if one.state is MachineState.LEAVING
                 ]
@@ -179,6 +179,17 @@ def test_no_node_is_replaced_before_it_is_closed_to_pods(strategy) -> None:
     world.pass_time(HOUR)
 
     assert not set(world.machines()) & set(before)
+
+
+def test_machines_of_an_older_image_are_patched_also_if_their_group_names_none() -> None:
+    world = World(PatchingStrategy.WHEN_IDLE)
+    made_of = replace(world.group.made_of, image="", previous_image=OLD)
+    world.cluster = replace(world.cluster, groups=(replace(world.group, made_of=made_of),))
+    world.step()
+
+    assert (world.group.made_of.image, world.group.made_of.previous_image) == (OLD, "")
+    world.step()
+    assert world.group.patching.image == NEW
 
 
 @given(

@@ -45,7 +45,7 @@ def a_cluster(status=ClusterStatus.IN_SERVICE, expression: str = WEEKLY, **group
 
 def stepped(cluster: DesiredCluster, now: datetime) -> tuple[DesiredCluster, list[str]]:
     collector = ClusterEventCollector(cluster, now)
-    after = with_due_updates(cluster, POLICY, now, collector)
+    after = with_due_updates(cluster, (), POLICY, now, collector)
     return after, [one.description for one in collector.reported]
 
 
@@ -73,7 +73,7 @@ def test_a_run_that_is_too_late_is_skipped(weeks) -> None:
     now = SUNDAY + POLICY.start_window + weeks * WEEK
     cluster = a_cluster()
     collector = ClusterEventCollector(cluster, now)
-    after = with_due_updates(cluster, POLICY, now, collector)
+    after = with_due_updates(cluster, (), POLICY, now, collector)
 
     assert after.status is ClusterStatus.IN_SERVICE
     assert after.groups[0].update is None

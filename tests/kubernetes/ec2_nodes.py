@@ -1,6 +1,7 @@
 """A server of the API whose machines are those of moto's EC2, and their Kubernetes nodes."""
 
 import json
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from real_cluster import Cluster
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.kit.serial import to_plain
-from holdfast.model.names import RECORD, REQUEST
+from holdfast.model.names import RECORD, REQUEST, MachineTag
 from holdfast.model.nodes import NodeRecord, Phase
 from tests.apps.served_api import Served, serving, with_keys
 
@@ -54,9 +55,23 @@ def node_of(api: Api, pod: str) -> str:
     return str(api.get(f"{PODS}/{pod}")["spec"].get("nodeName") or "")
 
 
+def node_name(instance: dict[str, Any]) -> str:
+    return f"gpu-{instance['InstanceId'].removeprefix('i-')}"
+
+
+def running_instances(ec2: Any) -> list[dict[str, Any]]:
+    filters = [{"Name": "instance-state-name", "Values": ["running"]}]
+    found = ec2.describe_instances(Filters=filters)["Reservations"]
+    return [one for each in found for one in each["Instances"]]
+
+
 @dataclass
 class Machines:
-    """EC2, whose running instances join the cluster and whose terminated ones leave it."""
+    """EC2, whose running instances join the cluster and whose terminated ones leave it.
+
+    The names of the nodes are not the private DNS names of the instances, as with kubelets whose
+    host name is set by the image.
+    """
 
     cluster: Cluster
     url: str
@@ -75,12 +90,9 @@ class Machines:
     def settle(self) -> set[str]:
         """The nodes of the machines that run now."""
         ec2 = self.client()
-        filters = [{"Name": "instance-state-name", "Values": ["running"]}]
-        found = ec2.describe_instances(Filters=filters)["Reservations"]
-        running = {
-            one["PrivateDnsName"]: one["InstanceId"] for each in found for one in each["Instances"]
-        }
+        found = running_instances(ec2)
         ec2.close()
+        running = {node_name(one): one["InstanceId"] for one in found}
         self.replace_requested(running)
         for one in sorted(running.keys() - self.joined.keys()):
             join(self.cluster, one, running[one])
@@ -88,6 +100,35 @@ class Machines:
             self.cluster.nodes.leave(one)
         self.joined = running
         return set(running)
+
+    def images(self) -> dict[str, str]:
+        """The image of each node."""
+        ec2 = self.client()
+        found = running_instances(ec2)
+        ec2.close()
+        return {node_name(one): one["ImageId"] for one in found}
+
+    def fail(self, image: str) -> None:
+        """Machines with an image report that they cannot run, as the first boot script does."""
+        ec2 = self.client()
+        ids = [one["InstanceId"] for one in running_instances(ec2) if one["ImageId"] == image]
+        if ids:
+            tag = {"Key": MachineTag.SCRIPTS, "Value": "failed: no driver"}
+            ec2.create_tags(Resources=ids, Tags=[tag])
+        ec2.close()
+
+    def put_image(self, template: str, number: int) -> str:
+        """Release an image in the default version of a launch template; 0 is the first one."""
+        ec2 = self.client()
+        image = str(ec2.describe_images()["Images"][number]["ImageId"])
+        data = {"LaunchTemplateName": template, "LaunchTemplateData": {"ImageId": image}}
+        if number == 0:
+            ec2.create_launch_template(**data)
+        else:
+            ec2.create_launch_template_version(**data)
+            ec2.modify_launch_template(LaunchTemplateName=template, DefaultVersion=str(number + 1))
+        ec2.close()
+        return image
 
     def replace_requested(self, running: dict[str, str]) -> None:
         """Replace the machines of nodes as the controller would, with its provider for EC2."""
@@ -114,6 +155,9 @@ def served_on_ec2(
     moto.start()
     host, port = moto.get_host_and_port()
     machines = Machines(cluster, f"http://{host}:{port}")
+    # All servers of moto in a process share their state.
+    reset = urllib.request.Request(f"{machines.url}/moto-api/reset", method="POST")  # noqa: S310
+    urllib.request.urlopen(reset, timeout=60).close()  # noqa: S310
     ec2 = machines.client()
     config = f"""
 scale_down_after = "5s"

@@ -7,7 +7,7 @@ from typing import Any
 
 from aws_caller import AwsCaller
 from controlled import api_of, install
-from ec2_nodes import PODS, Machines, create_pod, node_of, served_on_ec2
+from ec2_nodes import PODS, create_pod, node_of, served_on_ec2
 from real_cluster import Cluster, until
 
 from holdfast.model.names import PENDING_PATCH
@@ -27,38 +27,12 @@ def group(at: datetime | None = None) -> list[str]:
     return ["--cluster-name", "lab", "--instance-groups", json.dumps([one])]
 
 
-def put_image(machines: Machines, number: int) -> str:
-    """Release the image of that number: it is that of the default version of the template."""
-    ec2 = machines.client()
-    image = str(ec2.describe_images()["Images"][number]["ImageId"])
-    data = {"LaunchTemplateName": "own", "LaunchTemplateData": {"ImageId": image}}
-    if number == 0:
-        ec2.create_launch_template(**data)
-    else:
-        ec2.create_launch_template_version(**data)
-        ec2.modify_launch_template(LaunchTemplateName="own", DefaultVersion=str(number + 1))
-    ec2.close()
-    return image
-
-
-def images(machines: Machines) -> dict[str, str]:
-    ec2 = machines.client()
-    found = ec2.describe_instances()["Reservations"]
-    ec2.close()
-    return {
-        one["PrivateDnsName"]: one["ImageId"]
-        for each in found
-        for one in each["Instances"]
-        if one["State"]["Name"] == "running"
-    }
-
-
 def test_a_newer_image_reaches_nodes_when_they_are_idle(cluster: Cluster, tmp_path: Path) -> None:
     install(cluster)
     api = api_of(cluster)
     with served_on_ec2(cluster, tmp_path, OWN) as (served, machines):
         aws = AwsCaller(served)
-        old = put_image(machines, 0)
+        old = machines.put_image("own", 0)
         aws("create-cluster", *group())
 
         def shown(key: str = "ClusterStatus") -> Any:
@@ -67,25 +41,25 @@ def test_a_newer_image_reaches_nodes_when_they_are_idle(cluster: Cluster, tmp_pa
             return found[key] if key in found else found["InstanceGroups"][0].get(key)
 
         until(lambda: shown() == "InService")
-        assert set(images(machines).values()) == {old}
+        assert set(machines.images().values()) == {old}
         until(lambda: shown("ImageVersionStatus") == "UpToDate")
         create_pod(api, "job")
         until(lambda: node_of(api, "job"))
         busy = node_of(api, "job")
-        new = put_image(machines, 1)
+        new = machines.put_image("own", 1)
         until(lambda: shown("ImageVersionStatus") == "UpdateAvailable")
-        assert set(images(machines).values()) == {old}
+        assert set(machines.images().values()) == {old}
 
         aws("update-cluster", *group(datetime.now(UTC) + timedelta(seconds=5)))
-        until(lambda: shown() and sorted(images(machines).values()) == sorted((old, new)))
-        assert images(machines)[busy] == old
+        until(lambda: shown() and sorted(machines.images().values()) == sorted((old, new)))
+        assert machines.images()[busy] == old
         taints = api.get(f"/api/v1/nodes/{busy}")["spec"]["taints"]
         assert PENDING_PATCH in [one["key"] for one in taints]
         assert shown() == "SystemUpdating"
         api.delete(f"{PODS}/job", grace=0)
         until(lambda: shown("SoftwareUpdateStatus") == "Succeeded")
 
-        assert list(images(machines).values()) == [new, new]
+        assert list(machines.images().values()) == [new, new]
         assert shown("CurrentImageId") == new
-        assert busy not in images(machines)
+        assert busy not in machines.images()
     api.close()

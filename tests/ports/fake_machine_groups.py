@@ -22,6 +22,9 @@ class FakeMachineGroups:
     broken: set[tuple[str, int]] = field(default_factory=set)
     """Key and revision of the groups whose new machines fail."""
 
+    image: str = ""
+    """Image of new machines whose group names none."""
+
     made: int = 0
 
     def ensure(self, group: MachineGroup) -> None:
@@ -40,7 +43,7 @@ class FakeMachineGroups:
         self.calls.note("scale", f"{group} {count}")
         staying = [one for one in self.members[group] if one.state is not MachineState.LEAVING]
         self._leave(group, {one.id for one in staying[count:]})
-        self.members[group] += [self._new() for _ in range(count - len(staying))]
+        self.members[group] += [self._new(group) for _ in range(count - len(staying))]
 
     def remove(self, group: str, ids: Sequence[str]) -> None:
         """See ``MachineGroups.remove``."""
@@ -64,13 +67,15 @@ class FakeMachineGroups:
                 if one.state is not MachineState.LEAVING
             ]
 
-    def _new(self) -> GroupMachine:
+    def _new(self, key: str) -> GroupMachine:
         self.made += 1
+        group = self.groups[key]
         return GroupMachine(
             id=f"i-{self.made:017x}",
             name=f"node-{self.made}",
             state=MachineState.JOINING,
             launched_at=self.clock.now(),
+            image=group.previous_image or group.image or self.image,
             addresses=(f"10.0.0.{self.made}",),
         )
 

@@ -35,6 +35,10 @@ _PARAMETER: Final = "resolve:ssm:"
 _ALIVE: Final = ("pending", "running", "shutting-down", "stopping", "stopped")
 
 
+class _NotOwned(ProviderError):
+    """The Auto Scaling group of that name belongs to somebody else."""
+
+
 class Ec2MachineGroups:
     """A ``MachineGroups``: an Auto Scaling group and a launch template of the same name for each.
 
@@ -59,8 +63,8 @@ class Ec2MachineGroups:
     def ensure(self, group: MachineGroup) -> None:
         """See ``MachineGroups.ensure``."""
         subnets = ",".join(network(group, self._settings)[0])
-        self._put_template(group)
         found = self._find(group.key)
+        self._put_template(group)
         if found is None:
             self._create(group, subnets)
             found = self._own(group.key)
@@ -96,7 +100,7 @@ class Ec2MachineGroups:
     def newest_image(self, group: MachineGroup) -> str:
         """See ``MachineImages.newest_image``: also of parameters of Systems Manager."""
         begin = self._begin(group.instance_type)
-        image = image_of(replace(group, image=""), self._settings, begin)
+        image = image_of(replace(group, image="", previous_image=""), self._settings, begin)
         if not image.startswith(_PARAMETER):
             return image
         found = self._parameters.call("get_parameter", Name=image.removeprefix(_PARAMETER))
@@ -129,8 +133,11 @@ class Ec2MachineGroups:
                 self._remove(group, instance)
 
     def delete(self, group: str) -> None:
-        """See ``MachineGroups.delete``."""
-        found = self._find(group)
+        """See ``MachineGroups.delete``: a group of others is as none."""
+        try:
+            found = self._find(group)
+        except _NotOwned:
+            return
         if found is not None and "Status" not in found:
             self._autoscaling.call(
                 "delete_auto_scaling_group", AutoScalingGroupName=group, ForceDelete=True
@@ -223,7 +230,7 @@ class Ec2MachineGroups:
             return None
         found: dict[str, Any] = answer["AutoScalingGroups"][0]
         if MachineTag.CLUSTER not in {one["Key"] for one in found["Tags"]}:
-            raise ProviderError(
+            raise _NotOwned(
                 f"the Auto Scaling group {group} is not Holdfast's: it has no tag"
                 f" {MachineTag.CLUSTER}; choose another name for the cluster or the group"
             )
@@ -274,6 +281,7 @@ class Ec2MachineGroups:
             name=instance.get("PrivateDnsName") or instance["InstanceId"],
             state=state,
             launched_at=instance["LaunchTime"],
+            image=instance.get("ImageId", ""),
             addresses=tuple(
                 instance[key] for key in ("PrivateIpAddress", "Ipv6Address") if instance.get(key)
             ),

@@ -51,7 +51,8 @@ def network(group: MachineGroup, settings: Ec2GroupSettings) -> tuple[list[str],
 def image_of(group: MachineGroup, settings: Ec2GroupSettings, begin: Mapping[str, Any]) -> str:
     """AMI of new machines; empty if nothing names one."""
     kind = settings.types.get(group.instance_type, Ec2TypeSettings())
-    return str(group.image or kind.image or begin.get("ImageId") or settings.image)
+    own = group.previous_image or group.image
+    return str(own or kind.image or begin.get("ImageId") or settings.image)
 
 
 def template_data(

@@ -142,6 +142,39 @@ def request_of(verb: Verb, person: str, checks: Sequence[DeepCheck] = ()) -> Req
     )
 
 
+def submit_for(fleet: RepairableFleet, machine: str, request: Request) -> str:
+    """Record a request for the node of a machine; returns why it has no effect, or nothing.
+
+    The name of the node is that of the platform, which EC2 does not know.
+
+    Args:
+        fleet: nodes of the platform.
+        machine: id of the machine, as in the provider ID of its node.
+        request: request of a person.
+
+    """
+    for one in fleet.nodes():
+        if instance_id(one.provider_id) == machine:
+            return fleet.submit(one.name, request)
+    return f"no node has the machine {machine}: retry once it has joined, or delete it"
+
+
+def renew_nodes(fleet: RepairableFleet, machines: Sequence[str]) -> frozenset[str]:
+    """Request the replacement of machines, unless it is under way; see ``ClusterNodes.renew``."""
+    watched = set()
+    for one in fleet.nodes():
+        machine = instance_id(one.provider_id)
+        if machine not in machines:
+            continue
+        is_requested = one.request is not None and one.request.verb is Verb.REPLACE
+        is_going = is_requested or one.phase in (Phase.DRAINING, Phase.REPLACING)
+        if is_going or not fleet.submit(
+            one.name, request_of(Verb.REPLACE, "UpdateClusterSoftware")
+        ):
+            watched.add(machine)
+    return frozenset(watched)
+
+
 def proper_name(text: str) -> str:
     """Text converted to a valid cluster name."""
     return re.sub(r"[^a-zA-Z0-9]+", "-", text.removeprefix("https://")).strip("-")[:63].strip("-")

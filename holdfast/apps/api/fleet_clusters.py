@@ -4,7 +4,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from holdfast.api.clusters import instance_id
-from holdfast.apps.api.adopted import health_of, proper_name, request_of
+from holdfast.apps.api.adopted import (
+    health_of,
+    proper_name,
+    renew_nodes,
+    request_of,
+    submit_for,
+)
 from holdfast.apps.api.shared_fleet import RepairableFleet
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import NodeStatus
@@ -91,9 +97,9 @@ class FleetClusters:
         """See ``ClusterNodes.health``."""
         return {instance_id(one.provider_id): health_of(one) for one in self._fleet.nodes()}
 
-    def renew(self, cluster: str, node: str) -> bool:
+    def renew(self, cluster: str, machines: Sequence[str]) -> frozenset[str]:  # noqa: ARG002
         """See ``ClusterNodes.renew``."""
-        return not self.submit(cluster, node, Verb.REPLACE, "UpdateClusterSoftware")
+        return renew_nodes(self._fleet, machines)
 
     def incidents(self, cluster: str) -> Sequence[Incident]:  # noqa: ARG002 - one fleet has all
         """See ``CreatedClusterNodes.incidents``."""
@@ -102,13 +108,13 @@ class FleetClusters:
     def submit(
         self,
         cluster: str,  # noqa: ARG002 - as above
-        node: str,
+        machine: str,
         verb: Verb,
         person: str,
         checks: Sequence[DeepCheck] = (),
     ) -> str:
         """See ``CreatedClusterNodes.submit``."""
-        return self._fleet.submit(node, request_of(verb, person, checks))
+        return submit_for(self._fleet, machine, request_of(verb, person, checks))
 
     def _note(self, nodes: Sequence[NodeStatus]) -> None:
         """Time when a machine joined that replaced another under the same name.

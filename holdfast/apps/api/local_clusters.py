@@ -13,14 +13,13 @@ from holdfast.adapters.local.groups import LocalMachineGroups, opened
 from holdfast.adapters.local.layout import RunDir, cluster_dir
 from holdfast.adapters.local.lock import is_held
 from holdfast.adapters.local.store import LocalStore
-from holdfast.apps.api.adopted import health_of, request_of
+from holdfast.apps.api.adopted import health_of, renew_nodes, request_of, submit_for
 from holdfast.apps.run.cluster_supervisor import WIND_DOWN
 from holdfast.apps.views.runs import KnownRun
 from holdfast.model.clusters import NodeHealth
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
 
 _END_S: Final = WIND_DOWN.total_seconds() + 10.0
@@ -81,18 +80,10 @@ class LocalClusters:
             nodes = run.nodes() if run is not None else ()
         return {one.provider_id: health_of(one) for one in nodes}
 
-    def renew(self, cluster: str, node: str) -> bool:
+    def renew(self, cluster: str, machines: Sequence[str]) -> frozenset[str]:
         """See ``ClusterNodes.renew``."""
         with self._opened(cluster) as run:
-            if run is None:
-                return False
-            known = {one.name: one for one in run.nodes()}.get(node)
-            if known is None:
-                return False
-            is_requested = known.request is not None and known.request.verb is Verb.REPLACE
-            if not is_requested and known.phase not in (Phase.DRAINING, Phase.REPLACING):
-                run.submit(node, request_of(Verb.REPLACE, "UpdateClusterSoftware"))
-        return True
+            return frozenset() if run is None else renew_nodes(run, machines)
 
     def incidents(self, cluster: str) -> Sequence[Incident]:
         """See ``CreatedClusterNodes.incidents``."""
@@ -100,13 +91,13 @@ class LocalClusters:
             return run.incidents() if run is not None else ()
 
     def submit(
-        self, cluster: str, node: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
+        self, cluster: str, machine: str, verb: Verb, person: str, checks: Sequence[DeepCheck] = ()
     ) -> str:
         """See ``CreatedClusterNodes.submit``."""
         with self._opened(cluster) as run:
             if run is None or not run.is_active:
                 return f"no process manages the cluster {cluster} at the moment; retry later"
-            return run.submit(node, request_of(verb, person, checks))
+            return submit_for(run, machine, request_of(verb, person, checks))
 
     @contextlib.contextmanager
     def _opened(self, cluster: str) -> Iterator[KnownRun | None]:

@@ -430,13 +430,14 @@ def test_a_group_of_somebody_else_is_left_alone(place):
     )
     place.front.changes.clear()
     for act in (
+        lambda: place.groups.ensure(GPU),
         lambda: place.groups.machines(GPU.key),
         lambda: place.groups.scale(GPU.key, 0),
         lambda: place.groups.remove(GPU.key, ["i-01234567"]),
-        lambda: place.groups.delete(GPU.key),
     ):
-        with pytest.raises(ProviderError, match="is not Holdfast's"):
+        with pytest.raises(ProviderError, match=r"lab/gpu is not Holdfast's.*another name"):
             act()
+    place.groups.delete(GPU.key)
     assert place.front.changes == []
 
 
