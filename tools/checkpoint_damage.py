@@ -58,6 +58,8 @@ RECORDINGS: Final[Mapping[str, Recording]] = {
     "torchtitan/disabled": Recording("torchtitan", "step-6", "step-4"),
     "torchtitan/async": Recording("torchtitan", "step-6", "step-4"),
     "dlrover/ddp": Recording("dlrover", "300", "200"),
+    "nvrx_local/alone": Recording("nvrx-local", "iter_0000300", "iter_0000200"),
+    "nvrx_local/replicated": Recording("nvrx-local", "iter_0000300", "iter_0000200"),
     "orbax/one_item": Recording("orbax", "300", "200"),
     "composer/files": Recording("composer", "ep3-ba12-rank0.pt", "ep2-ba8-rank0.pt"),
     "torch_save/zip": Recording("torch-save", "checkpoint_000300.pt", "checkpoint_000200.pt"),

@@ -172,6 +172,11 @@ class CheckpointMirror:
         raise BackendError(f"{self._store.url}: no usable copy: {found}")
 
     def _copy(self, survey: Survey, one: Checkpoint, depth: Depth, trust: Trust) -> CheckpointCopy:
+        if not survey.is_copyable:
+            raise _Skipped(
+                f"a checkpoint of {survey.format} is files in several directories, which cannot be"
+                " copied; mirror the checkpoints on shared storage"
+            )
         if one.name == ".":
             raise _Skipped("the directory itself is the checkpoint; mirror the directory above it")
         try:

@@ -171,6 +171,9 @@ class Survey:
     """Whether the user's script selects the checkpoint, so that it is unknown which one it
     loads."""
 
+    is_copyable: bool = True
+    """Whether each checkpoint is one file or directory, which can be watched and copied."""
+
     exists: bool = True
     """Whether the directory exists."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.adapters.checkpoints.table import ROWS
 from holdfast.engine.checkpoint_guard import GuardResult, guard
 from holdfast.model.checkpoints import Checkpoint, Depth
 
@@ -43,6 +44,15 @@ def verified(folder: Path, name: str, depth: Depth = Depth.SIZES) -> Checkpoint:
 
 def guarded(folder: Path, depth: Depth = Depth.SIZES) -> GuardResult:
     return guard(CheckpointDirectory(folder), depth, quiet_since=None)
+
+
+def files_of(folder: Path, name: str) -> list[Path]:
+    """Return the files of a checkpoint, which may be in several directories."""
+    path = folder / name
+    if not path.exists():
+        parts = (row.parts(folder, name) for row in ROWS if row.parts is not None)
+        return sorted(folder / part for part in next((one for one in parts if one), ()))
+    return [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file())
 
 
 def content(folder: Path) -> dict[str, bytes | str | None]:

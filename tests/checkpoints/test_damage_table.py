@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from recorded import flip, guarded, keeping_times, put_back, unpacked, zero
+from recorded import files_of, flip, guarded, keeping_times, put_back, unpacked, zero
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.model.checkpoints import Depth, PointerKind
@@ -36,9 +36,10 @@ OF_FILES: dict[str, Change] = {
 }
 
 
-def files_of(path: Path) -> list[Path]:
-    found = [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
-    return sorted(one for one in found if one.stat().st_size and one.name not in UNCHECKED)
+def state_files(folder: Path, name: str) -> list[Path]:
+    return [
+        one for one in files_of(folder, name) if one.stat().st_size and one.name not in UNCHECKED
+    ]
 
 
 def outcome_of(folder: Path, newest: str, before: str) -> Counter[str]:
@@ -79,7 +80,7 @@ def changes(
     good: Path, folder: Path, damage: str, newest: str, before: str
 ) -> list[Callable[[], object]]:
     """The changes of one kind to a directory, one for each case."""
-    files = files_of(good / newest)
+    files = state_files(good, newest)
     if damage in OF_FILES:
         pairs = [(one, partner(good, one, newest, before)) for one in files]
         return [
@@ -118,7 +119,7 @@ def damaged(path: Path, change: Change, other: Path) -> None:
 
 def partner(good: Path, file: Path, newest: str, before: str) -> Path:
     """The same file in the checkpoint before; data files of Orbax have other names there."""
-    return good / before / file.relative_to(good / newest)
+    return good / str(file.relative_to(good)).replace(newest, before, 1)
 
 
 def remove(path: Path) -> None:

@@ -42,6 +42,10 @@ Raises OSError and ``CannotVerify``.
 Repoint = Callable[[Path, str], None]
 """Points the tracker or link of a directory to a checkpoint; idempotent. Raises OSError."""
 
+Parts = Callable[[Path, str], tuple[str, ...]]
+"""Returns the files of a checkpoint by its name, as paths relative to the directory; none if it
+does not exist. Raises OSError."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFormat:
@@ -61,6 +65,10 @@ class CheckpointFormat:
 
     repoint: Repoint | None = None
     """Points the tracker or link to a checkpoint; None if the framework has neither."""
+
+    parts: Parts | None = None
+    """Returns the files of a checkpoint that is files in several directories; None if each
+    checkpoint is one file or directory."""
 
     is_strict: bool = False
     """Whether the framework fails on foreign directory entries; then nothing is put there."""

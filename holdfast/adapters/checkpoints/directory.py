@@ -12,6 +12,7 @@ from typing import Final
 from holdfast.adapters.checkpoints.beside import resolved
 from holdfast.adapters.checkpoints.contract import CannotVerify, CheckpointFormat, Found, Names
 from holdfast.adapters.checkpoints.manifest_check import compare, manifest_of
+from holdfast.adapters.checkpoints.parts import move_aside, parts_size, release_parts
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, tree_size
 from holdfast.adapters.checkpoints.save_reports import read_reports
 from holdfast.adapters.checkpoints.table import ROWS, format_named
@@ -88,6 +89,7 @@ class CheckpointDirectory:
             checkpoints=found.checkpoints,
             pointer=found.pointer,
             script_chooses=row.script_chooses,
+            is_copyable=row.parts is None,
             lost=lost,
         )
 
@@ -97,7 +99,7 @@ class CheckpointDirectory:
         if row is None:
             raise BackendError(f"{self._folder} contains no checkpoint of a known format")
         path = self._folder / name
-        size, changed_at = tree_size(path)
+        size, changed_at = self._size(name, row)
         one = replace(one, size=size, changed_at=changed_at, depth=depth)
         previous = self._folder / older if older is not None else None
         problems: list[Problem] = []
@@ -182,6 +184,9 @@ class CheckpointDirectory:
             BackendError: the name exists, or the checkpoint cannot be moved.
 
         """
+        if parts := self._moved_parts(moved, name):
+            release_parts(moved, self._folder, parts)
+            return
         target = self._folder / name
         if os.path.lexists(target):
             raise BackendError(
@@ -231,8 +236,11 @@ class CheckpointDirectory:
             try:
                 home.mkdir(exist_ok=True)
                 target = _free(home / name)
-                target.parent.mkdir(parents=True, exist_ok=True)
-                os.rename(self._folder / name, target)
+                if row.parts is not None:
+                    move_aside(self._folder, target, row.parts(self._folder, name))
+                else:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    os.rename(self._folder / name, target)
                 sync_directory(home)
             except OSError as error:
                 if error.errno not in _NOT_HERE or home == homes[-1]:
@@ -242,6 +250,24 @@ class CheckpointDirectory:
         raise OSError(
             errno.EXDEV, f"cannot move checkpoints out of {self._folder} on its file system"
         )
+
+    def _size(self, name: str, row: CheckpointFormat) -> tuple[int, datetime]:
+        if row.parts is None:
+            return tree_size(self._folder / name)
+        try:
+            return parts_size(self._folder, row.parts(self._folder, name))
+        except OSError as error:
+            raise BackendError(f"{self._folder} cannot be read: {error}") from error
+
+    def _moved_parts(self, moved: Path, name: str) -> tuple[str, ...]:
+        """Return the files of a checkpoint that was moved, if its format has ``parts``."""
+        if not moved.is_dir():
+            return ()
+        try:
+            found = (row.parts(moved, name) for row in self._rows if row.parts is not None)
+            return next((parts for parts in found if parts), ())
+        except OSError as error:
+            raise BackendError(f"{moved} cannot be read: {error}") from error
 
     def _homes(self) -> tuple[Path, Path]:
         """Return the directories to which checkpoints are moved, the preferred one first."""

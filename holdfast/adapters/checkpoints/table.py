@@ -14,6 +14,7 @@ from holdfast.adapters.checkpoints import (
     megatron,
     nemo,
     neuronx,
+    nvrx_local,
     orbax,
     ray_train,
     safetensors_model,
@@ -27,6 +28,7 @@ from holdfast.model.names import PluginGroup
 
 ROWS: Final[tuple[CheckpointFormat, ...]] = (
     dlrover.FORMAT,
+    nvrx_local.FORMAT,
     megatron.FORMAT,
     nemo.FORMAT,
     deepspeed.FORMAT,
