@@ -48,6 +48,7 @@ DECISIONS = {
         "logged_steps",
         "loss_faults",
         "loss_settings",
+        "notice_lines",
         "restart_rungs",
         "step_line_rows",
         "step_lines",
