@@ -73,13 +73,16 @@ class _Raised:
 
     @property
     def text(self) -> str:
-        """Return the first one with a known cause, else the last one."""
-        known = (
-            text
-            for text in self.texts
-            if cause_of(text) not in (None, Cause.EXCEPTION, *PEER_CAUSES)
-        )
-        return next(known, self.texts[-1])
+        """Return the first one with a known cause, else the last one.
+
+        urllib3 and requests raise the errors of a download from those of the socket, which are no
+        failure of the network between the ranks.
+        """
+        found = [(text, cause_of(text)) for text in self.texts]
+        known = [one for one in found if one[1] not in (None, Cause.EXCEPTION, *PEER_CAUSES)]
+        if known and known[0][1] is Cause.NETWORK_FAILED:
+            known = [one for one in known if one[1] is Cause.DOWNLOAD_FAILED] or known
+        return known[0][0] if known else self.texts[-1]
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ NO_CLAIM = {None, *PEER_CAUSES, Cause.EXCEPTION, Cause.CRASHED, Cause.KILLED, Ca
 
 
 @pytest.mark.parametrize(
-    ("name", "needed", "allowed"), [("development", 111, 0), ("held-out", 52, 2)]
+    ("name", "needed", "allowed"), [("development", 112, 0), ("held-out", 52, 2)]
 )
 def test_the_causes_of_public_failures_are_found(name, needed, allowed, capsys) -> None:
     rows = recorded(name)
@@ -134,6 +134,28 @@ DURING = "\nDuring handling of the above exception, another exception occurred:\
     [
         (
             traceback("OSError: [Errno 28] full") + DURING + traceback("RuntimeError: x"),
+            "[Errno 28]",
+        ),
+        (
+            traceback("socket.gaierror: [Errno -2] Name or service not known")
+            + DURING
+            + traceback("urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='hub', port=1)")
+            + DURING
+            + traceback("OSError: We couldn't connect to 'https://hub' to load this file"),
+            "HTTPSConnectionPool",
+        ),
+        (
+            traceback("OSError: [Errno 113] No route to host")
+            + DURING
+            + traceback("RuntimeError: store"),
+            "No route to host",
+        ),
+        (
+            traceback("OSError: [Errno 28] full")
+            + DURING
+            + traceback(
+                "urllib3.exceptions.MaxRetryError: HTTPSConnectionPool(host='hub', port=1)"
+            ),
             "[Errno 28]",
         ),
         (traceback("KeyError: 'a'") + DURING + traceback("ValueError: b"), "ValueError: b"),
