@@ -1,16 +1,23 @@
 """A real Kubernetes control plane for all tests of this folder, and a clean one for each."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from clean_slate import CleanSlate
-from controlled import api_of
+from controlled import api_of, install
+from machines import Fleet, a_fleet
 from real_cluster import Cluster, connected
+from trainers import run_trainer
 
 from holdfast.adapters.kubernetes.client.api import Api
 from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
-from tests.engines.job_operators import TRAINING_OPERATOR, run_training_operator
+from tests.engines.job_operators import (
+    MPI_OPERATOR,
+    TRAINING_OPERATOR,
+    run_mpi_operator,
+    run_training_operator,
+)
 from tests.engines.job_sets import run_jobset
 from tests.engines.kubelet import PodServer
 
@@ -38,6 +45,28 @@ def training_operator(built: Built, control_plane: ControlPlane, binaries: dict[
 def job_sets(built: Built, control_plane: ControlPlane, binaries: dict[str, Path]) -> None:
     """The JobSet controller runs from now on."""
     run_jobset(control_plane, built("jobset")["jobset"], binaries)
+
+
+@pytest.fixture(scope="session")
+def trainer(
+    built: Built,
+    job_sets: None,
+    control_plane: ControlPlane,
+    binaries: Mapping[str, Path],
+) -> None:
+    """Kubeflow's trainer runs from now on."""
+    run_trainer(control_plane, built("trainer")["trainer"], binaries)
+
+
+@pytest.fixture
+def mpi_fleet(built: Built, binaries: Mapping[str, Path], tmp_path: Path) -> Iterator[Fleet]:
+    """On a control plane of its own, as the training operator has another ``mpijobs``."""
+    operator = built(MPI_OPERATOR)
+    with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
+        run_mpi_operator(plane, {**binaries, **operator})
+        install(cluster)
+        with a_fleet(cluster, tmp_path) as fleet:
+            yield fleet
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """What the pods of played nodes would run: real processes on this machine."""
 
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,7 @@ from holdfast.adapters.kubernetes.jobs.indexed_job import INDEX
 from holdfast.model.names import PodPhase
 
 Json = dict[str, Any]
+_FIELD = re.compile(r"metadata\.(labels|annotations)\['(.+)'\]")
 _GRACE_S = 10
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -70,7 +72,7 @@ class RealRanks:
 
     def _process(self, pod: Json) -> subprocess.Popen[bytes]:
         container = pod["spec"]["containers"][0]
-        given = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        given = {one["name"]: _value(one, pod) for one in container["env"]}
         index = (pod["metadata"].get("labels") or {}).get(INDEX)
         given |= {"JOB_COMPLETION_INDEX": index} if index is not None else {}
         here = {"PYTHONPATH": str(ROOT), "MASTER_ADDR": "127.0.0.1"}  # there is no DNS
@@ -82,6 +84,14 @@ class RealRanks:
                 stdout=words,
                 stderr=subprocess.STDOUT,
             )
+
+
+def _value(variable: Json, pod: Json) -> str:
+    """A variable of a container: a text, or a label or annotation of its pod."""
+    path = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath", "")
+    if (field := _FIELD.fullmatch(path)) is None:
+        return str(variable.get("value", ""))
+    return str((pod["metadata"].get(field[1]) or {}).get(field[2], ""))
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

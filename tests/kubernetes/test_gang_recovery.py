@@ -1,10 +1,10 @@
 """Jobs of other kinds than PyTorchJob that lose nodes, with a real controller."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from controlled import api_of, install, installed, is_served  # noqa: F401 - a fixture
+from controlled import installed  # noqa: F401 - a fixture
 from gangs import (
     SETTINGS,
     Gang,
@@ -16,13 +16,11 @@ from gangs import (
     submitted,
 )
 from machines import REPLACE_XID, Fleet, a_fleet, stays
-from real_cluster import Cluster, connected, until
-from trainers import PREPARED, Train, run_trainer
+from real_cluster import Cluster, until
+from trainers import PREPARED, Train
 from training import ON
 
 from holdfast.model.names import Labels
-from tests.engines.control_plane import Built, ControlPlane
-from tests.engines.job_operators import MPI_OPERATOR, run_mpi_operator
 
 
 @pytest.fixture
@@ -113,17 +111,6 @@ def test_a_job_set_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet
     assert job.job["status"]["terminalState"] == "Failed"
 
 
-@pytest.fixture
-def mpi_fleet(built: Built, binaries: Mapping[str, Path], tmp_path: Path) -> Iterator[Fleet]:
-    """On a control plane of its own, as the training operator has another ``mpijobs``."""
-    operator = built(MPI_OPERATOR)
-    with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
-        run_mpi_operator(plane, {**binaries, **operator})
-        install(cluster)
-        with a_fleet(cluster, tmp_path) as fleet:
-            yield fleet
-
-
 def test_a_fault_restarts_the_whole_mpi_job_on_other_nodes(mpi_fleet: Fleet) -> None:
     fleet = mpi_fleet
     job = submitted(fleet, Mpi, retries=1)
@@ -168,17 +155,6 @@ def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Flee
     fleet.carries_out = True
     job.until_running(2)
     assert sorted(job.nodes) == ["a", "spare-1"]
-
-
-@pytest.fixture(scope="session")
-def trainer(
-    built: Built,
-    job_sets: None,
-    control_plane: ControlPlane,
-    binaries: Mapping[str, Path],
-) -> None:
-    """Kubeflow's trainer runs from now on."""
-    run_trainer(control_plane, built("trainer")["trainer"], binaries)
 
 
 @pytest.mark.usefixtures("trainer")

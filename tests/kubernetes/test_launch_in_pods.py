@@ -1,32 +1,19 @@
 """``holdfast launch`` in pods: ranks restart in them, and a bad node costs one pod."""
 
-import os
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from controlled import installed  # noqa: F401 - a fixture
-from gangs import SETTINGS, Indexed, Set, pods
+from gangs import SETTINGS, Gang
+from launched_jobs import LaunchedJob, LaunchedMpi, LaunchedSet, LaunchedTrain, launching
 from machines import REPLACE_XID, Fleet, a_fleet
 from real_cluster import Cluster, until
 from real_ranks import real_ranks
-from training import ON, Training
+from training import ON
 
-from holdfast.kit.free_ports import free_port
 from holdfast.model.names import KEEP_PODS
-
-RANK = """
-import os, pathlib, sys, time
-folder = pathlib.Path(sys.argv[1])
-name = f"{os.environ['HOLDFAST_LAUNCH_ROUND']}.{os.environ['RANK']}"
-(folder / name).touch()
-while not (folder / "finish").exists():
-    if (folder / f"exit.{name}").exists():
-        sys.exit(5)
-    time.sleep(0.01)
-"""
-
 
 KEPT = {**ON, KEEP_PODS: "true"}
 """Annotations of a job that Holdfast resumes, with its pods."""
@@ -38,46 +25,76 @@ def fleet(installed, cluster: Cluster, tmp_path: Path) -> Iterator[Fleet]:  # no
         yield fleet
 
 
-class LaunchedJob(Indexed):
-    """An indexed Job whose pods run one container with a command."""
+@dataclass
+class Launch:
+    """A job at work, with a rank on each of two nodes."""
 
-    def body(self) -> dict[str, object]:
-        body = super().body()
-        body["template"]["spec"]["containers"][0] |= self.container
-        return body
+    fleet: Fleet
+    job: Gang
+    folder: Path
+
+    def until_round(self, number: int, attempt: int = 1) -> None:
+        until(lambda: len(list(self.folder.glob(f"{attempt}.{number}.*"))) == 2)
+
+    @property
+    def uids(self) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.job.pods.values()}
+
+    @property
+    def ranks(self) -> list[str]:
+        """Names of the pods that have a rank, in the order of their ranks."""
+        return [name for name in sorted(self.job.pods) if "-launcher-" not in name]
+
+    def restart_in_place(self) -> None:
+        """A rank of the first round fails: all ranks restart, in the same pods."""
+        self.until_round(1)
+        first = self.uids
+        (self.folder / "exit.1.1.1").touch()
+        self.until_round(2)
+        assert self.uids == first
+
+    def condemn(self, pod: str) -> Set[str]:
+        """Break the node of a pod; returns the pods that are elsewhere."""
+        bad = self.job.pods[pod]["spec"]["nodeName"]
+        found = self.job.pods.values()
+        elsewhere = {one["metadata"]["uid"] for one in found if one["spec"]["nodeName"] != bad}
+        self.fleet.machines[bad].log(REPLACE_XID)
+        return elsewhere
+
+    def finish(self) -> None:
+        """The job completes, and never had ranks of two rounds or attempts at once."""
+        (self.folder / "finish").touch()
+        until(lambda: {"Complete", "Completed", "Succeeded"} & {*self.job.conditions})
+        assert not (self.folder / "overlap").exists(), (self.folder / "overlap").read_text("utf-8")
 
 
-class LaunchedSet(Set):
-    """A JobSet of one indexed Job whose pods run one container with a command."""
-
-    def body(self) -> dict[str, object]:
-        template = pods()
-        template["spec"]["containers"][0] |= self.container
-        job = {
-            "completionMode": "Indexed",
-            "completions": 2,
-            "parallelism": 2,
-            "template": template,
-        }
-        return {"replicatedJobs": [{"name": "node", "replicas": 1, "template": {"spec": job}}]}
+def begun(
+    fleet: Fleet, kind: type[Gang], folder: Path, annotations: dict[str, str], *more: str
+) -> Launch:
+    """A job that begins on a fleet of three nodes, and ``more``."""
+    job = kind(fleet.cluster, fleet.api, annotations=annotations)
+    launching(job, folder)
+    fleet.start("a", "b", "c", *more)
+    fleet.control(settings=SETTINGS)
+    fleet.until_schedulable("a", "b", "c", *more)
+    job.submit()
+    return Launch(fleet, job, folder)
 
 
-def launcher(folder: Path) -> dict[str, object]:
-    """What the container of each pod runs."""
-    script = folder / "train.py"
-    script.write_text(RANK, encoding="utf-8")
-    meeting = ("--nnodes", "2", "--master-addr", "127.0.0.1", "--master-port", str(free_port()))
-    node = ("--node-rank", "$(JOB_COMPLETION_INDEX)", "--nproc-per-node", "1")
-    node += ("--local-addr", "127.0.0.1", "--lease-timeout", "5s")
-    start = (sys.executable, "-m", "holdfast", "launch")
-    command = (*start, *meeting, *node, script, folder)
-    return {
-        "command": [str(part) for part in command],
-        "env": [{"name": "HOLDFAST_LAUNCH_KEY", "value": os.urandom(16).hex()}],
-    }
+def exchange_one_pod(launch: Launch, bad_rank: int) -> None:
+    """The ranks restart in their pods, and on another pod where the node of one is bad."""
+    launch.restart_in_place()
+    first, bad = launch.uids, launch.ranks[bad_rank]
+    node = launch.job.pods[bad]["spec"]["nodeName"]
+    stay = launch.condemn(bad)
+    launch.until_round(3)
+    assert first & launch.uids == stay
+    assert len(stay) == len(first) - 1
+    assert node not in launch.job.nodes
+    launch.finish()
 
 
-@pytest.mark.usefixtures("job_sets")
+@pytest.mark.usefixtures("trainer")
 @pytest.mark.parametrize(
     ("kind", "annotations", "bad_rank"),
     [
@@ -86,42 +103,76 @@ def launcher(folder: Path) -> dict[str, object]:
         (LaunchedJob, KEPT, 0),
         (LaunchedSet, KEPT, 1),
         (LaunchedSet, KEPT, 0),
+        (LaunchedTrain, KEPT, 1),
+        (LaunchedTrain, KEPT, 0),
     ],
-    ids=["drained", "resumed", "coordinator", "job-set", "coordinator-of-a-job-set"],
+    ids=[
+        "drained",
+        "resumed",
+        "coordinator",
+        "job-set",
+        "coordinator-of-a-job-set",
+        "train-job",
+        "coordinator-of-a-train-job",
+    ],
 )
 def test_a_rank_restarts_in_its_pod_and_a_bad_node_costs_one_pod(
     fleet: Fleet,
     tmp_path: Path,
-    kind: type[LaunchedJob | LaunchedSet],
+    kind: type[LaunchedJob | LaunchedSet | LaunchedTrain],
     annotations: dict[str, str],
     bad_rank: int,
 ) -> None:
-    job = kind(fleet.cluster, fleet.api, annotations=annotations)
-    job.container = launcher(tmp_path)
-    fleet.start("a", "b", "c")
-    fleet.control(settings=SETTINGS)
-    fleet.until_schedulable("a", "b", "c")
-
-    def until_round(number: int) -> None:
-        until(lambda: len(list(tmp_path.glob(f"{number}.*"))) == 2)
-
     with real_ranks(fleet, tmp_path):
-        job.submit()
-        until_round(1)
-        first = uids(job)
-        (tmp_path / "exit.1.1").touch()
-        until_round(2)
-        assert uids(job) == first
-        names = sorted(job.pods)
-        stays = job.pods[names[1 - bad_rank]]["metadata"]["uid"]
-        bad = job.pods[names[bad_rank]]["spec"]["nodeName"]
-        fleet.machines[bad].log(REPLACE_XID)
-        until_round(3)
-        assert first & uids(job) == {stays}
-        assert bad not in job.nodes
-        (tmp_path / "finish").touch()
-        until(lambda: {"Complete", "Completed"} & {*job.conditions})
+        exchange_one_pod(begun(fleet, kind, tmp_path, annotations), bad_rank)
 
 
-def uids(job: Training) -> set[str]:
-    return {pod["metadata"]["uid"] for pod in job.pods.values()}
+@pytest.mark.parametrize("bad_rank", [1, 0], ids=["worker", "coordinator"])
+def test_a_bad_node_costs_one_worker_of_an_mpi_job(
+    mpi_fleet: Fleet, tmp_path: Path, bad_rank: int
+) -> None:
+    with real_ranks(mpi_fleet, tmp_path):
+        exchange_one_pod(begun(mpi_fleet, LaunchedMpi, tmp_path, KEPT, "d"), bad_rank)
+
+
+def test_a_bad_node_of_the_launcher_of_an_mpi_job_stops_no_rank(
+    mpi_fleet: Fleet, tmp_path: Path
+) -> None:
+    with real_ranks(mpi_fleet, tmp_path):
+        launch = begun(mpi_fleet, LaunchedMpi, tmp_path, KEPT, "d")
+        launch.restart_in_place()
+        first = launch.uids
+        (launcher,) = {*launch.job.pods} - {*launch.ranks}
+        stay = launch.condemn(launcher)
+        until(lambda: len(launch.uids) == 3 and launch.uids & first == stay)
+        launch.job.until_running(2)
+        assert list(tmp_path.glob("*.3.*")) == []
+        launch.finish()
+
+
+def test_an_mpi_job_restarts_with_all_pods_where_they_are_not_kept(
+    mpi_fleet: Fleet, tmp_path: Path
+) -> None:
+    with real_ranks(mpi_fleet, tmp_path):
+        launch = begun(mpi_fleet, LaunchedMpi, tmp_path, ON, "d")
+        launch.restart_in_place()
+        first = launch.uids
+        launch.condemn(launch.ranks[1])
+        launch.until_round(1, attempt=2)
+        assert first.isdisjoint(launch.uids)
+        launch.finish()
+
+
+def test_an_mpi_job_whose_launcher_ends_with_its_worker_restarts_with_all_pods(
+    mpi_fleet: Fleet, tmp_path: Path
+) -> None:
+    with real_ranks(mpi_fleet, tmp_path):
+        launch = begun(mpi_fleet, LaunchedMpi, tmp_path, KEPT, "d")
+        launch.until_round(1)
+        first = launch.uids
+        launch.condemn(launch.ranks[1])
+        until(lambda: first - launch.uids)
+        (tmp_path / "lost").touch()
+        until(lambda: first.isdisjoint(launch.uids) and len(launch.uids) == 3)
+        until(lambda: any(tmp_path.glob("[2-9].1.1")))
+        launch.finish()
