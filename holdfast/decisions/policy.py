@@ -275,8 +275,9 @@ class JobPolicy:
     imported, a syntax error, rejected arguments or a missing file before the first step, a full
     disk, or CUDA out of memory at the same step twice in a row. Each of these restarts would take
     minutes on all nodes of the job. In a job of several nodes, the ranks of more than one node must
-    fail by themselves within ``failure_margin``. Turn it off if something else repairs the
-    cause between two attempts, such as a job that deletes old checkpoints."""
+    fail by themselves within ``failure_margin``, or a full disk must end the ranks of one node in
+    two attempts in a row. Turn it off if something else repairs the cause between two attempts,
+    such as a job that deletes old checkpoints."""
 
     suspect_failures: int = 3
     """Number of application failures within ``suspect_window`` that began on one node and on no

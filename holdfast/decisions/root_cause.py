@@ -57,7 +57,8 @@ def futile_restart(job: JobView, failure: Failure, policy: JobPolicy) -> str:
     """Return why a restart would fail in the same way; empty if it may succeed.
 
     If a job has several nodes, more than one must fail by itself: a file may be missing, or a disk
-    be full, on a single node.
+    be full, on a single node. Where only one rank saves, it is the only one that a full disk of all
+    nodes ends: the job fails if that happens in two attempts in a row.
 
     Args:
         job: the job; its present attempt has failed.
@@ -77,7 +78,7 @@ def _recurs(recurrence: Recurrence, job: JobView, failure: Failure, policy: JobP
     if recurrence is Recurrence.SAME_STEP:
         return _is_at_same_step(job, failure)
     if job.spec.nodes > 1 and failure.is_alone is not False:
-        return False
+        return recurrence is Recurrence.ALWAYS and _is_repeated(job, failure)
     return recurrence is Recurrence.ALWAYS or _is_at_start(job, failure, policy)
 
 
@@ -90,11 +91,21 @@ def _is_at_start(job: JobView, failure: Failure, policy: JobPolicy) -> bool:
     return ran < policy.app_backoff_reset
 
 
+def _is_repeated(job: JobView, failure: Failure) -> bool:
+    """Return whether the attempt before failed for the same cause."""
+    before = _failure_before(job)
+    return before is not None and before.cause == failure.cause
+
+
 def _is_at_same_step(job: JobView, failure: Failure) -> bool:
-    attempts = job.record.attempts
-    before = attempts[-1].failure if attempts else None
+    before = _failure_before(job)
     return (
         before is not None
         and failure.step is not None
         and (before.cause, before.step) == (failure.cause, failure.step)
     )
+
+
+def _failure_before(job: JobView) -> Failure | None:
+    attempts = job.record.attempts
+    return attempts[-1].failure if attempts else None

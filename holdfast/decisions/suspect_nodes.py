@@ -12,7 +12,7 @@ from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.kit.units import format_duration
 from holdfast.model.health import Fault, Urgency
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind
-from holdfast.model.names import Reason
+from holdfast.model.names import Cause, Reason
 from holdfast.model.nodes import ClusterView, NodeView, Phase
 from holdfast.model.requests import Request, Verb
 
@@ -58,13 +58,13 @@ def suspect_nodes(
 
     Failures of the application count whose first failing rank was on the node, since the node was
     last released to jobs: earlier failures led to a check already, and failures of hardware to a
-    repair. A job whose ranks failed on several nodes, at once or one after the other, does not
-    count against any node: the cause is the job. A node is suspect if different jobs failed on it,
-    or one job whose rank on the node failed alone each time while other nodes took part: where all
-    ranks fail at once, it is chance which one ends first. The first failure of that job counts
-    although the other ranks were not watched then, if a later one was alone. At least one failure
-    must not have begun on the node of rank 0: where all other ranks wait for rank 0, as for the
-    launcher of an MPI job, rank 0 always appears to fail first.
+    repair. A full disk does not count. A job whose ranks failed on several nodes, at once or one
+    after the other, does not count against any node: the cause is the job. A node is suspect if
+    different jobs failed on it, or one job whose rank on the node failed alone each time while
+    other nodes took part: where all ranks fail at once, it is chance which one ends first. The
+    first failure of that job counts although the other ranks were not watched then, if a later one
+    was alone. At least one failure must not have begun on the node of rank 0: where all other ranks
+    wait for rank 0, as for the launcher of an MPI job, rank 0 always appears to fail first.
 
     Args:
         attempts: attempts of all jobs, each with the name of its job.
@@ -168,8 +168,11 @@ def _failures_by_node(
 
 
 def _may_be_node(failure: Failure) -> bool:
-    """Return whether an application failure may be caused by its node."""
-    is_exit = failure.reason == Reason.RANK_EXITED
+    """Return whether an application failure may be caused by its node.
+
+    Not a full disk: it is most often shared, and no check of a node frees space.
+    """
+    is_exit = failure.reason == Reason.RANK_EXITED and failure.cause != Cause.DISK_FULL
     return failure.kind is FailureKind.APPLICATION and is_exit and bool(failure.node)
 
 

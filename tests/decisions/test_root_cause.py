@@ -195,6 +195,20 @@ def failed_job(text: str, code: int = 1, *, nodes: int = 1, same: bool = True, *
     return a_job(nodes=nodes, ranks=ranks, **changes)
 
 
+def ended_attempt(cause: Cause, step: int | None = None) -> AttemptRecord:
+    """An attempt in which one rank failed."""
+    failure = Failure(
+        kind=FailureKind.APPLICATION, reason=Reason.RANK_EXITED, at=NOW, cause=cause, step=step
+    )
+    return AttemptRecord(
+        attempt=1,
+        placement=("node-1", "node-2"),
+        started_at=NOW,
+        stopped_at=NOW,
+        failure=failure,
+    )
+
+
 def why(job, policy: JobPolicy = POLICY) -> str:
     failure = application_failure(job, policy, NOW)
     assert failure is not None
@@ -232,6 +246,22 @@ def test_of_several_nodes_more_than_one_must_fail_by_itself(text, code) -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "text", "is_futile"),
+    [
+        (Cause.DISK_FULL, "OSError: [Errno 28] full", True),
+        (Cause.EXCEPTION, "OSError: [Errno 28] full", False),
+        (None, "OSError: [Errno 28] full", False),
+        (Cause.IMPORT_FAILED, IMPORT, False),
+        (Cause.FILE_MISSING, "OSError: [Errno 28] full", False),
+    ],
+)
+def test_a_disk_that_ends_one_rank_twice_in_a_row_is_that_of_all(before, text, is_futile) -> None:
+    record = {"attempts": (ended_attempt(before),)} if before is not None else {}
+
+    assert bool(why(failed_job(text, nodes=3, same=False, record=record))) == is_futile
+
+
+@pytest.mark.parametrize(
     ("first", "step", "is_futile"), [(None, None, True), (5, 5, True), (5, 6, False)]
 )
 def test_what_is_missing_after_the_first_step_may_come_back(first, step, is_futile) -> None:
@@ -262,19 +292,7 @@ def test_a_long_attempt_has_started() -> None:
 def test_memory_that_is_exhausted_twice_at_one_step_is_so_again(
     cause, before, step, is_futile
 ) -> None:
-    over = AttemptRecord(
-        attempt=1,
-        placement=("node-1", "node-2"),
-        started_at=NOW,
-        stopped_at=NOW,
-        failure=Failure(
-            kind=FailureKind.APPLICATION,
-            reason=Reason.RANK_EXITED,
-            at=NOW,
-            cause=cause,
-            step=before,
-        ),
-    )
+    over = ended_attempt(cause, step=before)
     job = failed_job(OOM, nodes=2, same=False, step=step, record={"attempts": (over,)})
 
     assert bool(why(job)) == is_futile

@@ -16,7 +16,7 @@ from holdfast.kit.quota import Quota
 from holdfast.model.actions import Quarantine
 from holdfast.model.health import Urgency
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind
-from holdfast.model.names import Condition, Reason
+from holdfast.model.names import Cause, Condition, Reason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb
 from tests.ports.builders import NOW, a_cluster, a_fault, a_node, a_request, by_name
@@ -40,9 +40,10 @@ def died(
     reason: Reason = Reason.RANK_EXITED,
     placement: tuple[str, ...] = ("node-5", "node-1", "node-2", "node-3"),
     is_alone: bool | None = True,
+    cause: str = "",
 ) -> tuple[str, AttemptRecord]:
     at = NOW - ago
-    failure = Failure(kind=kind, reason=reason, at=at, node=node, is_alone=is_alone)
+    failure = Failure(kind=kind, reason=reason, at=at, node=node, is_alone=is_alone, cause=cause)
     over = AttemptRecord(
         attempt=number, placement=placement, started_at=at, stopped_at=at, failure=failure
     )
@@ -97,6 +98,8 @@ def test_the_evidence_is_that_of_the_incident() -> None:
         (three(reason=Reason.JOB_HUNG), "nobody knows which rank hangs"),
         (three(node=""), "no node is named"),
         (three(node="node-9"), "the node is gone"),
+        (three(cause=Cause.DISK_FULL), "jobs share the disk"),
+        ([*three(cause=Cause.FILE_MISSING)[:2], died(number=3, cause=Cause.DISK_FULL)], "too few"),
         (three(placement=("node-1", "node-2")), "rank 0 fails first where all fail"),
         (
             [
@@ -292,6 +295,16 @@ def test_deaths_that_all_began_on_the_node_of_rank_0_accuse_nobody(attempts) -> 
     ]
 
     assert accused(by_rank_0) == []
+
+
+@given(deaths)
+def test_full_disks_accuse_nobody_however_many_jobs_fail(attempts) -> None:
+    full = [
+        (job, replace(over, failure=replace(over.failure, cause=Cause.DISK_FULL)))
+        for job, over in attempts
+    ]
+
+    assert accused(full) == []
 
 
 @given(deaths, st.permutations(range(12)))
