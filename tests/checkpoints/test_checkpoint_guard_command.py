@@ -3,11 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -29,6 +29,7 @@ from holdfast.kit.free_ports import free_port
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import BackendError
 from tests.engines.checkpoint_watches import watches_of
+from tests.engines.waiting import until
 
 TRACKER = "latest_checkpointed_iteration.txt"
 DEEPER = "use --depth hashes"
@@ -91,6 +92,27 @@ def test_ranks_of_a_restarted_job_start_only_after_rank_0_has_repaired_the_direc
     assert "iter_0000300 is damaged" in outputs[0][1]
     assert [err for _, err in outputs[1:]] == ["", ""]
     assert (folder.with_name("torch_dist.set-aside") / "iter_0000300").is_dir()
+
+
+def test_a_rank_that_waits_ends_at_sigterm_also_as_the_first_process_of_a_container(
+    folder: Path,
+) -> None:
+    key = ("--job=j", "--attempt=2", "--rank=1")
+    waiting = subprocess.Popen([*HOLDFAST, "guard", str(folder), *key, "--", "true"])
+    try:
+        until(lambda: catches(waiting.pid, signal.SIGTERM))
+        waiting.terminate()
+        assert waiting.wait(timeout=300) == 128 + signal.SIGTERM  # by itself, not by the kernel
+    finally:
+        waiting.kill()
+        waiting.wait()
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler of a signal."""
+    status = Path(f"/proc/{pid}/status").read_text("utf-8")
+    [mask] = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt")]
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
@@ -167,13 +189,6 @@ def test_a_save_of_the_command_is_verified_and_the_watch_ends_with_the_command(
     (folder.parent / "end").touch()
     assert guarded.wait(timeout=120) == 0
     until(lambda: watches_of(folder) == [])
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def test_a_moved_checkpoint_is_recorded_in_the_log_of_the_command(folder: Path) -> None:

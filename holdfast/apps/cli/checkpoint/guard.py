@@ -13,6 +13,7 @@ import click
 from holdfast.adapters.checkpoints.attempt_result import AttemptKey
 from holdfast.adapters.slurm.jobs.attempts import attempt_in
 from holdfast.apps.cli.checkpoint.options import DEEPER, depth_option, format_option
+from holdfast.apps.cli.ending import ending_by_signal
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
@@ -135,20 +136,27 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
         restart_reason=os.environ.get(RESTART_REASON_VARIABLE, ""),
         bad_loss=os.environ.get(BAD_LOSS_VARIABLE, ""),
     )
-    if rank == 0:
-        try:
-            lines, moved = verify_for_all(verification, DEEPER)
-            _report_all([*wrong, *lines], moved, is_init=not command)
-        except AwaitsDecision as error:
-            _report_all([str(error)], (), is_init=not command)
+    with ending_by_signal():  # the kernel ignores signals to PID 1 of a container without a handler
+        if rank != 0:
+            wait_for_result(verification)
+        elif not _verify(verification, wrong, is_init=not command):
             return ExitCode.FAILED
-    else:
-        wait_for_result(verification)
     if command:
         sys.stdout.flush()
         environment = _process_saves(str(directory.absolute()), mirror_to, is_first=rank == 0)
         os.execvpe(command[0], command, environment)  # noqa: S606 - an argument list
     return ExitCode.OK
+
+
+def _verify(verification: AttemptVerification, wrong: list[str], *, is_init: bool) -> bool:
+    """Verify the checkpoints and report it; returns whether the attempt may start."""
+    try:
+        lines, moved = verify_for_all(verification, DEEPER)
+    except AwaitsDecision as error:
+        _report_all([str(error)], (), is_init=is_init)
+        return False
+    _report_all([*wrong, *lines], moved, is_init=is_init)
+    return True
 
 
 def _process_saves(folder: str, mirror_to: str, *, is_first: bool) -> dict[str, str]:
