@@ -80,6 +80,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "exception": Fault("rank", "a rank ends with exit code 1"),
     "killed-process": Fault("rank", "a rank is killed; no node has a fault"),
     "oom": Fault("rank", "a rank is OOM-killed"),
+    "full-disk": Fault("storage", "the disk of the checkpoints is full; rank 0 saves"),
     "eviction": Fault("rank", "a pod is evicted", _KUBERNETES),
     "hang": Fault("rank", "the log of a job has no new lines for longer than its rule allows",
                   _KUBERNETES),

@@ -47,7 +47,7 @@ def test_every_fault_has_a_result_where_it_can_exist_and_every_empty_cell_a_reas
 
 def test_no_job_is_lost_unless_it_failed_itself_or_may_not_be_restarted() -> None:
     ended = {"killed-process", "faults-spent", "failures-spent", "fewer-retries",
-             "controller-killed-spent"}  # fmt: skip
+             "controller-killed-spent", "full-disk"}  # fmt: skip
     for fault, column in CELLS:
         job = str(RECORDED[fault][column]["outcome"]["job"]).lower()
         assert job not in ("failed", "cancelled") or fault in ended

@@ -1,14 +1,21 @@
 """One cluster of real nodes for all tests of this folder, with Holdfast installed by its chart."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from operator_jobs import undisturbed
 from phases import Phases
 from site_of_nodes import Site, installed_site
 
 from tests.engines.control_plane import Built
-from tests.engines.job_operators import TRAINING_OPERATOR, run_training_operator
+from tests.engines.job_operators import (
+    MPI_OPERATOR,
+    TRAINING_OPERATOR,
+    run_mpi_operator,
+    run_training_operator,
+)
+from tests.engines.job_sets import run_jobset
 from tests.engines.matrix import Matrix
 from tests.engines.real_cluster import REAL_PROGRAMS, missing_for_nodes
 
@@ -35,6 +42,23 @@ def training_operator(whole_site: Site, built: Built, node_programs: dict[str, P
     plane = whole_site.cluster.plane
     (plane.folder / "initContainer.yaml").write_text("[]", encoding="utf-8")
     run_training_operator(plane, {**node_programs, **built(TRAINING_OPERATOR)}, "PyTorchJob")
+
+
+@pytest.fixture(scope="session")
+def operators(
+    whole_site: Site, built: Built, node_programs: dict[str, Path], training_operator: None
+) -> None:
+    """The operators of all kinds of ``operator_jobs`` run from now on."""
+    binaries = {**node_programs, **built(MPI_OPERATOR, "jobset")}
+    plane = whole_site.cluster.plane
+    run_mpi_operator(plane, binaries)
+    run_jobset(plane, binaries["jobset"], binaries)
+
+
+@pytest.fixture(scope="session")
+def digests(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """Digests of the weights after each step, for the minutes that jobs train."""
+    return undisturbed(tmp_path_factory.mktemp("undisturbed"), 2000)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,16 @@ _AWAITS_END = "while [ ! -e /shared/result ]; do sleep 0.2; done"
 """What the launcher runs in place of ``mpirun``, whose ranks the workers start themselves."""
 
 
+@dataclass(frozen=True, slots=True)
+class Saves:
+    """Directory of checkpoints on a disk, and how they are saved."""
+
+    disk: Path
+    name: str
+    how: str
+    """``torch``: by rank 0; ``dcp``: by all ranks."""
+
+
 class OperatorJob(TrainingJob):
     """A job of two ranks, each in a pod of its own that ``ddp_training.py`` runs in."""
 
@@ -34,6 +45,12 @@ class OperatorJob(TrainingJob):
     selector = MEMBER
     rank_field: str
     """Field of a pod that has its rank."""
+
+    saves: Saves | None = None
+    """Where each checkpoint gets a name of its own; None: there is one, which is replaced.
+
+    With it, the job is as ``holdfast jobs doctor`` wants it: its operator does not fail it itself.
+    """
 
     def body(self, *, near: str = "", memory: str = "1Gi", **_: Any) -> Object:
         """See ``TrainingJob.body``."""
@@ -76,8 +93,6 @@ class OperatorJob(TrainingJob):
             "topologyKey": "kubernetes.io/hostname",
             "labelSelector": {"matchLabels": {MEMBER: self.name}},
         }
-        folders = {"shared": self.folder, "packages": _packages(), "libraries": _libraries()}
-        readonly = {"shared": False, "packages": True, "libraries": True}
         return {
             "restartPolicy": "Never",
             "terminationGracePeriodSeconds": 5,
@@ -88,30 +103,51 @@ class OperatorJob(TrainingJob):
                 },
                 "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]},
             },
-            "containers": [
-                {
-                    "name": "pytorch",  # the training operator requires this name
-                    "image": IMAGE,
-                    "imagePullPolicy": "Never",
-                    "command": ["sh", "-c", 'export RANK_OF="$JOB/$POD" && '
-                                            "exec python /shared/train.py"],
-                    "env": [
-                        *_fields(ATTEMPT="metadata.annotations['holdfast.dev/attempt']",
-                                 POD=self.rank_field),
-                        *_values(JOB=self.name, RANKS=str(self.ranks), FOLDER="/shared",
-                                 PYTHONPATH="/packages", LD_LIBRARY_PATH="/libraries"),
-                    ],
-                    "resources": {"limits": {"memory": memory}},
-                    "volumeMounts": [
-                        {"name": name, "mountPath": f"/{name}", "readOnly": readonly[name]}
-                        for name in folders
-                    ],
-                }
-            ],
+            "containers": [self._container(memory)],
             "volumes": [
-                {"name": name, "hostPath": {"path": str(path)}} for name, path in folders.items()
+                {"name": name, "hostPath": {"path": str(path)}}
+                for name, path in self._folders.items()
+            ],
+        }
+
+    @property
+    def _folders(self) -> dict[str, Path]:
+        """Folders of this machine that its containers have, by their names there."""
+        disk = {} if self.saves is None else {"disk": self.saves.disk}
+        return {"shared": self.folder, "packages": _packages(), "libraries": _libraries(), **disk}
+
+    def _container(self, memory: str) -> Object:
+        readonly = ("packages", "libraries")
+        return {
+            "name": "pytorch",  # the training operator requires this name
+            "image": IMAGE,
+            "imagePullPolicy": "Never",
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "command": ["sh", "-c", f'export RANK_OF="$JOB/$POD" && exec {self._program}'],
+            "env": [
+                *_fields(ATTEMPT="metadata.annotations['holdfast.dev/attempt']",
+                         POD=self.rank_field),
+                *_values(JOB=self.name, RANKS=str(self.ranks), FOLDER="/shared",
+                         PYTHONPATH="/packages", LD_LIBRARY_PATH="/libraries"),
+                *(() if self.saves is None else _values(SAVES=self.saves.how)),
+            ],
+            "resources": {"limits": {"memory": memory}},
+            "volumeMounts": [
+                {"name": name, "mountPath": f"/{name}", "readOnly": name in readonly}
+                for name in self._folders
             ],
         }  # fmt: skip
+
+    @property
+    def _program(self) -> str:
+        program = "python /shared/train.py"
+        if self.saves is None:
+            return program
+        # The libraries of this machine are not those that the image's interpreter needs.
+        own = "env --unset PYTHONPATH --unset LD_LIBRARY_PATH"
+        guard = f"holdfast checkpoint guard /disk/{self.saves.name} --rank $POD"
+        paths = "PYTHONPATH=$PYTHONPATH LD_LIBRARY_PATH=$LD_LIBRARY_PATH"
+        return f"{own} {guard} --job $JOB --attempt ${{ATTEMPT:-1}} -- env {paths} {program}"
 
     def submit(self, **changes: Any) -> None:
         """See ``TrainingJob.submit``."""
@@ -129,7 +165,8 @@ class PyTorchJob(OperatorJob):
 
     def spec(self, template: Object) -> Object:
         """See ``OperatorJob.spec``."""
-        worker = {"replicas": self.ranks, "restartPolicy": "Never", "template": template}
+        policy = "Never" if self.saves is None else "OnFailure"
+        worker = {"replicas": self.ranks, "restartPolicy": policy, "template": template}
         return {"pytorchReplicaSpecs": {"Worker": worker}}
 
 
@@ -143,7 +180,8 @@ class JobSet(OperatorJob):
 
     def spec(self, template: Object) -> Object:
         """See ``OperatorJob.spec``."""
-        job = {"completions": 1, "parallelism": 1, "backoffLimit": 0, "template": template}
+        limit = 0 if self.saves is None else 2**31 - 1
+        job = {"completions": 1, "parallelism": 1, "backoffLimit": limit, "template": template}
         node = {"name": "node", "replicas": self.ranks, "template": {"spec": job}}
         return {"replicatedJobs": [node]}
 

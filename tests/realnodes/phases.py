@@ -36,13 +36,20 @@ class Phases:
         self._site.until(condition, what)
         self.seconds[what] = time.monotonic() - self._began
 
-    def record(self, fault: str, job: TrainingJob | None = None) -> None:
-        """Put what came of a fault into the matrix; of the nodes alone if there is no job."""
+    def record(self, fault: str, job: TrainingJob | None = None, *, phase: str = "running") -> None:
+        """Put what came of a fault into the matrix; of the nodes alone if there is no job.
+
+        Args:
+            fault: row of the matrix.
+            job: the job, once it is in the phase.
+            phase: a value of ``JobPhase``.
+
+        """
         done = {"reboot": "rebooted", "replace": "replaced"}
         node = ", ".join(dict.fromkeys(done[action] for action, _ in self.orders))
         found: dict[str, Any] = {"job": "", "node": node}
         if job is not None:
-            self._site.until(lambda: job.record["phase"] == "running", "the job to run")
+            self._site.until(lambda: job.record["phase"] == phase, f"the job: {phase}")
             record = job.record
             found |= {
                 "job": record["phase"],

@@ -3,17 +3,12 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
-from pathlib import Path
 
 import pytest
 from leaders import until_led
-from operator_jobs import KINDS, OperatorJob, undisturbed
+from operator_jobs import KINDS, OperatorJob
 from phases import Phases
 from site_of_nodes import REPLACE_XID, Site
-
-from tests.engines.control_plane import Built
-from tests.engines.job_operators import MPI_OPERATOR, run_mpi_operator
-from tests.engines.job_sets import run_jobset
 
 pytestmark = pytest.mark.torch
 
@@ -62,23 +57,6 @@ class Jobs:
             job.finish()
             [(step, digest)] = job.digests.items()
             assert digest == self.undisturbed[step], job.kind
-
-
-@pytest.fixture(scope="module")
-def operators(
-    whole_site: Site, built: Built, node_programs: dict[str, Path], training_operator: None
-) -> None:
-    """The operators of all kinds run from now on."""
-    binaries = {**node_programs, **built(MPI_OPERATOR, "jobset")}
-    plane = whole_site.cluster.plane
-    run_mpi_operator(plane, binaries)
-    run_jobset(plane, binaries["jobset"], binaries)
-
-
-@pytest.fixture(scope="module")
-def digests(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """Digests of the weights after each step, for the minutes that jobs train."""
-    return undisturbed(tmp_path_factory.mktemp("undisturbed"), 2000)
 
 
 @pytest.fixture
