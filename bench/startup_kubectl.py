@@ -1,13 +1,15 @@
 """How soon a command answers beside kubectl, in the same run on the same Kubernetes API server.
 
-Both are started in turns, so that what else runs on the machine slows both; the fastest of each
-counts.
+Both are started in turns, so that what else runs on the machine slows both. The median counts, of
+the duration and of the time of the processor. The kubeconfig is YAML, as people have it.
 """
 
 import json
 import os
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -22,7 +24,7 @@ from holdfast.model.nodes import NodeRecord, Phase
 from tests.engines.control_plane import PROGRAMS, ControlPlane
 from tools.control_plane import provide
 
-TIMES = 15
+TIMES = 20
 NODES = 20
 KUBECTL: Final = "kubectl"
 CRD: Final = Path(__file__).parents[1] / "deploy/helm/holdfast/crds/incidents.holdfast.dev.yaml"
@@ -30,7 +32,7 @@ CRD: Final = Path(__file__).parents[1] / "deploy/helm/holdfast/crds/incidents.ho
 PAIRS: Final = (
     (("--version",), ("version", "--client"), 0.5),
     (("nodes", "list"), ("get", "nodes"), 2.0),
-    (("jobs", "list", "-A"), ("get", "pods", "-A"), 2.0),
+    (("jobs", "list", "-A"), ("get", "jobs", "-A"), 2.0),
 )
 """Our command, that of kubectl, and the goal: at most so many times its duration."""
 
@@ -44,12 +46,14 @@ def run() -> list[Figure]:
     """Start each pair of commands so many times; the first start of each does not count."""
     programs = provide(*PROGRAMS, KUBECTL)
     kubectl = str(programs[KUBECTL])
-    with ControlPlane({name: programs[name] for name in PROGRAMS}) as plane:
-        environment = {
-            **os.environ,
-            "KUBECONFIG": str(plane.kubeconfig()),
-            "HOLDFAST_PLATFORM": "kubernetes",
-        }
+    with (
+        tempfile.NamedTemporaryFile("wb", suffix=".yaml") as kubeconfig,
+        ControlPlane({name: programs[name] for name in PROGRAMS}) as plane,
+    ):
+        environment = {**os.environ, "KUBECONFIG": str(plane.kubeconfig())}
+        shown = [kubectl, "config", "view", "--raw"]
+        subprocess.run(shown, env=environment, check=True, stdout=kubeconfig)
+        environment |= {"KUBECONFIG": kubeconfig.name, "HOLDFAST_PLATFORM": "kubernetes"}
         crd = [kubectl, "apply", "-f", str(CRD)]
         subprocess.run(crd, env=environment, check=True, stdout=subprocess.DEVNULL)
         _make_nodes(plane)
@@ -75,28 +79,33 @@ def _compared(
     for command in commands:  # writes bytecode, fills caches
         _took_ms(command, environment)
     rounds = [[_took_ms(command, environment) for command in commands] for _ in range(TIMES)]
-    own_ms, peer_ms = (min(times) for times in zip(*rounds, strict=True))
     name = " ".join(own)
     words = " ".join(("kubectl", *peer[1:]))
-    return [
-        Figure(name=f"holdfast {name}, best of {TIMES}", value=own_ms, unit="ms", goal=200),
-        Figure(
-            name=f"the same by the time of {words} ({peer_ms:.0f} ms)",
-            value=own_ms / peer_ms,
-            unit="x",
-            goal=goal,
-        ),
-    ]
+    figures = []
+    for index, what in enumerate(("duration", "processor")):
+        own_ms, peer_ms = (
+            statistics.median(took[index] for took in times) for times in zip(*rounds, strict=True)
+        )
+        figures += [
+            Figure(name=f"holdfast {name}, {what}", value=own_ms, unit="ms", goal=200),
+            Figure(
+                name=f"the same by that of {words} ({peer_ms:.0f} ms)",
+                value=own_ms / peer_ms,
+                unit="x",
+                goal=goal,
+            ),
+        ]
+    return figures
 
 
-def _took_ms(command: Sequence[str], environment: dict[str, str]) -> float:
+def _took_ms(command: Sequence[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Duration of a command, and the time of the processor that it used."""
     begun = time.perf_counter()
-    subprocess.run(
-        command,
-        env=environment,
-        check=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        timeout=60,
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    return (time.perf_counter() - begun) * 1000
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    duration = time.perf_counter() - begun
+    return duration * 1000, (used.ru_utime + used.ru_stime) * 1000

@@ -1,6 +1,7 @@
 """The entry point of every ``holdfast`` process, and its outermost handler of errors."""
 
 import errno
+import gc
 import os
 import sys
 import threading
@@ -26,6 +27,10 @@ _SERVICES: Final = ("api", "controller")
 """Processes that somebody starts again when they end."""
 
 _COMMANDS: Final = "holdfast.apps.cli.main"
+_GC_THRESHOLD: Final = 50_000
+"""Objects between two garbage collections of a command, instead of 700: imports create many and
+leave no garbage, and collections took 7 % of the time of ``nodes list``."""
+
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _EXTRAS: Final = {"yaml": "kubernetes"}
 """Packages that many modules import unconditionally, and the extra that installs each."""
@@ -38,7 +43,9 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.argv[1:2] and sys.argv[1] in _SERVICES:
         threading.excepthook = _end
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # or the exit would collect all that was imported: 14 % of the time of a list
+    sys.exit(code)
 
 
 def hyperpodrun() -> None:
@@ -60,6 +67,8 @@ def run(argv: Sequence[str]) -> int:
             sys.stdout.write(f"holdfast {__version__}\n")
             sys.stdout.flush()
             return ExitCode.OK
+        if module == _COMMANDS:
+            gc.set_threshold(_GC_THRESHOLD)
         code = import_module(module).main(rest)
         sys.stdout.flush()  # while a failure can still be reported
     except Exception as error:  # noqa: BLE001 - the outermost handler: nothing else would answer

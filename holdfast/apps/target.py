@@ -8,12 +8,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.adapters.local.layout import default_home
-
 if TYPE_CHECKING:  # each takes 20 ms to import, and help texts need neither
     from holdfast.apps.views.jobs import Jobs
     from holdfast.apps.views.nodes import Fleet
 
+_LAYOUT: Final = "holdfast.adapters.local.layout"
 _LOCAL: Final = "holdfast.apps.views.runs"
 _KUBERNETES: Final = "holdfast.apps.kubernetes.nodes"
 _SLURM: Final = "holdfast.apps.slurm.nodes"
@@ -99,8 +98,8 @@ def open_fleets(where: Where, *, ended: bool = False) -> "Iterator[Sequence[Flee
 
     """
     if where.place is TargetPlatform.LOCAL:
-        open_runs = import_module(_LOCAL).open_runs
-        with open_runs(default_home(), where.run, ended=ended) as known:
+        open_runs, home = import_module(_LOCAL).open_runs, import_module(_LAYOUT).default_home()
+        with open_runs(home, where.run, ended=ended) as known:
             yield known
         return
     if where.place is TargetPlatform.SLURM:
@@ -123,7 +122,8 @@ def open_jobs(where: Where) -> "Iterator[Jobs]":
     match where.place:
         case TargetPlatform.LOCAL:
             local = import_module(_LOCAL_JOBS).RunJobs
-            jobs = local(default_home(), where.everything, where.cluster or "")
+            home = import_module(_LAYOUT).default_home()
+            jobs = local(home, where.everything, where.cluster or "")
         case TargetPlatform.KUBERNETES:
             namespace = "" if where.all_namespaces else where.namespace
             connect = import_module(_KUBERNETES_JOBS).connect_jobs

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.leases import LeaseDurations
-from holdfast.model.names import LABEL_PREFIX
+from holdfast.model.names import GROUP_LABELS, LABEL_PREFIX
 
 
 class JobKindName(StrEnum):
@@ -90,15 +90,7 @@ class KubernetesSettings:
     selector: str = ""
     """Label selector of the nodes to manage; all nodes with an agent if left out."""
 
-    group_labels: tuple[str, ...] = (
-        "karpenter.sh/nodepool",
-        "eks.amazonaws.com/nodegroup",
-        f"{LABEL_PREFIX}/instance-group-name",
-        "alpha.eksctl.io/nodegroup-name",
-        "cloud.google.com/gke-nodepool",
-        "kubernetes.azure.com/agentpool",
-        "node.kubernetes.io/instance-type",
-    )
+    group_labels: tuple[str, ...] = GROUP_LABELS
     """The first of these labels that a node has defines its group: a new node can replace only a
     node of the same group."""
 

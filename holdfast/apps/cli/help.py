@@ -1,6 +1,5 @@
 """Help texts of commands: examples and command lists."""
 
-import textwrap
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, TypeVar
@@ -28,6 +27,10 @@ def examples(*lines: str) -> Callable[[C], C]:
 
 def _continued(line: str) -> str:
     """Return an example within the width of help texts, continued as in a shell."""
+    if len(line) + 2 <= _WIDTH:
+        return f"  {line}"
+    import textwrap  # noqa: PLC0415 - few lines are longer
+
     return textwrap.fill(
         line,
         _WIDTH,

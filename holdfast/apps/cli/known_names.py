@@ -4,17 +4,18 @@ Errors are not reported: a message would interrupt the command line that is bein
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from holdfast.adapters.local.layout import default_home, runs
 from holdfast.apps.cli.where import taken
 from holdfast.apps.target import open_fleets, open_jobs
 from holdfast.model.errors import HoldfastError
 
-Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+if TYPE_CHECKING:  # only completion needs it
+    from click.shell_completion import CompletionItem
+
+Completion = Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]
 
 
 def completion(read: Callable[[dict[str, Any]], Iterable[str]]) -> Completion:
@@ -24,7 +25,9 @@ def completion(read: Callable[[dict[str, Any]], Iterable[str]]) -> Completion:
         context: click.Context,
         _: click.Parameter,
         incomplete: str,
-    ) -> list[CompletionItem]:
+    ) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - see above
+
         try:
             found = [name for name in read(dict(context.params)) if name.startswith(incomplete)]
         except (HoldfastError, click.ClickException, OSError, ModuleNotFoundError):
@@ -52,6 +55,8 @@ def _incidents(values: dict[str, Any]) -> Iterator[str]:
 
 
 def _clusters(_: dict[str, Any]) -> Iterator[str]:
+    from holdfast.adapters.local.layout import default_home, runs  # noqa: PLC0415 - of one platform
+
     return (run.name for run in runs(default_home()) if run.is_cluster)
 
 

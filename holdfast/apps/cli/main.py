@@ -1,17 +1,17 @@
 """``holdfast``: the root command; imports only the subcommand that is called."""
 
-import difflib
-import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
-from click.shell_completion import CompletionItem
 
 from holdfast import __version__
 from holdfast.apps.exit_codes import ExitCode
+
+if TYPE_CHECKING:  # only completion needs it
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +71,6 @@ COMMANDS: Final = {
 }
 
 
-_GC_THRESHOLD: Final = 50_000
-"""Objects between two collections, instead of 700: imports create many and leave no garbage, and
-collections took 7 % of the time of ``nodes list``."""
-
-
 class LazyGroup(click.Group):
     """Group whose commands are imported when they are called, not when they are listed."""
 
@@ -106,8 +101,10 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, row.help) for name, row in COMMANDS.items()])
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
         """See ``click.Group.shell_complete``; uses the table, without imports."""
+        from click.shell_completion import CompletionItem  # noqa: PLC0415 - see above
+
         names = [
             CompletionItem(name, help=row.help)
             for name, row in COMMANDS.items()
@@ -121,6 +118,8 @@ class LazyGroup(click.Group):
         """See ``click.Group.resolve_command``; suggests the nearest command for an unknown one."""
         name = args[0]
         if name not in COMMANDS and not ctx.resilient_parsing:
+            import difflib  # noqa: PLC0415 - only a mistake needs it
+
             near = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(f"No such command {name!r}.{hint}")
@@ -138,7 +137,6 @@ def cli() -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command. Returns its exit code; 0 if the command returned none."""
-    gc.set_threshold(_GC_THRESHOLD)
     try:
         code = cli.main(list(argv), prog_name="holdfast", standalone_mode=False)
     except click.Abort:  # click raises it on Ctrl-C

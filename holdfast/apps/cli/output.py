@@ -6,7 +6,6 @@ Colors follow https://no-color.org: any value of ``NO_COLOR`` disables them.
 
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -321,7 +320,11 @@ def _wants_color() -> bool:
 
 
 def _terminal_width() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # noqa: PLC0415 - only a terminal has a width
+
+    return shutil.get_terminal_size().columns
 
 
 def print_section(

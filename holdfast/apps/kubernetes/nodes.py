@@ -26,12 +26,11 @@ from holdfast.adapters.kubernetes.nodes.views import (
     node_view,
     record_of,
 )
-from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import ClusterFleet, NodeStatus, incidents_by_node, node_status
 from holdfast.model.hardware import DeviceGroup
 from holdfast.model.incidents import Incident
-from holdfast.model.names import HOLD, REQUEST
+from holdfast.model.names import GROUP_LABELS, HOLD, REQUEST
 from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
 
@@ -69,7 +68,7 @@ class KubernetesFleet(ClusterFleet):
         self._agents = LeaseReader(api, agent_namespace)
         self._kubelets = LeaseReader(api, KUBELETS)
         self._incidents = KubernetesIncidents(api)
-        self._conventions = Conventions(group_labels=KubernetesSettings().group_labels)
+        self._conventions = Conventions(group_labels=GROUP_LABELS)
 
     def close(self) -> None:
         """Close the connections."""

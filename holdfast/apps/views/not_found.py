@@ -1,6 +1,5 @@
 """Error of commands for names that do not exist, with the nearest names that do."""
 
-import difflib
 import heapq
 from collections.abc import Sequence
 from typing import Final
@@ -23,6 +22,8 @@ def no_such(kind: str, text: str, names: Sequence[str]) -> str:
     """Return the error message for an unknown name, with the nearest names."""
     if not names:
         return f"{kind} {text!r} not found; there are no {kind}s"
+    import difflib  # noqa: PLC0415 - only a mistake needs it
+
     likely = heapq.nlargest(_COMPARED, names, key=lambda one: _shared(one, text))
     near = difflib.get_close_matches(text, likely, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""

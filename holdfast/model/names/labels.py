@@ -7,6 +7,17 @@ from typing import Final
 LABEL_PREFIX: Final = "sagemaker.amazonaws.com"
 """HyperPod's prefix; another one can be configured."""
 
+GROUP_LABELS: Final = (
+    "karpenter.sh/nodepool",
+    "eks.amazonaws.com/nodegroup",
+    f"{LABEL_PREFIX}/instance-group-name",
+    "alpha.eksctl.io/nodegroup-name",
+    "cloud.google.com/gke-nodepool",
+    "kubernetes.azure.com/agentpool",
+    "node.kubernetes.io/instance-type",
+)
+"""Default labels with a node's group; the first that a node has counts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Labels:

@@ -5,7 +5,6 @@ import os
 import select
 import socket
 import ssl
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -273,6 +272,8 @@ class _Connection(http.client.HTTPConnection):
 
 def _load_certificate(context: ssl.SSLContext, pem: str) -> None:
     """Load a PEM; ``SSLContext`` reads only files, so use a private temporary file."""
+    import tempfile  # noqa: PLC0415 - most servers authenticate by token
+
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
         file.write(pem)
         file.flush()

@@ -1,6 +1,5 @@
 """Values in objects: times, JSON in annotations, digests in names, and values that are rejected."""
 
-import hashlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -42,6 +41,8 @@ def compact_json(value: object) -> str:
 
 def digest(*parts: str) -> str:
     """Return a 16-character digest of these parts, the same in every process."""
+    import hashlib  # noqa: PLC0415 - only writers name objects
+
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

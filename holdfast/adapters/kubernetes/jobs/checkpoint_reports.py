@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.decisions.crash_text import SHOWN_CHARS
-from holdfast.decisions.termination_message import parse_termination_message
 from holdfast.kit.units import one_line
 from holdfast.model.set_aside import SetAside
 
@@ -29,6 +27,11 @@ def checkpoint_report(status: Json) -> CheckpointReport:
     for one in status.get("initContainerStatuses") or ():
         ended = (one.get("state") or {}).get("terminated")
         if one.get("name") == CHECKPOINT_GUARD and ended:
+            from holdfast.decisions.crash_text import SHOWN_CHARS  # noqa: PLC0415 - few jobs have it
+            from holdfast.decisions.termination_message import (  # noqa: PLC0415 - as above
+                parse_termination_message,
+            )
+
             lines, moved = parse_termination_message(ended.get("message") or "")
             return CheckpointReport(
                 lines=tuple(one_line(line, SHOWN_CHARS) for line in lines), moved=moved

@@ -8,7 +8,6 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
-from holdfast.decisions.crash_text import SHOWN_CHARS, crash_text
 from holdfast.kit.units import one_line
 
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
@@ -99,6 +98,8 @@ def _exit(reported: Json) -> Exit:
 
 def _termination_message(message: str) -> str:
     """Return the exception in a termination message, else its last line."""
+    from holdfast.decisions.crash_text import SHOWN_CHARS, crash_text  # noqa: PLC0415 - after a crash only
+
     last = next((line for line in reversed(message.splitlines()) if line.strip()), "")
     return crash_text(message) or one_line(last, SHOWN_CHARS)
 

@@ -3,15 +3,10 @@
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
-from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
-from holdfast.adapters.kubernetes.jobs.heartbeat_settings import DEFAULT_TIMEOUT, Heartbeat
 from holdfast.adapters.kubernetes.jobs.objects import JobState
-from holdfast.decisions.log_rules import JobLogRule
-from holdfast.decisions.loss_faults import LossLimits
-from holdfast.decisions.loss_settings import LossKeys, parse_loss_limits
 from holdfast.kit.serial import parse_value
 from holdfast.kit.units import parse_duration
 from holdfast.model.jobs import JobRecord
@@ -30,6 +25,11 @@ from holdfast.model.names import (
     STARTUP_TIMEOUT,
     Labels,
 )
+
+if TYPE_CHECKING:  # only jobs that request them need these modules; a list of jobs must be quick
+    from holdfast.adapters.kubernetes.jobs.heartbeat_settings import Heartbeat
+    from holdfast.decisions.log_rules import JobLogRule
+    from holdfast.decisions.loss_faults import LossLimits
 
 MAX_RETRIES: Final = 1
 """Default for jobs without the annotation; HyperPod's command line writes this value."""
@@ -59,14 +59,14 @@ class JobRequests:
     is_damaged: bool = False
     """The record cannot be parsed, so the controller leaves the job alone."""
 
-    log_rules: tuple[JobLogRule, ...] = ()
+    log_rules: "tuple[JobLogRule, ...]" = ()
     log_rules_from: str = ""
     """Name of the ConfigMap with the log rules; empty if there is none."""
 
-    loss_limits: LossLimits | None = None
+    loss_limits: "LossLimits | None" = None
     """When a loss in the log is a fault; None if the job does not ask for that."""
 
-    heartbeat: Heartbeat | None = None
+    heartbeat: "Heartbeat | None" = None
     """Heartbeat file of the ranks; None if the job has none."""
 
     fault_grace: timedelta | None = None
@@ -121,7 +121,7 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
     )
 
 
-def _log_rules(state: JobState, rejected: list[Rejection]) -> tuple[tuple[JobLogRule, ...], str]:
+def _log_rules(state: JobState, rejected: list[Rejection]) -> "tuple[tuple[JobLogRule, ...], str]":
     text, name = state.log_rules, (state.log_rules_from or "").strip()
     if name and (text is not None or not _CONFIG_MAP.fullmatch(name)):
         expected = "the name of a ConfigMap" if text is None else f"nothing beside {LOG_MONITORING}"
@@ -129,24 +129,30 @@ def _log_rules(state: JobState, rejected: list[Rejection]) -> tuple[tuple[JobLog
         name = ""
     if text is None:
         return (), name
+    from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of  # noqa: PLC0415 - see above
+
     rules, mistakes = rules_of(text, LOG_MONITORING)
     rejected.extend(mistakes)
     return rules, ""
 
 
-def _loss_limits(state: JobState, rejected: list[Rejection]) -> LossLimits | None:
+def _loss_limits(state: JobState, rejected: list[Rejection]) -> "LossLimits | None":
     given = {
         LOSS_ACTION: state.loss_action,
         LOSS_WINDOW: state.loss_window,
         LOSS_TOLERANCE: state.loss_tolerance,
     }
+    if all(one is None for one in given.values()):
+        return None
+    from holdfast.decisions.loss_settings import LossKeys, parse_loss_limits  # noqa: PLC0415 - see above
+
     keys = LossKeys(action=LOSS_ACTION, window=LOSS_WINDOW, tolerance=LOSS_TOLERANCE)
     limits, problems = parse_loss_limits(given, keys)
     rejected.extend(_rejection(one.key, one.value, one.expected) for one in problems)
     return limits
 
 
-def _heartbeat(state: JobState, rejected: list[Rejection]) -> Heartbeat | None:
+def _heartbeat(state: JobState, rejected: list[Rejection]) -> "Heartbeat | None":
     path = state.heartbeat_file
     given = {HEARTBEAT_TIMEOUT: state.heartbeat_timeout, STARTUP_TIMEOUT: state.startup_timeout}
     if path is None:
@@ -158,6 +164,11 @@ def _heartbeat(state: JobState, rejected: list[Rejection]) -> Heartbeat | None:
         expected = f"an absolute path of at most {_LONGEST_PATH} characters"
         rejected.append(_rejection(HEARTBEAT_FILE, path, expected))
         return None
+    from holdfast.adapters.kubernetes.jobs.heartbeat_settings import (  # noqa: PLC0415 - see above
+        DEFAULT_TIMEOUT,
+        Heartbeat,
+    )
+
     before = len(rejected)
     timeouts = {key: _timeout(key, text, rejected) for key, text in given.items()}
     if len(rejected) > before:

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import click
 
-from holdfast.adapters.local.layout import default_home, runs
-from holdfast.adapters.local.lock import is_held
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.known_names import node_names
 from holdfast.apps.cli.nodes.names import RESET_BREAKER
@@ -226,6 +224,9 @@ def _replacements(nodes: Sequence[NodeStatus], now: datetime) -> Iterator[str]:
 
 def _nothing() -> str:
     """Return the message for a machine without an active run or cluster."""
+    from holdfast.adapters.local.layout import default_home, runs  # noqa: PLC0415 - of one platform
+    from holdfast.adapters.local.lock import is_held  # noqa: PLC0415 - as above
+
     clusters = [run.name for run in runs(default_home()) if run.is_cluster and not is_held(run)]
     if not clusters:
         return _NOTHING
