@@ -4,15 +4,17 @@ import errno
 import gc
 import os
 import sys
-import threading
 from collections.abc import Sequence
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast import __version__
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.model.errors import ConfigError, HoldfastError, StorageFull
+
+if TYPE_CHECKING:  # only services set its hook
+    import threading
 
 LIGHT: Final = {
     "agent": "holdfast.apps.agent.main",
@@ -42,6 +44,8 @@ def main() -> None:
     if isinstance(sys.stdout, TextIOWrapper):  # a terminal may not have every letter of a name
         sys.stdout.reconfigure(errors="backslashreplace")
     if sys.argv[1:2] and sys.argv[1] in _SERVICES:
+        import threading  # noqa: PLC0415 - see above
+
         threading.excepthook = _end
     code = run(sys.argv[1:])
     gc.freeze()  # or the exit would collect all that was imported: 14 % of the time of a list
@@ -78,7 +82,7 @@ def run(argv: Sequence[str]) -> int:
     return int(code)
 
 
-def _end(failed: threading.ExceptHookArgs) -> None:
+def _end(failed: "threading.ExceptHookArgs") -> None:
     """Exit when a thread fails: its state would go stale."""
     if isinstance(failed.exc_value, Exception):
         os._exit(_answer(failed.exc_value))

@@ -13,8 +13,11 @@ HoldfastError
 Catch ``HoldfastError`` at the edge of a process, the narrow classes anywhere else.
 """
 
-from collections.abc import Iterable
-from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # every process loads this module first
+    from collections.abc import Iterable
+    from datetime import timedelta
 
 
 class HoldfastError(Exception):
@@ -27,7 +30,7 @@ class ConfigError(HoldfastError):
     ``problems`` holds one line for each mistake: the key, the value and what was expected.
     """
 
-    def __init__(self, problems: str | Iterable[str]) -> None:
+    def __init__(self, problems: "str | Iterable[str]") -> None:
         self.problems = (problems,) if isinstance(problems, str) else tuple(problems)
         super().__init__("\n".join(self.problems))
 
@@ -59,7 +62,9 @@ class NodeGone(ProviderError):
 class RetryLater(ProviderError):
     """The provider asks for a retry after a delay."""
 
-    def __init__(self, message: str, *, after: timedelta, is_outcome_unknown: bool = False) -> None:
+    def __init__(
+        self, message: str, *, after: "timedelta", is_outcome_unknown: bool = False
+    ) -> None:
         super().__init__(message)
         self.after = after
         self.is_outcome_unknown = is_outcome_unknown
