@@ -61,11 +61,21 @@ RECORDINGS: Final[Mapping[str, Recording]] = {
     "nvrx_local/alone": Recording("nvrx-local", "iter_0000300", "iter_0000200"),
     "nvrx_local/replicated": Recording("nvrx-local", "iter_0000300", "iter_0000200"),
     "orbax/one_item": Recording("orbax", "300", "200"),
+    "composer_sharded/sharded": Recording("composer", "ep3-ba6", "ep2-ba4"),
     "composer/files": Recording("composer", "ep3-ba12-rank0.pt", "ep2-ba8-rank0.pt"),
     "torch_save/zip": Recording("torch-save", "checkpoint_000300.pt", "checkpoint_000200.pt"),
     "torch_save/legacy": Recording("torch-save", "checkpoint_000300.pt", "checkpoint_000200.pt"),
 }
 """Recordings in ``tests/recordings/checkpoints``, in the order of the table."""
+
+HANDMADE: Final[Mapping[str, str]] = {
+    "nemo": "NeMo 2, and Megatron-Bridge: `megatron` with `latest_train_state.pt`. The files are"
+    " those of Megatron-core; names and markers are written by the tests",
+    "neuronx": "NeuronX Distributed, of which the public package index has a placeholder only. The"
+    " files are those of `torch.save`",
+    "safetensors": "without a framework there is no layout to record; the library wrote the files",
+}
+"""Formats whose layout tests build, with what is real in it."""
 
 RECORDED: Final = Path(__file__).parents[1] / "tests" / "checkpoint_damage.json"
 

@@ -198,6 +198,10 @@ def checkpoints_page() -> Iterator[str]:
         for row in (*checkpoint_formats.ROWS, pattern_format("pattern:NAME_{step}"))
     )  # fmt: skip
     yield from _table(titles, rows)
+    yield ""
+    yield "The real framework wrote the checkpoints on which the others are tested. Tests build:"
+    yield ""
+    yield from (f"- `{name}`: {text}." for name, text in checkpoint_damage.HANDMADE.items())
     yield from ["", "## Damage", ""]
     yield "Tests damage the newest of several recorded checkpoints, which the framework wrote, keep"
     yield "the modification times, and verify with `--depth hashes`. There is no manifest of"

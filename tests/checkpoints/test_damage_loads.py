@@ -134,6 +134,7 @@ LOADERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "accelerate/checkpoints": ("accelerate", load_accelerate),
     "lightning/sharded": ("lightning", load_lightning_sharded),
     "composer/files": ("torch", load_file),
+    "composer_sharded/sharded": ("torch", load_dcp),
     "deepspeed_universal/universal": ("deepspeed", load_deepspeed_universal),
     "torch_save/zip": ("torch", load_file),
     "torch_save/legacy": ("torch", load_file),

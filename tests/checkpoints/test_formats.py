@@ -20,7 +20,7 @@ from holdfast.apps.main import run
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.model.checkpoints import CheckpointState, Depth
 from holdfast.model.errors import BackendError
-from tools.checkpoint_damage import RECORDINGS
+from tools.checkpoint_damage import HANDMADE, RECORDINGS
 
 
 def halve(path: Path) -> None:
@@ -40,12 +40,6 @@ MORE_RECORDINGS = {
 }
 """Directories in recordings that have no damage table, with their format."""
 
-WITHOUT_RECORDING = {
-    "nemo", "neuronx", "safetensors",
-}  # fmt: skip
-"""Formats of which ``test_formats.py``, ``test_more_formats.py`` and
-``test_safetensors_model.py`` write the files, because the framework does not run everywhere."""
-
 
 def test_every_format_has_a_row_and_recordings() -> None:
     modules = (import_module(f"{checkpoints.__name__}.{one.name}")
@@ -55,9 +49,9 @@ def test_every_format_has_a_row_and_recordings() -> None:
     without_row = formats - {row.name for row in ROWS}
     assert without_row == set(), "add to ROWS in adapters/checkpoints/table.py"
     recorded = {one.format for one in RECORDINGS.values()}
-    without_recording = formats - recorded - WITHOUT_RECORDING
+    without_recording = formats - recorded - HANDMADE.keys()
     assert without_recording == set(), "record, and add to RECORDINGS in tools/checkpoint_damage.py"
-    assert not recorded & WITHOUT_RECORDING
+    assert not recorded & HANDMADE.keys()
 
 
 @pytest.mark.parametrize(

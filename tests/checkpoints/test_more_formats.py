@@ -221,15 +221,11 @@ def test_a_stale_link_of_composer_is_set_anew(tmp_path: Path) -> None:
 
 
 def test_composers_sharded_directories_are_dcp(tmp_path: Path) -> None:
-    source = unpacked("dcp", tmp_path / "source") / "sync"
-    folder = tmp_path / "composer"
-    for step in (1, 2, 3):
-        shutil.copytree(source / f"step_{step}", folder / f"ep0-ba{step}")
-    (folder / "latest-rank0.pt").symlink_to("ep0-ba3")
-    (folder / "ep0-ba3/.metadata").unlink()
+    folder = unpacked("composer_sharded", tmp_path) / "sharded"
+    (folder / "ep3-ba6/.metadata").unlink()
 
-    assert chosen(folder) == "ep0-ba2"
-    assert os.readlink(folder / "latest-rank0.pt") == "ep0-ba2"
+    assert chosen(folder) == "ep2-ba4"
+    assert os.readlink(folder / "latest-rank0.pt") == "ep2-ba4"
 
 
 # DLRover

@@ -29,6 +29,7 @@ SCRIPTS = {
     "deepspeed": (2, ("deepspeed", "torch")),
     "deepspeed_universal": (2, ("deepspeed", "torch")),
     "composer": (1, ("mosaicml", "torch")),
+    "composer_sharded": (2, ("mosaicml", "torch")),
     "orbax": (1, ("orbax-checkpoint", "jax", "tensorstore")),
     "ray_train": (1, ("ray",)),
     "torchtitan": (2, ("torchtitan", "torch")),
