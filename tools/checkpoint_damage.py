@@ -58,6 +58,8 @@ RECORDINGS: Final[Mapping[str, Recording]] = {
     "torchtitan/disabled": Recording("torchtitan", "step-6", "step-4"),
     "torchtitan/async": Recording("torchtitan", "step-6", "step-4"),
     "dlrover/ddp": Recording("dlrover", "300", "200"),
+    "dlrover_agents/fsdp": Recording("dlrover", "300", "200"),
+    "dlrover_agents/megatron": Recording("dlrover", "iter_0000300", "iter_0000200"),
     "nvrx_local/alone": Recording("nvrx-local", "iter_0000300", "iter_0000200"),
     "nvrx_local/replicated": Recording("nvrx-local", "iter_0000300", "iter_0000200"),
     "orbax/one_item": Recording("orbax", "300", "200"),

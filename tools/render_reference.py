@@ -213,6 +213,7 @@ def checkpoints_page() -> Iterator[str]:
     yield "- bits in padding between records, in settings such as `trainer_state.json`, and in"
     yield "  safetensors; zeros in a tensor of a safetensors file;"
     yield "- a shard of NVRx that is missing while a replica of it is there, which is loaded;"
+    yield "- bits and zeros in tensors that DLRover writes for FSDP, as bytes without a checksum;"
     yield "- bits of a DCP index that leave a consistent one, and of names and numbers in other"
     yield "  JSON files;"
     yield "- bits and zeros in compressed arrays of Orbax, outside of nodes with a checksum; its"

@@ -131,6 +131,7 @@ LOADERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "torchtitan/disabled": ("torch", load_dcp),
     "torchtitan/async": ("torch", load_dcp),
     "dlrover/ddp": ("torch", load_ranks),
+    "dlrover_agents/megatron": ("torch", load_ranks),
     "accelerate/checkpoints": ("accelerate", load_accelerate),
     "lightning/sharded": ("lightning", load_lightning_sharded),
     "composer/files": ("torch", load_file),

@@ -232,16 +232,20 @@ def test_composers_sharded_directories_are_dcp(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recording", "newest", "before"),
-    [("megatron", 300, 200), ("deepspeed", 3, 2), ("dcp", 3, 2), ("torch_save", 300, 200)],
+    ("recording", "inside", "newest", "before"),
+    [
+        ("dlrover_agents", "megatron", 300, 200),
+        ("dlrover_agents", "fsdp", 300, 200),
+        ("megatron", "torch_dist", 300, 200),
+        ("deepspeed", "zero_1", 3, 2),
+        ("torch_save", "zip", 300, 200),
+    ],
 )
 def test_both_trackers_of_dlrover_are_set_back(
-    tmp_path: Path, recording: str, newest: int, before: int
+    tmp_path: Path, recording: str, inside: str, newest: int, before: int
 ) -> None:
-    inside = {
-        "megatron": "torch_dist", "deepspeed": "zero_1", "dcp": "sync", "torch_save": "zip",
-    }  # fmt: skip
-    folder = unpacked(recording, tmp_path) / inside[recording]
+    """Its tracker is added to the last three: DLRover itself did not write them."""
+    folder = unpacked(recording, tmp_path) / inside
     (folder / "dlrover_latest.txt").write_text(str(newest))
     survey = CheckpointDirectory(folder).survey()
     assert (survey.format, survey.loaded and survey.loaded.step) == ("dlrover", newest)

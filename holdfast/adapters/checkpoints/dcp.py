@@ -36,6 +36,7 @@ from holdfast.adapters.checkpoints.dcp_consistency import (
 from holdfast.adapters.checkpoints.pickles import (
     SIZE_LIMIT,
     Built,
+    Global,
     InvalidPickle,
     Pairs,
     PickleTooLarge,
@@ -69,6 +70,10 @@ CLOCK_SKEW: Final = timedelta(seconds=60)
 """Tolerance for a file with a later time than the index, as the clocks of nodes differ."""
 
 
+_RAW_WRITERS: Final = ("dlrover.",)
+"""Packages that write tensors as bytes without a header, as ``fsdp_engine`` of DLRover 0.6.1."""
+
+
 @dataclass(frozen=True, slots=True)
 class Slice:
     """One item in a file."""
@@ -76,8 +81,8 @@ class Slice:
     key: str
     offset: int
     length: int
-    is_transformed: bool
-    """Compressed or encrypted, so that its bytes cannot be verified by themselves."""
+    is_opaque: bool
+    """Compressed, encrypted, or the bytes of a tensor alone: they cannot be verified."""
 
 
 @dataclass(slots=True)
@@ -205,9 +210,19 @@ def _filled(index: Index, rows: Pairs) -> bool:
         if offset < 0 or length < 0 or name.startswith("/") or ".." in name.split("/"):
             return False
         fqn = own.get("fqn") if isinstance(own, Pairs) else ""
-        one = Slice(str(fqn), offset, length, bool(state.get("transform_descriptors")))
+        one = Slice(str(fqn), offset, length, _is_opaque(value, state))
         index.files.setdefault(name, []).append(one)
     return True
+
+
+def _is_opaque(value: object, state: Pairs) -> bool:
+    """Return whether an item is not saved by ``torch.save``: DLRover writes the bytes of tensors.
+
+    Its index has a class of its own for the place of an item.
+    """
+    kind = value.kind if isinstance(value, Built) else None
+    is_raw = isinstance(kind, Global) and kind.module.startswith(_RAW_WRITERS)
+    return is_raw or bool(state.get("transform_descriptors"))
 
 
 def _size_problems(names: Names, index: Index) -> Iterator[Problem]:
@@ -284,7 +299,7 @@ def _slice_problems(path: Path, name: str, slices: list[Slice]) -> Iterator[Prob
 
 
 def _bytes_problems(part: Window, one: Slice) -> Iterator[Problem]:
-    if one.is_transformed or one.length == 0:
+    if one.is_opaque or one.length == 0:
         return
     if part.read(8, 1) == b"{" and part.read(0, len(ZIP_START)) != ZIP_START:
         yield from safetensors_problems(part)  # SerializationFormat.SAFETENSORS

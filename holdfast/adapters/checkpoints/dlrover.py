@@ -121,5 +121,6 @@ FORMAT: Final = CheckpointFormat(
     " has; else as in the format of the checkpoint",
     loads=f"what the framework's tracker names, else `{_TRACKER}`; a newer one in the shared memory"
     " of a node comes first",
-    not_detected="as in the format of the checkpoint",
+    not_detected="as in the format of the checkpoint; of FSDP, changed bytes of a tensor, which"
+    " DLRover writes without a checksum",
 )

@@ -86,7 +86,7 @@ def _slices(folder: Path) -> dict[str, list[tuple[str, int, int]]]:
     if isinstance(index, Problem):
         return {}
     return {
-        name: [(one.key, one.offset, one.length) for one in row if not one.is_transformed]
+        name: [(one.key, one.offset, one.length) for one in row if not one.is_opaque]
         for name, row in index.files.items()
     }
 

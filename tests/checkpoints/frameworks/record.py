@@ -34,6 +34,7 @@ SCRIPTS = {
     "ray_train": (1, ("ray",)),
     "torchtitan": (2, ("torchtitan", "torch")),
     "dlrover": (1, ("dlrover", "torch")),
+    "dlrover_agents": (1, ("dlrover", "megatron-core", "torch")),
     "nvrx_local": (4, ("nvidia-resiliency-ext", "torch")),
 }
 """Script to the number of its ranks, and the packages whose versions matter."""
