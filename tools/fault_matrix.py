@@ -102,6 +102,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "controller-killed": Fault("controller", "XID; the controller is killed at each step"),
     "controller-killed-spent": Fault(
         "controller", "XID, with no restart for faults; the controller is killed at each step"),
+    "unreliable-api": Fault("controller", "XID while the API server is slow, pauses, refuses, and "
+                            "loses requests and answers", _KUBERNETES),
     "leader-deleted": Fault("controller", "XID while the pod of the leader is deleted",
                             _KUBERNETES, _NEEDS_REAL),
     "holdfast-away": Fault("controller", "XID while Holdfast is upgraded and installed again",

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import TypeVar
 
 from tests.engines.control_plane import ControlPlane
 
@@ -45,6 +46,14 @@ class FatalProxy:
             self.writes.append(f"{method} {path.partition('?')[0]}")
             return len(self.writes) == self.fatal
 
+    def refuse(self, method: str, path: str) -> int:
+        """The status that a request is answered with instead of being passed on; 0 for none."""
+        return 0
+
+    def cuts(self) -> bool:
+        """Whether an answer ends before its next piece."""
+        return False
+
     def _config(self) -> object:
         url = f"http://127.0.0.1:{self.server.server_port}"
         return {
@@ -55,9 +64,17 @@ class FatalProxy:
         }
 
 
+P = TypeVar("P", bound=FatalProxy)
+
+
 @contextmanager
 def fatal_proxy(plane: ControlPlane, folder: Path) -> Iterator[FatalProxy]:
-    proxy = FatalProxy(plane, folder)
+    with serving(FatalProxy(plane, folder)) as proxy:
+        yield proxy
+
+
+@contextmanager
+def serving(proxy: P) -> Iterator[P]:
     thread = threading.Thread(target=proxy.server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     yield proxy
@@ -73,6 +90,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         body = self.rfile.read(length) if length else None
+        if status := self.proxy.refuse(self.command, self.path):
+            self._refuse(status)
+            return
         is_fatal = self.proxy.count(self.command, self.path)
         if is_fatal and not self.proxy.is_answered:
             self._die()
@@ -100,6 +120,15 @@ class _Handler(BaseHTTPRequestHandler):
         self.proxy.strike()
         self.close_connection = True
 
+    def _refuse(self, status: int) -> None:
+        body = json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                           "message": "refused by a proxy", "code": status}).encode()  # fmt: skip
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def _answer(self, answer: http.client.HTTPResponse) -> None:
         self.send_response(answer.status)
         for name, value in answer.getheaders():
@@ -108,6 +137,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         while piece := answer.read1(1 << 16):
+            if self.proxy.cuts():
+                self.close_connection = True
+                return
             self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
         self.wfile.write(b"0\r\n\r\n")
 

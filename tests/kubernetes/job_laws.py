@@ -37,7 +37,8 @@ class _Remediation:
         application = _count(known.get(APP_MAX_RETRY_COUNT, ""), MAX_APP_RETRIES)
         assert spent[0] <= hardware, f"{name} is restarted too often for its nodes"
         assert spent[1] <= application, f"{name} is restarted too often for itself"
-        over = [one["failure"]["kind"] for one in record.get("attempts", ())]
+        failures = [one["failure"] for one in record.get("attempts", ())]
+        over = [one["kind"] for one in failures if one is not None]  # a success has none
         paid = sum(spent) + over.count("requested")
         if record["phase"] != "failed":
             begun = paid + (record["phase"] != "waiting")
