@@ -6,26 +6,53 @@ import sys
 from pathlib import Path
 
 import pytest
-from effort import examples
+from effort import examples, is_quick
 
 SCRIPTS = Path(__file__).parent / "frameworks"
 
-RUNS = [("killed_saves.py", "kills", 120), ("full_disk_saves.py", "full disks", 100)]
+MODULES = {"safetensors": "safetensors", "lightning": "lightning", "deepspeed": "deepspeed",
+           "hf_trainer": "transformers"}  # fmt: skip
+"""Kinds of saves of ``killed_kinds.py`` to the package that they need."""
 
-if importlib.util.find_spec("nvidia_resiliency_ext") is not None:  # not in `make frameworks`
-    RUNS.append(("killed_nvrx_saves.py", "kills", 50))
+FEW = 3
+"""Rounds of each framework if the run is quick: a round starts a training."""
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("script", "what", "rounds"), RUNS)
+@pytest.mark.parametrize(
+    ("script", "what", "rounds"),
+    [("killed_saves.py", "kills", 120), ("full_disk_saves.py", "full disks", 100)],
+)
 def test_torch_loads_what_is_chosen_after_saves_that_failed(
     tmp_path: Path, script: str, what: str, rounds: int
 ) -> None:
     pytest.importorskip("torch")
     rounds = examples(rounds)
+    kinds = ["dcp", "torch"] if what == "kills" else []
 
-    command = [sys.executable, str(SCRIPTS / script), str(tmp_path), str(rounds)]
+    assert output_of(script, tmp_path, rounds, *kinds).count(f"{rounds} {what}") == 2
+
+
+@pytest.mark.frameworks
+@pytest.mark.parametrize("kind", MODULES)
+def test_a_framework_loads_what_is_chosen_after_a_kill(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip(MODULES[kind])
+    rounds = FEW if is_quick() else 100
+
+    assert f"{kind}: {rounds} kills" in output_of("killed_saves.py", tmp_path, rounds, kind)
+
+
+if importlib.util.find_spec("nvidia_resiliency_ext") is not None:  # not in `make frameworks`
+
+    @pytest.mark.frameworks
+    def test_nvrx_loads_what_is_chosen_after_a_kill(tmp_path: Path) -> None:
+        rounds = examples(50)
+
+        assert output_of("killed_nvrx_saves.py", tmp_path, rounds).count(f"{rounds} kills") == 2
+
+
+def output_of(script: str, folder: Path, rounds: int, *kinds: str) -> str:
+    command = [sys.executable, str(SCRIPTS / script), str(folder), str(rounds), *kinds]
     done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
-
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count(f"{rounds} {what}") == 2
+    return done.stdout

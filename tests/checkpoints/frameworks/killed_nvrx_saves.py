@@ -84,7 +84,7 @@ def forked(act: Callable[[int], None]) -> list[int]:
             try:
                 act(rank)
                 code = 0
-            except Exception:  # noqa: BLE001 - the process ends without cleanup of its parent
+            except Exception:  # noqa: BLE001 - the process ends without the clean-up of its parent
                 traceback.print_exc()
             finally:
                 sys.stderr.flush()
