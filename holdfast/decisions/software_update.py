@@ -101,7 +101,7 @@ def advanced(
     if _going(update, members) or _is_incomplete(group, update, members, policy, now):
         return replace(group, update=update)
     if update.batch_at is not None:
-        if not _all_run(group, members):
+        if not _all_run(group, update, members):
             return replace(group, update=update)
         if update.baking_since is None:
             update = replace(update, baking_since=now, going=())
@@ -190,10 +190,13 @@ def _going(update: SoftwareUpdate, members: Sequence[Member]) -> bool:
     return any(machine.id in update.going for _, machine in _staying(members))
 
 
-def _all_run(group: DesiredGroup, members: Sequence[Member]) -> bool:
+def _all_run(group: DesiredGroup, update: SoftwareUpdate, members: Sequence[Member]) -> bool:
+    """Return whether all nodes run, except failed ones that a later batch replaces."""
     staying = _staying(members)
     return len(staying) == group.target and all(
-        one.status is InstanceStatus.RUNNING for one, _ in staying
+        one.status is InstanceStatus.RUNNING
+        or (one.status is InstanceStatus.FAILURE and _is_stale(update, machine))
+        for one, machine in staying
     )
 
 

@@ -178,6 +178,22 @@ def test_a_machine_that_failed_before_an_update_does_not_turn_it_but_goes_first(
     assert group.update.going == (failed.id,)
 
 
+def test_the_way_back_does_not_wait_for_failed_machines_of_later_batches() -> None:
+    turned = NOW + timedelta(hours=1)
+    back = a_machine(1, turned)
+    failed = a_machine(2, NOW, MachineState.FAILED)
+
+    group = updating(
+        turned + TICK,
+        [back, failed],
+        status=UpdateStatus.ROLLBACK_IN_PROGRESS,
+        turned_at=turned,
+        batch_at=turned,
+    )
+
+    assert group.update.going == (failed.id,)
+
+
 def test_a_way_back_that_takes_too_long_has_failed() -> None:
     group = updating(
         NOW + POLICY.batch_timeout,
