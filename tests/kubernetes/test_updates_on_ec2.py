@@ -54,7 +54,6 @@ def test_nodes_go_back_to_the_image_that_they_had(cluster: Cluster, tmp_path: Pa
         lab.put("create-cluster", 2)
         until(lambda: lab.status() == "InService")
         assert lab.group()["CurrentImageId"] == old
-        first = set(machines.images())
         lab.broken = machines.put_image("own", 1)
 
         rolling = {"MaximumBatchSize": {"Type": "INSTANCE_COUNT", "Value": 1}}
@@ -65,7 +64,6 @@ def test_nodes_go_back_to_the_image_that_they_had(cluster: Cluster, tmp_path: Pa
         group = lab.group()
         assert (group["SoftwareUpdateStatus"], group["CurrentImageId"]) == ("RollbackComplete", old)
         assert list(machines.images().values()) == [old, old]
-        assert len(first & set(machines.images())) == 1
         lab.put("update-cluster", 3)
         until(lambda: lab.status() == "InService")
         assert list(machines.images().values()) == [old, old, old]
