@@ -211,6 +211,15 @@ def test_other_entries_are_no_ranks(alone: Path) -> None:
     assert chosen(alone) == NEWEST
 
 
+def test_an_invented_rank_costs_no_time_for_those_before_it(alone: Path) -> None:
+    (alone / "999999999").mkdir()
+
+    found = guarded(alone)
+
+    assert found.choice.outcome is ResumeOutcome.UNDECIDED
+    assert "no files of rank 4: those of other nodes" in found.before.checkpoints[0].problems[0]
+
+
 def test_what_cannot_be_copied_or_watched_says_so(alone: Path, tmp_path: Path) -> None:
     done = mirror_of(alone, str(tmp_path / "copies")).run_once(RetentionPolicy(keep=2))
 
