@@ -65,7 +65,11 @@ def digests(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
 def site(whole_site: Site) -> Iterator[Site]:
     """All nodes are in service, and there are no jobs; also after the test."""
     yield whole_site
-    whole_site.clear()
+    try:
+        whole_site.clear()
+    except Exception as error:
+        error.add_note(whole_site.tell())  # now: it ends with this teardown
+        raise
 
 
 @pytest.fixture
@@ -79,6 +83,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
     """Show with a failure what people look at."""
     report = yield
     site = getattr(item, "funcargs", {}).get("whole_site")
-    if report.failed and site is not None:
+    if report.failed and report.when == "call" and site is not None:
         report.sections += [("the cluster", site.tell()), ("nodes", site.cluster.journals())]
     return report
