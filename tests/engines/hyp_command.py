@@ -15,7 +15,7 @@ _WITH_WHEEL: Final = "zstandard>=0.22"
 """Instead of the version that the command pins, which has to be compiled, 4 minutes."""
 
 _TIMEOUT_S: Final = 600.0
-_API_SERVERS: Final = "127.0.0.1,198.18.0.1"
+_API_SERVERS: Final = "127.0.0.1,198.18.0.0/15"
 """Hosts of the API servers of tests: without nodes, and with real ones."""
 
 

@@ -19,6 +19,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from datetime import timedelta
+from http import HTTPStatus
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -151,7 +153,17 @@ class RealCluster:
     def leave(self, name: str) -> None:
         """Destroy a machine, and with it its Node, as the owner of machines in a cloud does."""
         self.nodes.pop(name).destroy()
-        self.plane.request("DELETE", f"/api/v1/nodes/{name}")
+        self.until(lambda: self._is_deleted(name), f"the Node {name} to be deleted")
+
+    def _is_deleted(self, name: str) -> bool:
+        """Delete a Node; whether it is gone. A busy API server may have to be asked again."""
+        try:
+            self.plane.request("DELETE", f"/api/v1/nodes/{name}")
+        except Refused as refused:
+            return refused.status == HTTPStatus.NOT_FOUND
+        except (OSError, HTTPException):
+            return False
+        return True
 
     def node(self, name: str) -> dict[str, Any] | None:
         """The Node of a machine; None if there is none."""
@@ -165,8 +177,10 @@ class RealCluster:
 
     def is_ready(self, name: str) -> bool:
         """Whether the Node is Ready in the boot that its machine is in."""
-        node = self.node(name)
-        if node is None or node["status"]["nodeInfo"]["bootID"] != self.nodes[name].boot_id:
+        node, machine = self.node(name), self.nodes.get(name)
+        if node is None or machine is None:
+            return False
+        if node["status"]["nodeInfo"]["bootID"] != machine.boot_id:
             return False
         conditions = {one["type"]: one["status"] for one in node["status"]["conditions"]}
         return conditions.get("Ready") == "True"

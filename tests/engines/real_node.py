@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -166,6 +167,8 @@ class RealNode:
         self._labels = labels
         self._lines = 0
         self._process: subprocess.Popen[bytes] | None = None
+        self._switch = threading.RLock()
+        self._is_destroyed = False
         for part in ("lib/cni-conf", "lib/dbus", "log"):
             (folder / part).mkdir(parents=True)
         self._furnish(kubeconfig)
@@ -184,11 +187,21 @@ class RealNode:
 
     @property
     def boot_id(self) -> str:
-        """Of the boot that it is in, or was in last."""
-        return (self.disk / "boot_id").read_text(encoding="utf-8").strip()
+        """Of the boot that it is in, or was in last; empty if it was destroyed."""
+        with suppress(FileNotFoundError):
+            return (self.disk / "boot_id").read_text(encoding="utf-8").strip()
+        return ""
 
     def boot(self) -> None:
-        """Switch it on: with a new boot ID, nothing in the kernel log, and its old disk."""
+        """Switch it on, unless it is on or destroyed: a test and its owner may do so at once.
+
+        It has a new boot ID, nothing in the kernel log, and its old disk.
+        """
+        with self._switch:
+            if not self.is_on and not self._is_destroyed:
+                self._boot()
+
+    def _boot(self) -> None:
         (self.disk / "boot_id").write_text(f"{uuid.uuid4()}\n", encoding="utf-8")
         self._kernel_log.write_bytes(b"")
         self._lines = 0
@@ -218,6 +231,10 @@ class RealNode:
 
     def power_off(self) -> None:
         """Take its power: everything on it ends at once. The disk stays."""
+        with self._switch:
+            self._power_off()
+
+    def _power_off(self) -> None:
         if (process := self._process) is None:
             return
         self._process = None
@@ -230,13 +247,16 @@ class RealNode:
 
     def reboot(self) -> None:
         """Take its power and give it back."""
-        self.power_off()
-        self.boot()
+        with self._switch:
+            self.power_off()
+            self.boot()
 
     def destroy(self) -> None:
         """Take its power for ever, and its disk."""
-        self.power_off()
-        shutil.rmtree(self.disk, ignore_errors=True)
+        with self._switch:
+            self._is_destroyed = True
+            self.power_off()
+            shutil.rmtree(self.disk, ignore_errors=True)
 
     def log(self, message: str) -> None:
         """Write a record to its kernel log."""

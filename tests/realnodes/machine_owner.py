@@ -38,6 +38,8 @@ class MachineOwner:
         self._cluster = cluster
         self._accepted: queue.Queue[Order | None] = queue.Queue()
         self._spares = 0
+        self.failures: list[str] = []
+        """Orders that were not carried out, and why."""
         certificate = cluster.plane.certificate
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, certificate.with_suffix(".key"))
@@ -81,12 +83,21 @@ class MachineOwner:
     def _carry_out_all(self) -> None:
         # Machines end with the thread that boots them: this one lasts as long as the owner.
         while (order := self._accepted.get()) is not None:
-            if order.action == "reboot":
-                self._cluster.nodes[order.node].reboot()
-            else:
-                self._cluster.leave(order.node)
-                self._spares += 1
-                self._cluster.join(f"spare-{self._spares}")
+            try:
+                self._carry_out(order)
+            except Exception as error:  # noqa: BLE001 - its machines would end with this thread
+                self.failures.append(f"{order}: {error!r}")
+
+    def _carry_out(self, order: Order) -> None:
+        machine = self._cluster.nodes.get(order.node)
+        if machine is None:  # another order was first
+            return
+        if order.action == "reboot":
+            machine.reboot()
+        else:
+            self._cluster.leave(order.node)
+            self._spares += 1
+            self._cluster.join(f"spare-{self._spares}")
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
         owner = self

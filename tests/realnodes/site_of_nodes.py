@@ -187,7 +187,7 @@ class Site:
                 check=False, capture_output=True, encoding="utf-8",
             )  # fmt: skip
             texts.append(done.stdout + done.stderr)
-        return "\n".join([*texts, f"{self.owner.orders}"])
+        return "\n".join([*texts, f"{self.owner.orders}", *self.owner.failures])
 
 
 @contextmanager

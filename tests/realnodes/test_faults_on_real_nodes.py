@@ -34,7 +34,8 @@ def test_another_machine_takes_the_place_of_a_replaced_one(site: Site, phases: P
     victim = sorted(first.values())[0]
 
     phases.begin()
-    site.cluster.nodes[victim].log(REPLACE_XID)
+    machine = site.cluster.nodes[victim]
+    machine.log(REPLACE_XID)
     phases.reach("stopped", lambda: not first.keys() & job.places.keys())
     phases.reach("resumed", lambda: len(job.steps(2)) == job.ranks)
     phases.reach("ordered", lambda: phases.orders)
@@ -42,5 +43,7 @@ def test_another_machine_takes_the_place_of_a_replaced_one(site: Site, phases: P
 
     assert phases.orders == [("replace", victim)]
     assert site.cluster.node(victim) is None
+    machine.boot()  # as a test does that ends while its owner replaces it
+    assert not machine.is_on
     phases.record("xid-replace", job)
     job.finish()
