@@ -1,6 +1,7 @@
 """Nodes to check because a rank on them slows a job down."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -8,17 +9,15 @@ from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.decisions.lifecycle import STRAGGLER_PERIOD, recent_straggler_checks
 from holdfast.decisions.policy import RecoveryMode, StragglerAction
 from holdfast.decisions.suspect_nodes import (
-    REQUESTED_BY,
     SuspectNode,
     answered_at,
+    deferred_check,
     is_trusted,
     within_budget,
 )
-from holdfast.model.health import Urgency
 from holdfast.model.jobs import JobPhase, JobView
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import NodeView
-from holdfast.model.requests import Request, Verb
 
 JOB_CHECKS: Final = 2
 """Maximum number of nodes that are checked for the stragglers of one job within
@@ -86,15 +85,14 @@ def _suspect(job: JobView, node: NodeView, now: datetime) -> SuspectNode:
         node=node.name,
         failures=1,
         evidence=evidence,
-        request=Request(
-            id=f"straggler-{node.name}-{_last_at(node).isoformat()}",
-            verb=Verb.DEEP_CHECK,
-            requested_at=now,
-            requested_by=REQUESTED_BY,
-            urgency=Urgency.DEFERRED,  # running jobs continue
-            reason=Reason.STRAGGLER_FOUND,
+        request=replace(
+            deferred_check(
+                f"straggler-{node.name}-{_last_at(node).isoformat()}",
+                Reason.STRAGGLER_FOUND,
+                evidence,
+                now,
+            ),
             checks=(DeepCheck.STRESS, DeepCheck.CONNECTIVITY),  # with tests between nodes
-            why=evidence,
             job=name,
         ),
     )

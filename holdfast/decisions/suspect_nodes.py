@@ -16,7 +16,7 @@ from holdfast.model.names import Cause, Reason
 from holdfast.model.nodes import ClusterView, NodeView, Phase
 from holdfast.model.requests import Request, Verb
 
-REQUESTED_BY: Final = "holdfast"
+_REQUESTED_BY: Final = "holdfast"
 """Author of the requests of suspects."""
 
 _NAMED: Final = 5
@@ -118,6 +118,19 @@ def within_budget(
     return tuple(found[: max(0, policy.max_unavailable.of(len(nodes)) - unavailable)])
 
 
+def deferred_check(id_: str, reason: Reason, why: str, now: datetime) -> Request:
+    """Return the request of a deep health check that starts once no job is on the node."""
+    return Request(
+        id=id_,
+        verb=Verb.DEEP_CHECK,
+        requested_at=now,
+        requested_by=_REQUESTED_BY,
+        urgency=Urgency.DEFERRED,
+        reason=reason,
+        why=why,
+    )
+
+
 def answered_at(node: NodeView) -> datetime:
     """Return the time of the last check or release, which answers earlier evidence."""
     checks, cleared_at = node.record.checks, node.record.cleared_at
@@ -137,14 +150,11 @@ def _uncorroborated(node: NodeView, now: datetime) -> SuspectNode:
         node=node.name,
         failures=len(node.suspects),
         evidence=evidence,
-        request=Request(
-            id=f"uncorroborated-{node.name}-{answered_at(node).isoformat()}",
-            verb=Verb.DEEP_CHECK,
-            requested_at=now,
-            requested_by=REQUESTED_BY,
-            urgency=Urgency.DEFERRED,  # running jobs continue
-            reason=Reason.FAULT_UNCORROBORATED,
-            why=evidence,
+        request=deferred_check(
+            f"uncorroborated-{node.name}-{answered_at(node).isoformat()}",
+            Reason.FAULT_UNCORROBORATED,
+            evidence,
+            now,
         ),
     )
 
@@ -222,13 +232,10 @@ def _suspect(
         node=node,
         failures=len(newest),
         evidence=evidence,
-        request=Request(
-            id=f"suspect-{node}-{newest[0].failure.at.isoformat()}",
-            verb=Verb.DEEP_CHECK,
-            requested_at=now,
-            requested_by=REQUESTED_BY,
-            urgency=Urgency.DEFERRED,  # running jobs continue
-            reason=Reason.JOBS_KEEP_FAILING,
-            why=evidence,
+        request=deferred_check(
+            f"suspect-{node}-{newest[0].failure.at.isoformat()}",
+            Reason.JOBS_KEEP_FAILING,
+            evidence,
+            now,
         ),
     )
