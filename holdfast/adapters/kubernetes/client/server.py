@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from holdfast.adapters.kubernetes.client.errors import Unreachable
@@ -257,6 +257,7 @@ class _Connection(http.client.HTTPConnection):
         self, host: str, port: int, timeout_s: float, context: ssl.SSLContext | None, name: str
     ) -> None:
         super().__init__(host, port, timeout=timeout_s)
+        self._create_connection = _connected
         self._context = context
         self._name = name
 
@@ -267,7 +268,19 @@ class _Connection(http.client.HTTPConnection):
             if hasattr(socket, option):  # Linux only
                 self.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
         if self._context is not None:
-            self.sock = self._context.wrap_socket(self.sock, server_hostname=self._name)
+            self.sock = self._context.wrap_socket(self.sock, server_hostname=_encoded(self._name))
+
+
+def _connected(
+    address: tuple[str, int], timeout_s: float, source: tuple[str, int] | None
+) -> socket.socket:
+    host: Any = _encoded(address[0])  # typed as text, but passed on to ``getaddrinfo``
+    return socket.create_connection((host, address[1]), timeout_s, source)
+
+
+def _encoded(name: str) -> str | bytes:
+    """Return ASCII as bytes: Python loads the codec of international names for each text."""
+    return name.encode("ascii") if name.isascii() else name
 
 
 def _load_certificate(context: ssl.SSLContext, pem: str) -> None:
