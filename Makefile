@@ -105,7 +105,7 @@ slurm: $(VENV)/.dev ## a second, newer Slurm for the tests, beside that of the m
 	@$(BIN)/python -m tools.slurm_versions
 
 image: $(VENV)/.image ## both container images into build/image, without a daemon (minutes; needs root)
-	@$(BIN)/python tools/image.py $(ARGS)
+	@$(BIN)/python -m tools.image $(ARGS)
 
 docs: reference site ## render the reference, chart schema and dashboards; build the site
 

@@ -19,13 +19,15 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from tools.build_steps import CannotBuild, output
+from tools.sbom import write_sbom
 
 ROOT: Final = Path(__file__).parents[1]
 DOCKERFILE: Final = ROOT / "deploy/docker/Dockerfile"
@@ -42,10 +44,6 @@ _PULL_TIMEOUT_S: Final = 60.0
 _TIMEOUT_S: Final = 1800.0
 _OF_THE_HOST: Final = ("/etc/ssl/certs", "/etc/pip.conf")
 """What a build reads of this machine, so that it works behind a proxy with its own authority."""
-
-
-class CannotBuild(Exception):
-    """An image cannot be built here; the text has the reason and the remedy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +73,7 @@ class Builder:
         pinned = _found(DOCKERFILE, r"^ARG PYTHON=(\S+)$")
         if choice != "debian":
             try:
-                self._buildah("pull", "--quiet", pinned, timeout=_PULL_TIMEOUT_S)
+                self._buildah("pull", "--quiet", pinned, timeout_s=_PULL_TIMEOUT_S)
             except CannotBuild as error:
                 if choice == "registry":
                     raise
@@ -90,7 +88,7 @@ class Builder:
 
     def build(self, target: str, base: str, tag: str, archive: Path) -> Image:
         """Build one target of the Dockerfile and write it as an OCI archive."""
-        revision, at = _output("git", "-C", str(ROOT), "log", "-1", "--format=%H %ct").split()
+        revision, at = output("git", "-C", str(ROOT), "log", "-1", "--format=%H %ct").split()
         volumes = [f"--volume={path}:{path}:ro" for path in _OF_THE_HOST if Path(path).exists()]
         labels = (f"org.opencontainers.image.revision={revision}",
                   f"org.opencontainers.image.version={_version()}")  # fmt: skip
@@ -130,14 +128,15 @@ class Builder:
         container = self._buildah("from", "--pull-never", tag)
         folder = self._buildah("mount", container)
         try:
-            return int(_output("du", "--summarize", "--block-size=1", "--one-file-system", folder)
+            return int(output("du", "--summarize", "--block-size=1", "--one-file-system", folder)
                        .split()[0])  # fmt: skip
         finally:
             self._buildah("rm", container)
 
-    def _buildah(self, *arguments: str, timeout: float = _TIMEOUT_S) -> str:
+    def _buildah(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str:
         places = (f"--root={self._storage}/root", f"--runroot={self._storage}/run")
-        return _output("buildah", *places, *arguments, timeout=timeout)
+        chroot = {"BUILDAH_ISOLATION": "chroot"}
+        return output("buildah", *places, *arguments, timeout_s=timeout_s, environment=chroot)
 
 
 def debian_base() -> Path:
@@ -152,22 +151,10 @@ def debian_base() -> Path:
         if not place.exists():
             new = place.with_suffix(".new")
             include = f"--include={','.join(_PACKAGES)}"
-            _output("mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", include,
+            output("mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", include,
                     _SUITE, str(new))  # fmt: skip
             new.rename(place)
     return place
-
-
-def write_sbom(archive: Path) -> Path:
-    """Write the packages of an image beside its archive, as SPDX 2.3 in JSON, by syft."""
-    target = archive.with_name(archive.name.replace(".oci.tar", ".spdx.json"))
-    syft = Path(sys.executable).with_name("syft")
-    if not syft.exists():
-        raise CannotBuild("syft is missing: run `make image`, which installs it")
-    environment = {**os.environ, "SYFT_CHECK_FOR_APP_UPDATE": "false"}
-    _output(str(syft), "scan", "--quiet", f"oci-archive:{archive}",
-            f"--output=spdx-json={target}", environment=environment)  # fmt: skip
-    return target
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -209,7 +196,8 @@ def _build_all(options: argparse.Namespace) -> None:
             archive = options.output / f"{target}.oci.tar"
             image = builder.build(target, base, tag, archive)
             _check(builder, image, tag)
-            sbom = write_sbom(archive)
+            sbom = archive.with_name(f"{target}.spdx.json")
+            write_sbom(f"oci-archive:{archive}", sbom)
             images.append(image)
             print(f"  {image.digest}")
             print(f"  {image.size / 2**20:.0f} MiB, {image.own / 2**20:.0f} of them above its base")
@@ -273,24 +261,6 @@ def _found(path: Path, pattern: str) -> str:
     if found is None:
         raise CannotBuild(f"{path} has no line like {pattern}")
     return found[1]
-
-
-def _output(*argv: str, timeout: float = _TIMEOUT_S, environment: Any = None) -> str:
-    try:
-        done = subprocess.run(
-            argv,
-            capture_output=True,
-            check=True,
-            encoding="utf-8",
-            env={"BUILDAH_ISOLATION": "chroot", **(environment or os.environ)},
-            timeout=timeout,
-        )
-    except subprocess.CalledProcessError as error:
-        end = "\n".join(f"{error.stdout}{error.stderr}".splitlines()[-15:])
-        raise CannotBuild(f"{Path(argv[0]).name} failed:\n{end}") from error
-    except subprocess.TimeoutExpired as error:
-        raise CannotBuild(f"{Path(argv[0]).name} took longer than {timeout:.0f} s") from error
-    return done.stdout.strip()
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ class Lock:
 
 LOCKS: Final = {
     "build.txt": Lock(("build",), "3.11", is_universal=True),
+    "release.txt": Lock(("build", "image"), "3.11", is_universal=True),
     "dev.txt": Lock(("build", "project", "demo", "dev", "docs"), "3.11", is_universal=True),
     "agent.txt": Lock(("project", "nvml"), "3.11", is_universal=True),
     "image.txt": Lock(("project", "aws", "kubernetes", "nvml"), "3.11", is_universal=True),

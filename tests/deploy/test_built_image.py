@@ -37,7 +37,7 @@ def images(builds: dict[str, Future[Path]]) -> Path:
 
 
 def build(folder: Path, *options: str) -> Path:
-    command = (sys.executable, "tools/image.py", "--base=debian", "--output", folder, *options)
+    command = (sys.executable, "-m", "tools.image", "--base=debian", "--output", folder, *options)
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, encoding="utf-8")
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -126,20 +126,53 @@ def test_another_build_of_the_same_commit_has_the_same_digest(
     assert again["digest"] == listed(images)["agent"]["digest"]
 
 
-def test_the_sbom_lists_what_is_pinned_and_nothing_else_from_the_index(
-    images: Path, target: str
-) -> None:
-    document = json.loads((images / f"{target}.spdx.json").read_text())
-    references = {
+def references(sbom: Path) -> set[str]:
+    """Identifiers of the packages of an SBOM, e.g. ``pkg:pypi/click@8.1.8``."""
+    document = json.loads(sbom.read_text(encoding="utf-8"))
+    assert document["spdxVersion"] == "SPDX-2.3"
+    return {
         reference["referenceLocator"]
         for package in document["packages"]
         for reference in package.get("externalRefs", ())
     }
-    lock = {"agent": "agent.txt", "full": "image.txt"}[target]
-    python = {one.removeprefix("pkg:pypi/") for one in references if one.startswith("pkg:pypi/")}
-    found = dict(one.split("@") for one in python)
 
-    assert document["spdxVersion"] == "SPDX-2.3"
+
+def python_packages(sbom: Path) -> dict[str, str]:
+    """The Python packages of an SBOM and their versions."""
+    pypi = (one.partition("pkg:pypi/")[2] for one in references(sbom))
+    return dict(one.split("@") for one in pypi if one)
+
+
+def test_the_sbom_lists_what_is_pinned_and_nothing_else_from_the_index(
+    images: Path, target: str
+) -> None:
+    sbom = images / f"{target}.spdx.json"
+    lock = {"agent": "agent.txt", "full": "image.txt"}[target]
+    found = python_packages(sbom)
+
     assert found.pop("holdfast")
     assert {normal(name): version for name, version in found.items()} == pinned(lock)
-    assert any(one.startswith("pkg:deb/debian/stress-ng@") for one in references)
+    assert any(one.startswith("pkg:deb/debian/stress-ng@") for one in references(sbom))
+
+
+def test_the_sbom_of_the_wheel_lists_it_and_what_it_requires(
+    image_tools: None, tmp_path: Path
+) -> None:
+    pip = (sys.executable, "-m", "pip")
+    subprocess.run((*pip, "wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT), check=True)
+    command = (sys.executable, "-m", "tools.sbom", tmp_path)
+    subprocess.run(command, cwd=ROOT, check=True)
+    [sbom] = tmp_path.glob("*.spdx.json")
+    found = python_packages(sbom)
+    version = sbom.name.removeprefix("holdfast-").removesuffix(".spdx.json")
+
+    assert found.pop("holdfast") == version
+    assert {"click", "rich"} <= found.keys() <= pinned("agent.txt").keys()
+
+
+def test_a_folder_without_a_wheel_is_an_error(image_tools: None, tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "tools.sbom", tmp_path)
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, encoding="utf-8")
+
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path} has 0 wheels of Holdfast instead of 1\n"
