@@ -87,6 +87,12 @@ class Failed:
     is_consequence: bool = False
     """Whether it only reports that another rank is late or gone."""
 
+    cause: str = ""
+    """Root cause; empty if it is not known."""
+
+    has_progress: bool = False
+    """Whether a rank of this launcher had reported a step in the round."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossReported:

@@ -12,6 +12,12 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.launch_causes import (
+    awaited_until,
+    permanent_cause,
+    with_another,
+    with_cause,
+)
 from holdfast.decisions.launch_events import (
     CheckpointsVerified,
     Event,
@@ -93,6 +99,9 @@ def next_deadline(job: JobRounds, settings: RoundSettings) -> datetime | None:
         due.append(job.inspection.until)
     if job.losses is not None and job.phase is Phase.RUN and not job.losses.is_complete:
         due.append(job.losses.complete_at)
+    until = awaited_until(job, settings) if job.phase is Phase.RUN else None
+    if until is not None:
+        due.append(until)
     return min([*job.fences.values(), *due], default=None)
 
 
@@ -149,12 +158,14 @@ def _of_round(
         meaning=event.meaning,
         text=event.text,
     )
-    return _failed(job, event, failure, now)
+    if job.failure is not None:
+        return with_another(job, event)
+    return _failed(job, event, with_cause(failure, event, job, now, settings), now)
 
 
 def _failed(job: JobRounds, event: Failed, failure: Failure, now: datetime) -> JobRounds:
     """Return the state after a failure; one that another rank has caused is inspected first."""
-    if job.phase is not Phase.RUN or job.failure is not None:
+    if job.phase is not Phase.RUN:
         return job
     if job.timed_out is not None and (event.has_timed_out or event.is_consequence):
         return job
@@ -228,6 +239,9 @@ def _inspected(
 def _after_run(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
     if job.inspection is not None and job.is_inspecting:
         job = _inspected(job, job.inspection, now, settings)
+    until = awaited_until(job, settings)
+    if until is not None and now < until:
+        return job
     failure = job.failure or _node_failure(job, now, settings)
     if job.stop_signal or failure is not None:
         return replace(job, phase=Phase.STOP, since=now, waited_s=0.0, failure=failure)
@@ -264,7 +278,9 @@ def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRo
         since=now,
         members=dict(sorted(job.members.items(), key=lambda one: one[0] in leaving)),
         history=restarted(
-            job.history.since(now - settings.budget.period).with_restart(choice, nodes.cause, now),
+            job.history.since(now - settings.budget.period).with_restart(
+                choice, nodes.cause, now, job.failure.cause
+            ),
             job.failure.loss,
             now,
         ),
@@ -290,7 +306,10 @@ def _choose(
     )
     is_final = failure.meaning is ExitMeaning.STOP
     text = f"exit code {failure.code} requests no restart" if is_final else failure.text
-    if obstacle := loss_obstacle(failure.loss, history):
+    obstacle = loss_obstacle(failure.loss, history)
+    if not nodes.means.missing:  # a fault of the node may be the cause
+        obstacle = obstacle or permanent_cause(failure, job, settings)
+    if obstacle:
         is_final, text = True, f"{text}; {obstacle}"
     fault = fault_texts(job.members, [nodes.cause] if nodes.means.missing else ())
     if fault and fault != text:

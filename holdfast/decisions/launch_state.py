@@ -71,6 +71,16 @@ class RoundSettings:
     verify_timeout: timedelta = timedelta(minutes=10)
     """For that verification. ``holdfast checkpoint guard`` waits as long by default."""
 
+    stops_on_permanent_cause: bool = True
+    """Whether the job fails at once if a restart would fail in the same way."""
+
+    failure_margin: timedelta = timedelta(seconds=2)
+    """For ranks of another node to fail for the same cause, which shows that it is not one of the
+    node."""
+
+    start_limit: timedelta = timedelta(minutes=10)
+    """After which a failure is no failure of the start, in a job that reports no steps."""
+
     budget: RestartBudget = field(default_factory=RestartBudget)
     can_join: bool = True
     """Whether launchers on other nodes can join."""
@@ -92,6 +102,18 @@ class Failure:
 
     loss: LossFault | None = None
     """Bad loss that is the cause: no node is to blame then. None for other failures."""
+
+    cause: str = ""
+    """Root cause; empty if it is not known."""
+
+    at: datetime | None = None
+    """Time of the report of a failed rank."""
+
+    is_at_start: bool = False
+    """Whether no step was reported before it."""
+
+    is_shared: bool = False
+    """Whether a rank of another node has failed by itself for the same cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
 from holdfast.decisions.job_failures import application, hardware
+from holdfast.decisions.permanent_causes import may_be_futile
 from holdfast.decisions.policy import JobPolicy
-from holdfast.decisions.root_cause import may_be_futile
 from holdfast.model.jobs import Failure, FailureKind, JobView, LossAction, RankView
 from holdfast.model.names import Reason
 
@@ -24,7 +24,8 @@ def watched_until(job: JobView, policy: JobPolicy, now: datetime) -> datetime | 
     if not failed or any(rank.is_lost or rank.is_evicted for rank in failed):
         return None
     first = _first(failed, now)
-    is_futile = policy.stop_on_permanent_cause and may_be_futile(first.reason, first.exit_code)
+    cause = cause_of(first.reason, first.exit_code)
+    is_futile = policy.stop_on_permanent_cause and may_be_futile(cause)
     if not (is_futile or is_peer_failure(first.reason) or _counts_against_node(job, policy)):
         return None
     if _has_ended(job):

@@ -99,12 +99,25 @@ class RestartHistory:
     skipped: tuple[int, ...] = ()
     """Steps with a bad loss that the ranks are to skip."""
 
+    cause: str = ""
+    """Root cause of the failure before the last restart; empty if it is not known."""
+
     def since(self, start: datetime) -> "RestartHistory":
         """Return the history without restarts in place up to ``start``."""
         return replace(self, in_place=tuple(at for at in self.in_place if at > start))
 
-    def with_restart(self, choice: "RungChoice", node: str, now: datetime) -> "RestartHistory":
-        """Return the history after a restart for a failure of ``node``; empty for no node."""
+    def with_restart(
+        self, choice: "RungChoice", node: str, now: datetime, cause: str = ""
+    ) -> "RestartHistory":
+        """Return the history after a restart.
+
+        Args:
+            choice: the rung.
+            node: node that failed; empty for none.
+            now: time of the restart.
+            cause: root cause of the failure; empty if it is not known.
+
+        """
         is_in_place = choice.rung is Rung.IN_PLACE
         failures = {name: count for name, count in self.failures.items() if name != node}
         if node:
@@ -116,6 +129,7 @@ class RestartHistory:
             last=choice.rung,
             failures=dict(list(failures.items())[-_OFFENDERS_LIMIT:]),
             skipped=self.skipped,
+            cause=cause,
         )
 
     def with_loss(self, loss: "BadStep", *, is_skipped: bool) -> "RestartHistory":

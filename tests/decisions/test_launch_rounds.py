@@ -32,6 +32,7 @@ from holdfast.decisions.launch_orders import Order, OrderKind, order_for
 from holdfast.decisions.launch_rounds import advance, next_deadline
 from holdfast.decisions.launch_state import JobRounds, Outcome, Phase, RoundSettings
 from holdfast.decisions.restart_rungs import RestartBudget, Rung
+from holdfast.model.names import Cause
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -313,10 +314,14 @@ class Launchers(RuleBasedStateMachine):
         job_restarts=st.integers(0, 1),
         offender_failures=st.integers(0, 3),
         can_join=st.booleans(),
+        stops=st.booleans(),
     )
-    def begin(self, nodes: int, *, can_join: bool, **budget: int | None) -> None:
+    def begin(self, nodes: int, *, can_join: bool, stops: bool, **budget: int | None) -> None:
         self.budget = RestartBudget(**budget)  # type: ignore[arg-type]
-        self.config = RoundSettings(nodes=nodes, budget=self.budget, can_join=can_join)
+        self.config = RoundSettings(
+            nodes=nodes, budget=self.budget, can_join=can_join, stops_on_permanent_cause=stops
+        )
+        self.failures: list[Failed] = []
         self.now = T0
         self.job = JobRounds(since=T0)
         self.connected: set[str] = set()
@@ -413,11 +418,18 @@ class Launchers(RuleBasedStateMachine):
         self.step(reported(name, fault))
 
     @precondition(lambda self: self.ranks.keys() & self.connected)
-    @rule(data=st.data(), meaning=st.sampled_from(ExitMeaning))
-    def fail(self, data: st.DataObject, meaning: ExitMeaning) -> None:
+    @rule(
+        data=st.data(),
+        meaning=st.sampled_from(ExitMeaning),
+        cause=st.sampled_from(["", Cause.IMPORT_FAILED, Cause.DISK_FULL, Cause.EXCEPTION]),
+        has_progress=st.booleans(),
+    )
+    def fail(self, data: st.DataObject, meaning: ExitMeaning, cause: str, **report: bool) -> None:
         name = data.draw(st.sampled_from(sorted(self.ranks.keys() & self.connected)))
         self.causes += 1
-        self.step(failed(name, self.ranks[name], meaning))
+        event = replace(failed(name, self.ranks[name], meaning), cause=cause, **report)
+        self.failures.append(event)
+        self.step(event)
 
     @precondition(lambda self: self.ranks.keys() & self.connected)
     @rule(data=st.data(), restart=st.booleans())
@@ -479,6 +491,29 @@ class Launchers(RuleBasedStateMachine):
         if self.job.inspection is not None and self.job.is_inspecting:
             is_due = self.job.inspection.until <= self.now
             assert not (is_due and self.job.phase is Phase.RUN)
+
+    @invariant()
+    def only_a_cause_of_all_nodes_ends_a_job_at_once(self) -> None:
+        failure = self.job.failure
+        if failure is None or "in the same way" not in self.job.why:
+            return
+        assert self.config.stops_on_permanent_cause
+        same = [one for one in self.failures if one.cause == failure.cause]
+        nodes = {one.launcher for one in same if one.round == self.job.round}
+        rounds = {one.round for one in same}
+        is_repeated = failure.cause == Cause.DISK_FULL and len(rounds) > 1
+        assert self.config.nodes == 1 or len(nodes) > 1 or is_repeated
+        assert failure.cause == Cause.DISK_FULL or not all(one.has_progress for one in same)
+
+    @invariant()
+    def no_wait_for_other_ranks_is_overdue(self) -> None:
+        failure = self.job.failure
+        if self.job.phase is Phase.RUN and failure is not None and failure.at is not None:
+            assert self.config.stops_on_permanent_cause
+            assert failure.at <= self.now < failure.at + self.config.failure_margin
+            deadline = next_deadline(self.job, self.config)
+            assert deadline is not None
+            assert deadline <= failure.at + self.config.failure_margin
 
     @invariant()
     def every_budget_is_kept(self) -> None:

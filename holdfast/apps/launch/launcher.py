@@ -94,6 +94,7 @@ class Launcher:
             self._coordinator = self._coordinating(
                 RoundSettings(
                     budget=options.budget,
+                    stops_on_permanent_cause=options.stops_on_permanent_cause,
                     exchanges_suspects=options.exchanges_suspects,
                     verifies_checkpoints=bool(self._checkpoints),
                     can_join=False,
@@ -112,6 +113,7 @@ class Launcher:
                 lease=rendezvous.lease,
                 may_succeed_another=rendezvous.leaves_on_sigterm,
                 budget=self._options.budget,
+                stops_on_permanent_cause=self._options.stops_on_permanent_cause,
                 exchanges_suspects=self._options.exchanges_suspects,
                 verifies_checkpoints=bool(self._checkpoints),
             )

@@ -27,7 +27,7 @@ from holdfast.apps.launch.rank_sampling import RankSampling
 from holdfast.apps.launch.ranks import Rank, RankProcesses, exit_text
 from holdfast.apps.launch.warm_ranks import WarmRanks
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.failure_signatures import is_peer_failure
+from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
 from holdfast.decisions.flight_recorder import DUMP_PREFIX, dump_files
 from holdfast.decisions.launch_events import (
     Failed,
@@ -86,6 +86,7 @@ class NodeRanks:
         has_steps = not is_watched and not options.starts_ranks
         self._progress = ProgressWatch(options.hang_limit) if has_steps else None
         self._losses = LossWatch(options.losses) if options.losses is not None else None
+        self._has_progress = False
         self._suspected: int | None = None
         self._inspections = RankInspections(member.name, options.slots)
         stragglers = options.stragglers
@@ -146,7 +147,10 @@ class NodeRanks:
 
     def advance(self) -> None:
         """Report what ended, and continue the stop."""
-        for rank in self._ranks.reap():
+        ended = self._ranks.reap()
+        if ended and self._progress is not None:
+            self._has_progress = self._progress.has_begun()
+        for rank in ended:
             if self._progress is not None:
                 self._progress.forget(rank.local_rank)
             if rank.code:
@@ -190,7 +194,7 @@ class NodeRanks:
         self.round = order.round
         self._attempt, self._first_rank = order.history.total, order.first_rank
         self._ranks = RankProcesses()
-        self._is_stopping = self._is_swept = False
+        self._is_stopping = self._is_swept = self._has_progress = False
         self._kill_at = self._give_up_at = self._suspected = None
         files = dump_files(self._environment, str(self._output.dumps(self._attempt)))
         self._inspections.begin_round(order.round, files)
@@ -323,8 +327,9 @@ class NodeRanks:
         self._check_losses(is_last=True)
         number = self._first_rank + rank.local_rank
         is_crash = meaning is ExitMeaning.CRASH
-        file = self._error_file(rank.local_rank)
-        read = crash_of(file) if is_crash else rerun_of(self._options.command, number, file)
+        stderr = self._output.end_of_stderr(self._attempt, rank.local_rank)
+        crash = crash_of(self._error_file(rank.local_rank), stderr)
+        read = crash if is_crash else rerun_of(self._options.command, number, crash)
         reason = rank.error or read
         has_timed_out = is_crash and self._inspections.has_timed_out(number, reason)
         if has_timed_out:
@@ -339,6 +344,8 @@ class NodeRanks:
                 text=exit_text(rank.code) + (f": {reason}" if reason else ""),
                 has_timed_out=has_timed_out,
                 is_consequence=is_crash and is_peer_failure(reason),
+                cause=(is_crash and cause_of(reason, rank.code)) or "",
+                has_progress=self._has_progress,
             )
         )
 

@@ -43,6 +43,7 @@ _NODE_REPORT: Final = "/run/holdfast/report.json"
 """In the agent's default ``report_dir``."""
 
 SUSPECT_ACTIONS: Final = ("none", "exchange")
+PERMANENT_CAUSE_ACTIONS: Final = ("stop", "restart")
 """Values of ``--suspect-action``."""
 
 LOSS_ACTIONS: Final = tuple(action.value for action in LossAction)
@@ -163,6 +164,11 @@ OPTIONS: Final = (
         "--suspect-action", choices=SUSPECT_ACTIONS, default="none",
         help="exchange: replace the node of a straggler, or of a rank that hangs in its kernel or "
         "storage, by a hot spare if there is one (default: none)",
+    ),
+    _row(
+        "--permanent-cause-action", choices=PERMANENT_CAUSE_ACTIONS, default="stop",
+        help="response if a restart would fail in the same way, such as a missing module before "
+        "the first step, or a full disk: stop (fail at once) or restart (default: stop)",
     ),
     _row(
         "--loss-action", choices=LOSS_ACTIONS,

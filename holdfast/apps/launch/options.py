@@ -10,6 +10,7 @@ from typing import Final
 from holdfast.apps.launch.option_rows import (
     LOSS_ACTIONS,
     OPTIONS,
+    PERMANENT_CAUSE_ACTIONS,
     SIGNALS,
     SUSPECT_ACTIONS,
     Options,
@@ -91,6 +92,9 @@ class LaunchOptions:
     losses: LossLimits | None
     """When a loss is a fault, and what follows; None: losses are not watched."""
 
+    stops_on_permanent_cause: bool
+    """Whether the job fails at once if a restart would fail in the same way."""
+
     exchanges_suspects: bool
     """Whether nodes that named evidence makes suspect are exchanged for hot spares."""
 
@@ -145,6 +149,7 @@ def parse(
         accelerator_timeout=given.accelerator_timeout,
         hang_limit=replace(given.hang_timeout, floor=given.stall_floor, start=given.stall_start),
         losses=None if starts_ranks else loss_limits(given, environment),
+        stops_on_permanent_cause=given.permanent_cause_action == "stop",
         exchanges_suspects=given.suspect_action == "exchange",
         stragglers=None if starts_ranks else stragglers(given, environment),
         node_report=given.node_report,
@@ -185,6 +190,7 @@ def _unusable(given: argparse.Namespace) -> list[str]:
     choices: Mapping[str, Collection[str | None]] = {
         "shutdown_signal": SIGNALS, "redirects": STREAMS, "tee": ("", *STREAMS),
         "on_sigterm": ON_SIGTERM, "suspect_action": SUSPECT_ACTIONS,
+        "permanent_cause_action": PERMANENT_CAUSE_ACTIONS,
         "loss_action": (None, *LOSS_ACTIONS),
     }  # fmt: skip
     problems = [  # argparse does not check a default, and PET_* variables are defaults

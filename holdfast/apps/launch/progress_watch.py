@@ -178,6 +178,11 @@ class ProgressWatch:
         report = self._reports.get(local_rank)
         return report is not None and report.suspected_at is not None
 
+    def has_begun(self) -> bool:
+        """Return whether a rank has reported a step in this round."""
+        self._read(time.monotonic(), 0.0)
+        return not self._is_starting
+
     def _read(self, now: float, delay_s: float) -> None:
         if delay_s > _SUSPENDED_S:
             self._began_at += delay_s

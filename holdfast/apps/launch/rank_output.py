@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from holdfast.apps.launch.failure_text import TAIL_BYTES
+from holdfast.apps.launch.stderr_relay import StderrRelay
+from holdfast.kit.bounded_files import end_text
+
 _CHUNK: Final = 65536
 _LONGEST_LINE: Final = 65536
 """Bytes after which a line without an end is copied in parts."""
@@ -67,6 +71,7 @@ class RankOutput:
         base = options.directory or tempfile.mkdtemp(prefix="holdfast-launch-")
         self._root = Path(base) / run_id.replace("/", "_")
         self._followed: list[_FollowedFile] = []
+        self._relay = StderrRelay()
 
     def folder(self, attempt: int, local_rank: int) -> Path:
         """Return the directory of a rank's files; created if it is missing."""
@@ -103,7 +108,7 @@ class RankOutput:
         for name, bit in _STREAMS:
             is_copied = bool(self._options.to_both & bit)
             if not is_copied and not self._options.to_file & bit and is_shown:
-                opened.append(None)
+                opened.append(self._relay.open(local_rank) if name == "stderr" else None)
                 continue
             path = self.folder(attempt, local_rank) / f"{name}.log"
             opened.append(path.open("ab"))
@@ -112,6 +117,13 @@ class RankOutput:
                 prefix = f"[{self._role}{local_rank}]:".encode()
                 self._followed.append(_FollowedFile(path, target.fileno(), prefix))
         return RankStreams(*opened)
+
+    def end_of_stderr(self, attempt: int, local_rank: int) -> str:
+        """Return the end of the standard error of a rank."""
+        relayed = self._relay.end_of(local_rank)
+        if relayed is not None:
+            return relayed.decode("utf-8", errors="replace")
+        return end_text(self.folder(attempt, local_rank) / "stderr.log", TAIL_BYTES)
 
     def is_following(self) -> bool:
         """Return whether ``copy`` must be called from time to time."""
@@ -130,6 +142,7 @@ class RankOutput:
             for file in self._followed:
                 file.close()
             self._followed.clear()
+            self._relay.end_round()
 
     def remove_temporary(self, *, keeps_evidence: bool) -> None:
         """Remove the directory if no one asked for it.

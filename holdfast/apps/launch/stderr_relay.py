@@ -1,0 +1,166 @@
+"""Relays the standard error of ranks to that of this process, and keeps its end.
+
+Without a log directory, ranks would inherit the descriptor, and the exception that ended one would
+be unknown.
+"""
+
+import contextlib
+import os
+import select
+import sys
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import IO, Final
+
+_CHUNK: Final = 65536
+_KEPT: Final = 65536
+"""Bytes that are kept of the standard error of each rank."""
+
+_UNWRITTEN: Final = 16 * _CHUNK
+"""Bytes of all ranks that wait for a slow reader; then ranks wait, as with an inherited one."""
+
+_FLUSH_S: Final = 0.2
+"""Time for a slow reader to accept what a rank wrote, before the launcher reports its end."""
+
+_RETRY_S: Final = 0.1
+
+
+@dataclass(slots=True)
+class _Source:
+    """Standard error of one rank. The lock of the relay is held while it is used."""
+
+    reader: int
+    end: bytearray = field(default_factory=bytearray)
+    is_over: bool = False
+
+
+class StderrRelay:
+    """Standard error of the ranks of a round.
+
+    A thread reads and writes, so that a slow terminal does not block the launcher. Where standard
+    error is a terminal, ranks get one, too: progress bars look as they would without this relay.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_shown = threading.Condition(self._lock)
+        self._sources: dict[int, _Source] = {}
+        """By local rank."""
+
+        self._unwritten: deque[bytes] = deque()
+        self._wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._thread: threading.Thread | None = None
+
+    def open(self, local_rank: int) -> IO[bytes]:
+        """Return the file to which a rank writes; the caller closes it."""
+        reader, writer = _terminal() if sys.stderr.isatty() else os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(reader, False)
+        with self._lock:
+            self._sources[local_rank] = _Source(reader)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._pass_on, name="stderr", daemon=True)
+            self._thread.start()
+        self._notify()
+        return os.fdopen(writer, "wb", buffering=0)
+
+    def end_of(self, local_rank: int) -> bytes | None:
+        """Return the end of what a rank has written; None if it writes elsewhere.
+
+        What it has written is shown by now, unless the reader of this process is slow.
+        """
+        with self._lock:
+            source = self._sources.get(local_rank)
+            if source is None:
+                return None
+            self._read(source)
+            self._flush()
+            return bytes(source.end)
+
+    def end_round(self) -> None:
+        """Show what is left, and close the descriptors. No rank may be left."""
+        with self._lock:
+            for source in self._sources.values():
+                self._read(source)
+            self._flush()
+            for source in self._sources.values():
+                os.close(source.reader)
+            self._sources.clear()
+
+    def _flush(self) -> None:
+        self._notify()
+        self._is_shown.wait_for(lambda: not self._unwritten, _FLUSH_S)
+
+    def _read(self, source: _Source) -> None:
+        """Read what is there."""
+        while not source.is_over and sum(map(len, self._unwritten)) < _UNWRITTEN:
+            try:
+                data = os.read(source.reader, _CHUNK)
+            except BlockingIOError:
+                return
+            except OSError:  # a terminal that nobody has open any more
+                data = b""
+            if not data:
+                source.is_over = True
+                return
+            self._unwritten.append(data)
+            source.end += data
+            del source.end[:-_KEPT]
+
+    def _pass_on(self) -> None:
+        while True:
+            poll = select.poll()
+            poll.register(self._wake, select.POLLIN)
+            with self._lock:
+                for source in self._sources.values():
+                    if not source.is_over:
+                        poll.register(source.reader, select.POLLIN)
+            poll.poll()
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake, _CHUNK)
+            with self._lock:
+                for source in self._sources.values():
+                    self._read(source)
+            self._write()
+
+    def _write(self) -> None:
+        while True:
+            with self._lock:
+                if not self._unwritten:
+                    return
+                data = self._unwritten[0]
+            _write_all(data)
+            with self._lock:
+                self._unwritten.popleft()
+                self._is_shown.notify_all()
+
+    def _notify(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_write, b"\0")
+
+
+def _terminal() -> tuple[int, int]:
+    """Return a terminal that changes nothing of what it passes on, as large as the present one."""
+    import fcntl  # noqa: PLC0415 - in a terminal only
+    import struct  # noqa: PLC0415 - in a terminal only
+    import termios  # noqa: PLC0415 - in a terminal only
+    import tty  # noqa: PLC0415 - in a terminal only
+
+    reader, writer = os.openpty()
+    tty.setraw(writer)
+    with contextlib.suppress(OSError):
+        size = os.get_terminal_size(sys.stderr.fileno())
+        rows = struct.pack("HHHH", size.lines, size.columns, 0, 0)
+        fcntl.ioctl(writer, termios.TIOCSWINSZ, rows)
+    return reader, writer
+
+
+def _write_all(data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(2, data) :]
+        except BlockingIOError:  # another process has made the terminal non-blocking
+            time.sleep(_RETRY_S)
+        except OSError:  # nobody reads it any more
+            return
