@@ -72,6 +72,14 @@ def test_it_restarts_the_ranks_if_that_is_requested(tmp_path: Path) -> None:
     assert "last failure: exit code 1: ModuleNotFoundError: No module named" in done.stderr
 
 
+def test_without_an_exception_the_last_line_is_named(tmp_path: Path) -> None:
+    path = script(tmp_path, "sys.exit('rank 0: bad data')")
+    done = launch("--max-restarts", 0, path, tmp_path)
+
+    assert "JobFailed: restarts in place exhausted (0 of 0)" in done.stderr
+    assert "last failure: exit code 1; last line: rank 0: bad data" in done.stderr
+
+
 def test_a_file_that_is_missing_after_a_step_restarts_the_ranks(tmp_path: Path) -> None:
     text = "from holdfast.training import step\nstep(1)\nopen('/missing/file')"
     done = launch("--max-restarts", 1, script(tmp_path, text), tmp_path)

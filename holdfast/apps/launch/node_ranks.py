@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
-from holdfast.apps.launch.failure_text import crash_of, rerun_of
+from holdfast.apps.launch.failure_text import crash_of, described, rerun_of
 from holdfast.apps.launch.loss_watch import LossWatch
 from holdfast.apps.launch.options import LaunchOptions
 from holdfast.apps.launch.progress_watch import ProgressWatch
@@ -24,7 +24,7 @@ from holdfast.apps.launch.rank_environment import (
 from holdfast.apps.launch.rank_inspection import RankInspections
 from holdfast.apps.launch.rank_output import RankOutput
 from holdfast.apps.launch.rank_sampling import RankSampling
-from holdfast.apps.launch.ranks import Rank, RankProcesses, exit_text
+from holdfast.apps.launch.ranks import Rank, RankProcesses
 from holdfast.apps.launch.warm_ranks import WarmRanks
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
@@ -341,7 +341,7 @@ class NodeRanks:
                 rank=number,
                 code=rank.code,
                 meaning=meaning,
-                text=exit_text(rank.code) + (f": {reason}" if reason else ""),
+                text=described(rank.code, reason, stderr),
                 has_timed_out=has_timed_out,
                 is_consequence=is_crash and is_peer_failure(reason),
                 cause=(is_crash and cause_of(reason, rank.code)) or "",

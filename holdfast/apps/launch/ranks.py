@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import signal
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -108,16 +107,6 @@ def become_rank(launcher: int) -> None:
     """Prepare a child process for the program of a rank."""
     die_with_parent(launcher)
     restore_limit()
-
-
-def exit_text(code: int) -> str:
-    """Return an exit code in words, such as ``exit code 1`` or ``signal 9 (SIGKILL)``."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"signal {-code}"
 
 
 def describe_unkillable(pids: list[int]) -> str:
