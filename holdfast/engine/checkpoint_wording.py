@@ -101,7 +101,8 @@ def _broken(found: GuardResult, one: Checkpoint) -> str:
 
 def _joined(problems: Sequence[str]) -> str:
     more = len(problems) - _LISTED
-    return "; ".join(problems[:_LISTED]) + (f"; and {more} more" if more > 0 else "")
+    listed = (f"it {one}" if one.startswith("is ") else one for one in problems[:_LISTED])
+    return "; ".join(listed) + (f"; and {more} more" if more > 0 else "")
 
 
 def _changes(found: GuardResult) -> list[str]:

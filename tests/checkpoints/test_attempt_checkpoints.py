@@ -1,5 +1,6 @@
 """What is reported of checkpoints before an attempt."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,16 @@ def test_each_checkpoint_that_is_moved_has_a_line_with_its_reason(tmp_path: Path
         f" {aside}/step_2"
     )
     assert "step_1 is complete (sizes only; checksums not compared, set jobs.ch" in chosen
+
+
+def test_the_defect_of_a_checkpoint_of_one_file_is_a_sentence(tmp_path: Path) -> None:
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    newest = folder / "checkpoint_000300.pt"
+    keeping_times(newest, lambda: os.truncate(newest, newest.stat().st_size // 2))
+
+    broken = prepare(folder, Depth.SIZES).lines[0]
+
+    assert f"{newest.name} is incomplete: it is truncated: its zip directory" in broken
 
 
 def test_a_damaged_first_checkpoint_is_reported_before_an_attempt(tmp_path: Path) -> None:
