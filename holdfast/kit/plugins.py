@@ -1,26 +1,28 @@
 """Plug-ins: objects that installed distributions register under an entry-point group."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from holdfast.model.errors import ConfigError
 
 
-def load_plugin(group: str, name: str, built_in: Iterable[str] = ()) -> Any:
-    """Return the object of entry point ``name`` of ``group``. Imports its module.
+def plugin_names(group: str) -> frozenset[str]:
+    """Return the names that installed distributions register in ``group``. Imports none of them."""
+    return frozenset(_points(group).names)
 
-    ``built_in`` has the names that need no plug-in, for the error message.
+
+def load_plugin(group: str, name: str) -> Any:
+    """Return the object of entry point ``name`` of ``group``. Imports its module.
 
     Raises:
         ConfigError: no installed distribution registers ``name``, several do, or the import fails.
 
     """
-    # Metadata takes several MiB, so processes without plug-ins do not load it.
-    points = import_module("importlib.metadata").entry_points(group=group)
+    points = _points(group)
     found = {point.value: point for point in points if point.name == name}
     if not found:
-        known = ", ".join([*built_in, *sorted(points.names)]) or "none"
+        known = ", ".join(sorted(points.names)) or "none"
         raise ConfigError(
             f'plug-in "{name}": no installed package registers it in entry-point group {group};'
             f" known: {known}; install the package into the environment of this process"
@@ -50,6 +52,11 @@ def call_plugin(group: str, name: str, *arguments: object) -> Any:
 def plugin_error(group: str, name: str, problem: str) -> ConfigError:
     """Return the error of an installed plug-in that cannot be used."""
     return ConfigError(f'plug-in "{name}" of {group}: {problem}; fix or uninstall its package')
+
+
+def _points(group: str) -> Any:
+    # Metadata takes several MiB, so processes without plug-ins do not load it.
+    return import_module("importlib.metadata").entry_points(group=group)
 
 
 def _run(group: str, name: str, problem: str, call: Callable[..., Any], *arguments: object) -> Any:

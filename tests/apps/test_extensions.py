@@ -227,8 +227,8 @@ def test_the_checkpoint_format_of_the_guide_chooses_the_newest_complete_one(
     assert (output["format"], output["checkpoint"]) == ("acme", "acme-2")
     unknown = run(site, "checkpoint", "verify", tmp_path / "runs", "--format", "acne")
     assert unknown.returncode == 2
-    assert 'plug-in "acne"' in unknown.stderr
-    assert "megatron" in unknown.stderr
+    assert 'checkpoint format "acne" not found; did you mean acme?' in unknown.stderr
+    assert "safetensors, acme, or pattern:" in unknown.stderr
 
 
 OWNER = """

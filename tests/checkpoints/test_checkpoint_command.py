@@ -139,6 +139,28 @@ def test_what_is_not_recognized_is_left_alone_and_reported(tmp_path: Path, capsy
     assert run(["checkpoint", "verify", str(tmp_path), "--format", "tar"]) == ExitCode.BAD_INPUT
 
 
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ("nvrx", "; did you mean nvrx-local?"),
+        ("Torch_Save", "; did you mean torch-save?"),
+        ("megatron-lm", "; did you mean megatron?"),
+        ("fsdp", "; did you mean torch-save?"),
+        ("deepspeed-zero", "; did you mean deepspeed?"),
+        ("lightening", "; did you mean lightning?"),
+        ("xyz", "."),
+    ],
+)
+def test_an_unknown_format_is_named_with_the_nearest_ones_before_the_list_and_plug_ins(
+    folder: Path, capsys, given: str, hint: str
+) -> None:
+    assert run(["checkpoint", "list", str(folder), "--format", given]) == ExitCode.BAD_INPUT
+
+    error = capsys.readouterr().err
+    assert f'checkpoint format "{given}" not found{hint} Formats: dlrover, ' in error
+    assert error.index("safetensors, or pattern:") < error.index("entry-point group")
+
+
 def test_logs_alone_are_no_checkpoints(tmp_path: Path, capsys) -> None:
     (tmp_path / "train.log").write_text("step 1")
     (tmp_path / "runs").mkdir()
