@@ -84,6 +84,11 @@ RECORDED: Final = Path(__file__).parents[1] / "tests" / "checkpoint_damage.json"
 LOADS: Final = RECORDED.with_name("checkpoint_loads.json")
 """Number of cases in which a checkpoint was chosen, and what loading it with its framework gave."""
 
+FAILED_SAVES: Final = RECORDED.with_name("checkpoint_saves.json")
+"""What the scripts that kill saves, or fill the disk, printed: by failure and framework."""
+
+FAILED_SAVE_TITLES: Final = ("Saves by", "Failure", "Rounds", "Incomplete checkpoints moved away")
+
 TOTAL_TITLES: Final = (
     "Recording", "Tried", "Noticed", "Loaded by the framework", "With the saved values",
 )  # fmt: skip
@@ -109,6 +114,14 @@ def rows() -> Iterator[tuple[str, ...]]:
                     _chosen(found),
                     loaded,
                 )
+
+
+def failed_saves() -> Iterator[tuple[str, ...]]:
+    """One row per framework and failure of its saves."""
+    known = json.loads(FAILED_SAVES.read_text(encoding="utf-8"))
+    for failure, frameworks in known.items():
+        for framework, found in frameworks.items():
+            yield framework, failure, str(found["rounds"]), str(found["moved"])
 
 
 def totals() -> Iterator[tuple[str, ...]]:

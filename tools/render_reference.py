@@ -233,6 +233,20 @@ def checkpoints_page() -> Iterator[str]:
     yield from _table(checkpoint_damage.TOTAL_TITLES, checkpoint_damage.totals())
     yield ""
     yield from _table(checkpoint_damage.TITLES, checkpoint_damage.rows())
+    yield from _failed_saves()
+
+
+def _failed_saves() -> Iterator[str]:
+    """What is chosen after saves that failed."""
+    yield from ["", "## Failed saves", ""]
+    yield "Each round saves with the real framework until the process is killed (SIGKILL) at a"
+    yield "random moment, or until the disk is full. `--depth hashes` then chooses a checkpoint. In"
+    yield "every round the framework loaded it with the values that were saved, or none had been"
+    yield "completed. A save to a temporary name that is renamed at its end leaves nothing to move"
+    yield "away. The scripts are `killed_saves.py`, `killed_nvrx_saves.py` and `full_disk_saves.py`"
+    yield "in `tests/checkpoints/frameworks`, such as `python killed_saves.py FOLDER ROUNDS KIND`."
+    yield ""
+    yield from _table(checkpoint_damage.FAILED_SAVE_TITLES, checkpoint_damage.failed_saves())
 
 
 def exit_codes_page() -> Iterator[str]:

@@ -11,7 +11,7 @@ from effort import examples, is_quick
 SCRIPTS = Path(__file__).parent / "frameworks"
 
 MODULES = {"safetensors": "safetensors", "lightning": "lightning", "deepspeed": "deepspeed",
-           "hf_trainer": "transformers"}  # fmt: skip
+           "hf_trainer": "transformers", "accelerate": "accelerate"}  # fmt: skip
 """Kinds of saves of ``killed_kinds.py`` to the package that they need."""
 
 FEW = 3

@@ -2,11 +2,12 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
 import pytest
-from recorded import cuts, guarded, keeping_times, states
+from recorded import cuts, guarded, keeping_times, states, unpacked
 
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.model.checkpoints import CheckpointState
@@ -89,3 +90,34 @@ def test_a_directory_that_is_a_model_itself_is_one_checkpoint(tmp_path: Path) ->
     found = guarded(tmp_path / "run")
     assert found.choice.outcome is ResumeOutcome.NONE_COMPLETE
     assert found.before.checkpoints[0].state is CheckpointState.INCOMPLETE
+
+
+@pytest.mark.parametrize("kept", [("model.safetensors",), ("model.safetensors", "optimizer.bin")])
+@pytest.mark.parametrize("inside", ["", "checkpoints"])
+def test_the_first_save_of_accelerate_that_was_cut_off_is_no_model(
+    tmp_path: Path, kept: tuple[str, ...], inside: str
+) -> None:
+    project = unpacked("accelerate", tmp_path / "project")
+    for number in (1, 2):
+        shutil.rmtree(project / f"checkpoints/checkpoint_{number}")
+    for path in (project / "checkpoints/checkpoint_0").iterdir():
+        if path.name not in kept:
+            path.unlink()
+
+    found = guarded(project / inside)
+
+    assert found.before.format == "accelerate"
+    assert found.choice.outcome is ResumeOutcome.START_OVER
+    assert not any((project / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize("steps", [(1,), (0, 100)])
+def test_models_in_directories_named_like_those_of_accelerate_are_complete(
+    tmp_path: Path, steps: tuple[int, ...]
+) -> None:
+    folder = tmp_path / "checkpoints"
+    for step in steps:
+        save(folder / f"checkpoint_{step}" / "model.safetensors", step)
+
+    assert guarded(folder).before.format == "safetensors"
+    assert set(states(folder).values()) == {"complete"}

@@ -23,18 +23,19 @@ from holdfast.model.checkpoints import Checkpoint, Depth, Problem
 
 _NAME: Final = re.compile(r"checkpoint_(\d{1,15}).*")
 _INSIDE: Final = "checkpoints"
+_FIRST: Final = "checkpoint_0"
 _RANDOM: Final = re.compile(r"random_states_(\d{1,9})\.pkl")
 
 
-def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
+def find(folder: Path, names: Names) -> Found | None:
     """See ``Find``. DIRECTORY may be the project's, or ``checkpoints`` in it."""
-    found = _found(names, "")
+    found = _found(names, "", folder.name)
     if found is None and _INSIDE in names and names[_INSIDE].is_dir:
-        found = _found(listed(names[_INSIDE].path), f"{_INSIDE}/")
+        found = _found(listed(names[_INSIDE].path), f"{_INSIDE}/", _INSIDE)
     return found
 
 
-def _found(names: Names, prefix: str) -> Found | None:
+def _found(names: Names, prefix: str, inside: str) -> Found | None:
     rows: list[Checkpoint] = []
     has_format = False
     for entry in names.values():
@@ -43,8 +44,20 @@ def _found(names: Names, prefix: str) -> Found | None:
             has_format = has_format or any(_RANDOM.fullmatch(one) for one in names_in(entry.path))
             name = f"{prefix}{entry.name}"
             rows.append(candidate(entry, int(number[1]), is_ended=True, name=name))
+    has_format = has_format or (inside == _INSIDE and _is_first_save_cut_off(names, rows))
     rows.sort(key=lambda one: (one.step or 0, one.name), reverse=True)
     return Found(checkpoints=tuple(rows)) if has_format else None
+
+
+def _is_first_save_cut_off(names: Names, rows: list[Checkpoint]) -> bool:
+    """Return whether the first save wrote its weights and no state of random numbers, its last.
+
+    A directory with weights alone would be a whole checkpoint of safetensors. Accelerate counts its
+    saves from 0, in a directory of this name.
+    """
+    if len(rows) != 1 or rows[0].step != 0 or _FIRST not in names:
+        return False
+    return bool(weights_in(listed(names[_FIRST].path)))
 
 
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
@@ -69,7 +82,8 @@ FORMAT: Final = CheckpointFormat(
     find=find,
     check=check,
     is_strict=True,
-    recognized_by="directories `checkpoint_N` with `random_states_R.pkl`",
+    recognized_by="directories `checkpoint_N` with `random_states_R.pkl`, or"
+    " `checkpoints/checkpoint_0` alone with weights",
     complete_when="all state files are whole, those of the ranks are counted from 0, and no file is"
     " missing that the checkpoint before has",
     loads="the highest first number in a name",

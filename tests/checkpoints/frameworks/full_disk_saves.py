@@ -99,7 +99,7 @@ def filled(top: Path, kind: str, number: int) -> int:
 def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    top, rounds = Path(sys.argv[1]), int(sys.argv[2])
+    top, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2])
     for kind in ("dcp", "torch"):
         moved = sum(filled(top, kind, number) for number in range(rounds))
         sys.stdout.write(

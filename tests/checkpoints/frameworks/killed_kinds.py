@@ -24,6 +24,9 @@ class Kind(NamedTuple):
     load: Callable[[Path], Iterable[torch.Tensor]]
     """Loads a checkpoint; returns its tensors of such numbers."""
 
+    inside: str = "run"
+    """Name of the directory in which the framework makes its checkpoints."""
+
     longest: float = 0.08
     """Seconds within which the process is killed after its first file."""
 
@@ -179,6 +182,32 @@ def hf_trainer() -> Kind:
     return Kind(save, load, longest=0.3)
 
 
+def accelerate() -> Kind:
+    from accelerate import Accelerator  # noqa: PLC0415 - see above
+    from accelerate.utils import ProjectConfiguration  # noqa: PLC0415 - see above
+
+    def prepared(folder: Path) -> tuple[Accelerator, torch.nn.Module]:
+        project = ProjectConfiguration(
+            project_dir=str(folder.parent), automatic_checkpoint_naming=True
+        )
+        own = Accelerator(cpu=True, project_config=project)
+        model = torch.nn.Linear(256, 256)
+        return own, own.prepare(model, torch.optim.AdamW(model.parameters()))[0]
+
+    def save(folder: Path) -> None:
+        own, model = prepared(folder)
+        for step in range(LAST):
+            filled(model, step)
+            own.save_state()
+
+    def load(path: Path) -> Iterable[torch.Tensor]:
+        own, model = prepared(path.parent)
+        own.load_state(str(path))
+        return model.parameters()
+
+    return Kind(save, load, inside="checkpoints", longest=0.3)
+
+
 KINDS: dict[str, Callable[[], Kind]] = {
     "dcp": dcp,
     "torch": torch_save,
@@ -186,4 +215,5 @@ KINDS: dict[str, Callable[[], Kind]] = {
     "lightning": lightning,
     "deepspeed": deepspeed,
     "hf_trainer": hf_trainer,
+    "accelerate": accelerate,
 }

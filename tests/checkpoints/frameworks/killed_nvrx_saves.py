@@ -120,7 +120,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # gloo resolves the name of the machine otherwise
-    folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
+    folder, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2])
     for kind in ("alone", "replicated"):
         moved = sum(
             killed(folder / f"{kind}-{number}", has_replicas=kind == "replicated")

@@ -73,10 +73,12 @@ def killed(folder: Path, kind: Kind) -> bool:
 def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    folder, rounds = Path(sys.argv[1]), int(sys.argv[2])
+    folder, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2])
     for name in sys.argv[3:]:
         kind = KINDS[name]()
-        moved = sum(killed(folder / f"{name}-{number}", kind) for number in range(rounds))
+        moved = sum(
+            killed(folder / f"{name}-{number}" / kind.inside, kind) for number in range(rounds)
+        )
         sys.stdout.write(f"{name}: {rounds} kills, {moved} incomplete checkpoints moved away\n")
 
 
