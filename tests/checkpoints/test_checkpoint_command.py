@@ -143,7 +143,7 @@ def test_what_is_not_recognized_is_left_alone_and_reported(tmp_path: Path, capsy
     ("given", "hint"),
     [
         ("nvrx", "; did you mean nvrx-local?"),
-        ("Torch_Save", "; did you mean torch-save?"),
+        ("HF_Tr", "; did you mean hf-trainer?"),
         ("megatron-lm", "; did you mean megatron?"),
         ("fsdp", "; did you mean torch-save?"),
         ("deepspeed-zero", "; did you mean deepspeed?"),
