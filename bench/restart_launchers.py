@@ -11,6 +11,8 @@ from typing import Final
 _RESTARTS: Final = "1000"
 _INSTALL_S: Final = 900
 _LIBRARIES: Final = ("torch", "transformers")
+_DLROVER_TORCH: Final = "2.8.0"
+"""DLRover 0.6.1 starts processes with a class of PyTorch whose parameters 2.9 has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,9 @@ class Launcher:
     options: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
     """Packages of a peer. Empty: it is in this environment."""
+
+    torch: str = ""
+    """Version of PyTorch; empty for that of this environment."""
 
     has_spare: bool = True
     """Whether it can replace a lost node."""
@@ -60,7 +65,7 @@ LAUNCHERS: Final = (
     ),
     Launcher(
         "dlrover-run", ("dlrover-run",), ("--standalone", "--max-restarts", _RESTARTS),
-        ("dlrover[k8s,torch]", "protobuf"), has_spare=False, is_peer=True,
+        ("dlrover[k8s,torch]", "protobuf"), torch=_DLROVER_TORCH, has_spare=False, is_peer=True,
     ),
     Launcher(
         "holdfast run", (sys.executable, "-m", "holdfast", "run"),
@@ -76,7 +81,8 @@ LAUNCHERS: Final = (
 def install(launcher: Launcher, folder: Path) -> Launcher:
     """Install a peer into a new environment; return the launcher with the path of its program.
 
-    It gets the same PyTorch and Transformers as this environment.
+    It gets the same Transformers as this environment, and the same PyTorch unless it needs another.
+    If it is there already, nothing is installed.
 
     Raises:
         RuntimeError: it cannot be installed or started.
@@ -84,15 +90,17 @@ def install(launcher: Launcher, folder: Path) -> Launcher:
     """
     if not launcher.requirements:
         return launcher
-    same = [f"{name}=={metadata.version(name).partition('+')[0]}" for name in _LIBRARIES]
+    versions = {name: metadata.version(name).partition("+")[0] for name in _LIBRARIES}
+    versions["torch"] = launcher.torch or versions["torch"]
+    same = [f"{name}=={version}" for name, version in versions.items()]
     target = folder / launcher.requirements[0].partition("[")[0]
     python = str(target / "bin" / "python")
     program = str(target / "bin" / launcher.program[0])
-    for command in (
+    steps = [
         (uv(), "venv", "--quiet", "--python", sys.executable, str(target)),
         (uv(), "pip", "install", "--quiet", "--python", python, *launcher.requirements, *same),
-        (program, "--help"),
-    ):
+    ]
+    for command in [*([] if Path(program).exists() else steps), (program, "--help")]:
         done = subprocess.run(
             command, capture_output=True, check=False, encoding="utf-8", timeout=_INSTALL_S
         )

@@ -1,7 +1,12 @@
-"""Trains on gloo with a framework, and hangs at a step in the way that the arguments name.
+"""Trains on gloo with a framework, and hangs again and again in the ways that a file names.
 
-``python hanging_ranks.py FRAMEWORK KIND RANK STEP FOLDER``: FRAMEWORK is ddp, fsdp, trainer or
-lightning. Rank 0 reports the steps. FOLDER may be on storage that stops responding.
+``python hanging_ranks.py FRAMEWORK FILE FOLDER``: FRAMEWORK is ddp, fsdp, trainer or lightning.
+FILE has a line for each hang: ``KIND RANK STEPS PAUSE``, the steps since the one before, and the
+seconds of a pause at half of them. A file ``release-N`` ends hang N, so that the ranks continue;
+mismatched collectives cannot end. FOLDER may be on storage that stops responding. Rank 0 reports
+16 steps at a time: a launcher learns the pause before them as 16 short ones, so that after one hang
+it does not wait longer for the next. ``HANGING_RANKS_HEARTBEATS=nvrx`` sends the heartbeats that
+NVRx's ft_launcher expects.
 """
 
 import os
@@ -15,30 +20,74 @@ import torch.distributed as dist
 
 import holdfast.training
 
-FRAMEWORK, KIND, RANK, STEP, FOLDER = (*sys.argv[1:3], *map(int, sys.argv[3:5]), Path(sys.argv[5]))
+FRAMEWORK, FILE, FOLDER = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 OWN = int(os.environ["RANK"])
+BEGAN = FILE.parent / "began"
 WIDTH = 16
-READY = FOLDER.parent / f"ready-{OWN}"
+MONITOR = None
+WARM_UP = 32
+"""Steps before those of the first hang."""
+
+REPORTED = int(os.environ.get("HANGING_RANKS_REPORTED", "16"))
+"""Steps that are reported at a time."""
+
+
+class Hang:
+    """One line of the file."""
+
+    def __init__(self, number, line, start):
+        self.number = number
+        self.kind, rank, steps, pause_s = line.split()
+        self.is_own = int(rank) == OWN
+        self.step, self.pause_s = start + int(steps), int(pause_s)
+        self.pause_step = self.step - int(steps) // 2
+
+    def file(self, what):
+        return FILE.parent / f"{what}-{self.number}"
+
+    def is_released(self):
+        return self.file("release").exists()
+
+
+def hangs():
+    """Return the hangs by step."""
+    found, start = {}, WARM_UP
+    for number, line in enumerate(FILE.read_text(encoding="ascii").splitlines()):
+        hang = Hang(number, line, start)
+        found[hang.step], start = hang, hang.step
+    return found
+
+
+HANGS = hangs()
 
 
 class Numbers(torch.utils.data.Dataset):
-    """Batches of one rank; those after the step do not arrive."""
+    """Batches of one rank; some arrive late."""
+
+    def __init__(self):
+        self.fetched = -1  # by one worker, in the order of the steps
 
     def __len__(self):
         return 100_000
 
     def __getitem__(self, index):
-        if KIND == "dataloader" and OWN == RANK and index >= STEP + 4:
-            reads_forever()
+        self.fetched += 1
+        hang = HANGS.get(self.fetched)
+        if hang is not None and hang.kind == "dataloader" and hang.is_own:
+            reads_for_long(hang)
         return torch.zeros(WIDTH)
 
 
-def reads_forever():
-    time.sleep(3600)
+def reads_for_long(hang):
+    hang.file("hung").touch()
+    while not hang.is_released():
+        time.sleep(0.2)
 
 
-def falls_asleep():
-    time.sleep(3600)
+def falls_asleep(hang):
+    hang.file("hung").touch()
+    while not hang.is_released():
+        time.sleep(0.2)
 
 
 def writes_a_file():
@@ -47,30 +96,61 @@ def writes_a_file():
         os.fsync(file.fileno())
 
 
+def calls_another_collective(hang):
+    if hang.is_own:
+        hang.file("hung").touch()
+        dist.barrier()
+    else:
+        dist.all_reduce(torch.ones(3))
+
+
+def monitor():
+    """Return NVRx's monitor of this rank; None under other launchers."""
+    if os.environ.get("HANGING_RANKS_HEARTBEATS") != "nvrx":
+        return None
+    from nvidia_resiliency_ext.fault_tolerance import (  # noqa: PLC0415 - of one launcher
+        RankMonitorClient,
+    )
+
+    client = RankMonitorClient()
+    client.init_workload_monitoring()
+    return client
+
+
 def before(step):
     """Called before each step."""
-    time.sleep(0.05)
-    if step >= STEP - 2 and not READY.exists():
-        READY.write_text(str(os.getpid()), encoding="ascii")
-    if KIND in ("storage", "sigstop") and OWN == RANK and step >= STEP - 1:
-        while not (FOLDER.parent / "go").exists():  # the storage stops, or this process is stopped
-            time.sleep(0.05)
-    if step != STEP:
+    time.sleep(0.02)
+    hang = next((one for at, one in HANGS.items() if at >= step), None)
+    if hang is None:
         return
-    if KIND == "asleep" and OWN == RANK:
-        falls_asleep()
-    if KIND == "mismatch":
-        if OWN == RANK:
-            dist.barrier()
-        else:
-            dist.all_reduce(torch.ones(3))
-    if KIND == "storage" and OWN == RANK:
+    if hang.pause_s and hang.is_own and step == hang.pause_step:
+        time.sleep(hang.pause_s)  # as an evaluation or a checkpoint: the others wait
+    if hang.is_own and step == hang.step - 2:
+        hang.file("ready").write_text(str(os.getpid()), encoding="ascii")
+    if hang.is_own and hang.kind in ("sigstop", "storage") and step == hang.step:
+        waits_until_stopped(hang)
+    elif hang.kind == "asleep" and hang.is_own and step == hang.step:
+        falls_asleep(hang)
+    elif hang.kind == "mismatch" and step == hang.step:
+        calls_another_collective(hang)
+
+
+def waits_until_stopped(hang):
+    """Continue once the storage has stopped responding, or this process was stopped."""
+    while not hang.file("hung").exists():
+        time.sleep(0.01)
+    if hang.kind == "storage":
         writes_a_file()
 
 
 def after(step):
-    if OWN == 0:
-        holdfast.training.step(step)
+    if OWN == 0 and step % REPORTED == 0:
+        for one in range(step - REPORTED, step):
+            holdfast.training.step(one + 1)
+    if OWN == 0 and not BEGAN.exists():
+        BEGAN.touch()
+    if MONITOR is not None:
+        MONITOR.send_heartbeat()
 
 
 def loader():
@@ -127,7 +207,7 @@ def trainer():
             after(state.global_step)
 
     arguments = TrainingArguments(
-        output_dir=str(FOLDER.parent / "out"), max_steps=90_000, per_device_train_batch_size=1,
+        output_dir=str(FILE.parent / "out"), max_steps=90_000, per_device_train_batch_size=1,
         use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, logging_steps=10**6,
         dataloader_num_workers=1, remove_unused_columns=False, ddp_backend="gloo",
     )  # fmt: skip
@@ -169,4 +249,5 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     if FRAMEWORK in ("ddp", "fsdp"):
         dist.init_process_group("gloo", timeout=timedelta(hours=1))
+    MONITOR = monitor()
     globals()[FRAMEWORK]()

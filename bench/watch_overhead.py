@@ -1,0 +1,118 @@
+"""What watching costs a job: the same ranks, watched and not watched in turn."""
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from signal import SIGCONT, SIGSTOP
+from typing import Final
+
+from bench.figure import Figure
+from bench.hang_schedules import Schedule
+from bench.hanging_job import LIMIT_S, SCRIPT, HangingJob, hanging_job, launch_command
+from holdfast.kit.processes import descendants, send
+
+_WINDOW_S: Final = 4.0
+"""Duration of a window; a window of samples takes as long."""
+
+
+def overhead(pairs: int) -> list[Figure]:
+    """Compare the steps of the same ranks while they are watched and while they are not.
+
+    The load of a machine that other programs use as well changes the steps more than watching
+    does, which the standard error shows. The CPU time of watching does not depend on it.
+    """
+    calm = Schedule(0, "ddp", "none", 0, 10**9, 0)
+    command = launch_command("--straggler-factor", "1.15", "--straggler-window", f"{_WINDOW_S:g}s")
+    with hanging_job(command, [calm], None, {"HANGING_RANKS_REPORTED": "1"}) as job:
+        steps = _Steps(job)
+        if not steps.wait(100):
+            sys.stderr.write(f"overhead: the job did not start: {job.log[-1500:]}\n")
+            return []
+        time.sleep(2 * _WINDOW_S)
+        compared = [_pair(job, steps, is_first=number % 2 == 0) for number in range(pairs)]
+    ratios = [one for one, _ in compared]
+    error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else 0.0
+    share = statistics.mean(one for _, one in compared)
+    return [
+        Figure(
+            name=f"watching: step time, median of {pairs} pairs",
+            value=100 * statistics.median(ratios), unit="%", goal=1,
+        ),
+        Figure(name="watching: standard error", value=100 * error, unit="%", goal=None),
+        Figure(name="watching: share of the CPUs", value=100 * share, unit="%", goal=1),
+    ]  # fmt: skip
+
+
+def _pair(job: HangingJob, steps: "_Steps", *, is_first: bool) -> tuple[float, float]:
+    """Return by how much watching slows steps down, and its share of the CPUs.
+
+    Args:
+        job: a job without hangs.
+        steps: its steps.
+        is_first: whether the window in which it is watched is the first one.
+
+    """
+    rates, share = {}, 0.0
+    for is_watched in (is_first, not is_first):
+        watching = _watching(job.process.pid)
+        for pid in watching:
+            send(pid, SIGCONT if is_watched else SIGSTOP)
+        before, used, began = steps.count(), _cpu_s(watching), time.monotonic()
+        time.sleep(_WINDOW_S)
+        took = time.monotonic() - began
+        rates[is_watched] = (steps.count() - before) / took
+        if is_watched:
+            used = _cpu_s(_watching(job.process.pid)) - used
+            share = max(0.0, used) / took / (os.cpu_count() or 1)
+    for pid in _watching(job.process.pid):
+        send(pid, SIGCONT)
+    return rates[False] / max(rates[True], 1e-9) - 1, share
+
+
+class _Steps:
+    def __init__(self, job: HangingJob) -> None:
+        self._job = job
+
+    def count(self) -> int:
+        """Return the number of steps of rank 0."""
+        files = [*self._job.folder.glob("logs/*/attempt_0/0/progress")]
+        return files[0].read_bytes().count(b"\n") if files else 0
+
+    def wait(self, count: int) -> bool:
+        """Wait for a number of steps. Returns whether they were done in time."""
+        end = time.monotonic() + LIMIT_S
+        while self.count() < count:
+            if self._job.has_ended() or time.monotonic() > end:
+                return False
+            time.sleep(0.1)
+        return True
+
+
+def _watching(launcher: int) -> list[int]:
+    """Return the launcher and what it started to watch, but no rank."""
+    below = descendants(launcher)
+    ranks = {pid for pid in below if str(SCRIPT).encode() in _arguments(pid)}
+    spared = {pid for rank in ranks for pid in (rank, *descendants(rank))}
+    return [pid for pid in (launcher, *below) if pid not in spared]
+
+
+def _cpu_s(pids: Sequence[int]) -> float:
+    """Return the CPU time of processes and of those below them that have ended, in seconds."""
+    ticks = 0
+    for pid in pids:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_bytes()
+        except OSError:
+            continue
+        ticks += sum(map(int, stat.rpartition(b")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _arguments(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
