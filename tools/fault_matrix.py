@@ -18,7 +18,7 @@ SLURM: Final = "Slurm"
 PLATFORMS: Final[Mapping[str, tuple[str, ...]]] = {
     LOCAL: ("processes",),
     OPERATORS: ("PyTorchJob", "MPIJob", "JobSet", "Job", "TrainJob", "RayCluster", "RayJob"),
-    NODES: ("Job", "PyTorchJob", "MPIJob", "JobSet"),
+    NODES: ("Job", "PyTorchJob", "MPIJob", "JobSet", "TrainJob"),
     SLURM: ("22.05", "24.11"),
 }
 """Kinds of jobs of each platform; of Slurm, its versions."""
@@ -104,6 +104,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
         "controller", "XID, with no restart for faults; the controller is killed at each step"),
     "unreliable-api": Fault("controller", "XID while the API server is slow, pauses, refuses, and "
                             "loses requests and answers", _KUBERNETES),
+    "etcd": Fault("etcd", "XIDs while etcd stops, has no space, is killed, and is slow",
+                  _KUBERNETES, "tested with simulated nodes"),
     "leader-deleted": Fault("controller", "XID while the pod of the leader is deleted",
                             _KUBERNETES, _NEEDS_REAL),
     "holdfast-away": Fault("controller", "XID while Holdfast is upgraded and installed again",

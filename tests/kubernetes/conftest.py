@@ -8,7 +8,7 @@ from clean_slate import CleanSlate
 from controlled import api_of, install
 from machines import Fleet, a_fleet
 from real_cluster import Cluster, connected
-from trainers import run_trainer
+from trainers import runtimes
 
 from holdfast.adapters.kubernetes.client.api import Api
 from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
@@ -20,6 +20,7 @@ from tests.engines.job_operators import (
 )
 from tests.engines.job_sets import run_jobset
 from tests.engines.kubelet import PodServer
+from tests.engines.trainer import TRAINER, run_trainer
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +56,7 @@ def trainer(
     binaries: Mapping[str, Path],
 ) -> None:
     """Kubeflow's trainer runs from now on."""
-    run_trainer(control_plane, built("trainer")["trainer"], binaries)
+    run_trainer(control_plane, {**binaries, **built(TRAINER)}, *runtimes())
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from light_fleet import LightFleet
 from machines import Controller
 from rays import run_ray
 from real_cluster import Cluster, connect
-from trainers import run_trainer
+from trainers import runtimes
 from training import PODS
 
 from tests.engines.control_plane import CONTROLLERS, ControlPlane
@@ -29,6 +29,7 @@ from tests.engines.job_operators import (
 )
 from tests.engines.job_sets import run_jobset, start_jobset
 from tests.engines.kubelet import PodServer
+from tests.engines.trainer import run_trainer
 
 SETTINGS = """
 [nodes]
@@ -94,7 +95,7 @@ def a_hall(binaries: Mapping[str, Path], folder: Path) -> Iterator[Hall]:
         cluster = Cluster(plane, client, nodes, binaries)
         run_training_operator(plane, binaries, _PYTORCH)
         run_jobset(plane, binaries["jobset"], binaries)
-        run_trainer(plane, binaries["trainer"], binaries)
+        run_trainer(plane, binaries, *runtimes())
         install(cluster)
         fleet = LightFleet(cluster, folder)
         fleet.owner.start()

@@ -1,18 +1,11 @@
-"""Kubeflow's trainer at work, on top of the JobSet controller, and jobs for it."""
+"""Runtimes of Kubeflow's trainer, and jobs for it."""
 
-import json
-import subprocess
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-import yaml
 from gangs import Gang, pods
-from real_cluster import until_defined
 
 from holdfast.model.names import Labels
-from tests.engines.control_plane import ControlPlane
-from tools.control_plane import module_files
+from tests.engines.trainer import torch_runtime
 
 RUNTIME = "torch-distributed"
 PREPARED = "torch-prepared"
@@ -21,19 +14,10 @@ PREPARED = "torch-prepared"
 _ANCESTOR = "trainer.kubeflow.org/trainjob-ancestor-step"
 
 
-def run_trainer(plane: ControlPlane, controller: Path, binaries: Mapping[str, Path]) -> None:
-    """With its own runtime for PyTorch, and one like it with an initializer."""
-    files = module_files("trainer", "github.com/kubeflow/trainer/v2") / "manifests/base"
-    kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
-    subprocess.run([*kubectl, "create", "--kustomize", files / "crds"], check=True)
-    crd = "crd/clustertrainingruntimes.trainer.kubeflow.org"
-    until_defined(kubectl, crd)
-    runtime = yaml.safe_load((files / "runtimes/torch_distributed.yaml").read_text("utf-8"))
-    manifests = plane.folder / "runtimes.json"
-    both = {"apiVersion": "v1", "kind": "List", "items": [runtime, _prepared(runtime)]}
-    manifests.write_text(json.dumps(both), encoding="utf-8")
-    subprocess.run([*kubectl, "create", "--filename", manifests], check=True)
-    plane.run("trainer", controller)
+def runtimes() -> tuple[dict[str, Any], dict[str, Any]]:
+    """The trainer's own runtime for PyTorch, and one like it with an initializer."""
+    own = torch_runtime()
+    return own, _prepared(own)
 
 
 def _prepared(runtime: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tests.engines.job_operators import (
 from tests.engines.job_sets import run_jobset
 from tests.engines.matrix import Matrix
 from tests.engines.real_cluster import REAL_PROGRAMS, missing_for_nodes
+from tests.engines.trainer import TRAINER, run_trainer
 
 
 @pytest.fixture(scope="session")
@@ -49,10 +50,11 @@ def operators(
     whole_site: Site, built: Built, node_programs: dict[str, Path], training_operator: None
 ) -> None:
     """The operators of all kinds of ``operator_jobs`` run from now on."""
-    binaries = {**node_programs, **built(MPI_OPERATOR, "jobset")}
+    binaries = {**node_programs, **built(MPI_OPERATOR, "jobset", TRAINER)}
     plane = whole_site.cluster.plane
     run_mpi_operator(plane, binaries)
     run_jobset(plane, binaries["jobset"], binaries)
+    run_trainer(plane, binaries)
 
 
 @pytest.fixture(scope="session")

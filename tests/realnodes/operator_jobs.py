@@ -24,6 +24,8 @@ TRAINING = Path(__file__).with_name("ddp_training.py")
 MEMBER = "tests.holdfast.dev/ranks-of"
 """Label of the pods of a job that have a rank: not of a launcher of MPI."""
 
+_RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainingruntimes"
+
 _AWAITS_END = "while [ ! -e /shared/result ]; do sleep 0.2; done"
 """What the launcher runs in place of ``mpirun``, whose ranks the workers start themselves."""
 
@@ -46,13 +48,16 @@ class OperatorJob(TrainingJob):
     rank_field: str
     """Field of a pod that has its rank."""
 
+    container = "pytorch"
+    """Name of the container of a rank that its operator looks for."""
+
     saves: Saves | None = None
     """Where each checkpoint gets a name of its own; None: there is one, which is replaced.
 
     With it, the job is as ``holdfast jobs doctor`` wants it: its operator does not fail it itself.
     """
 
-    def body(self, *, near: str = "", memory: str = "1Gi", **_: Any) -> Object:
+    def body(self, **changes: Any) -> Object:
         """See ``TrainingJob.body``."""
         labels = Labels()
         resumed = {labels.enable_job_auto_resume: "true", labels.job_max_retry_count: "5",
@@ -61,9 +66,8 @@ class OperatorJob(TrainingJob):
             "apiVersion": self.api_version,
             "kind": self.kind,
             "metadata": {"name": self.name, "annotations": resumed},
-            "spec": self.spec({"metadata": {"labels": {MEMBER: self.name}},
-                               "spec": self._pod(near, memory)}),
-        }  # fmt: skip
+            "spec": self.spec(self._template(**changes)),
+        }
 
     def spec(self, template: Object) -> Object:
         """The ``spec`` of its kind."""
@@ -74,7 +78,7 @@ class OperatorJob(TrainingJob):
         """See ``TrainingJob.has_succeeded``."""
         conditions = self.job.get("status", {}).get("conditions") or ()
         done = {one["type"] for one in conditions if one["status"] == "True"}
-        return bool(done & {"Succeeded", "Completed"})
+        return bool(done & {"Succeeded", "Completed", "Complete"})
 
     @property
     def digests(self) -> dict[str, str]:
@@ -85,6 +89,9 @@ class OperatorJob(TrainingJob):
         """End a rank with SIGKILL, from outside of its pod."""
         [found] = _processes(f"RANK_OF={self.name}/{rank}")
         os.kill(found, signal.SIGKILL)
+
+    def _template(self, near: str = "", memory: str = "1Gi") -> Object:
+        return {"metadata": {"labels": {MEMBER: self.name}}, "spec": self._pod(near, memory)}
 
     def _pod(self, near: str, memory: str) -> Object:
         name = {"key": "metadata.name", "operator": "In", "values": [near]}
@@ -119,7 +126,7 @@ class OperatorJob(TrainingJob):
     def _container(self, memory: str) -> Object:
         readonly = ("packages", "libraries")
         return {
-            "name": "pytorch",  # the training operator requires this name
+            "name": self.container,
             "image": IMAGE,
             "imagePullPolicy": "Never",
             "terminationMessagePolicy": "FallbackToLogsOnError",
@@ -208,7 +215,50 @@ class MPIJob(OperatorJob):
         }
 
 
-KINDS = (PyTorchJob, MPIJob, JobSet)
+class TrainJob(OperatorJob):
+    """Of a runtime of its own, which has what the nodes of this cluster need."""
+
+    kind = "TrainJob"
+    api_version = "trainer.kubeflow.org/v1alpha1"
+    collection = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs"
+    rank_field = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+    container = "node"
+
+    def spec(self, template: Object) -> Object:
+        """See ``OperatorJob.spec``."""
+        reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime"}
+        return {
+            "runtimeRef": {**reference, "name": self.name},
+            "trainer": {"numNodes": self.ranks},
+        }
+
+    def submit(self, **changes: Any) -> None:
+        """See ``TrainingJob.submit``."""
+        runtime = self._runtime(self._template(**changes))
+        self.site.cluster.plane.request("POST", _RUNTIMES, runtime)
+        super().submit(**changes)
+
+    def delete(self) -> None:
+        """See ``TrainingJob.delete``."""
+        super().delete()
+        self.site.cluster.plane.request("DELETE", f"{_RUNTIMES}/{self.name}")
+
+    def _runtime(self, template: Object) -> Object:
+        step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+        job = {"backoffLimit": 2**31 - 1, "template": template}
+        node = {"name": "node", "template": {"metadata": {"labels": step}, "spec": job}}
+        return {
+            "apiVersion": self.api_version,
+            "kind": "TrainingRuntime",
+            "metadata": {"name": self.name},
+            "spec": {
+                "mlPolicy": {"numNodes": self.ranks, "torch": {"numProcPerNode": 1}},
+                "template": {"spec": {"replicatedJobs": [node]}},
+            },
+        }
+
+
+KINDS = (PyTorchJob, MPIJob, JobSet, TrainJob)
 
 
 def undisturbed(folder: Path, steps: int, ranks: int = 2) -> dict[str, str]:
