@@ -1,14 +1,15 @@
 """Holdfast on a real control plane under disturbances.
 
 Agents and controllers are real, kubelets are played. The controller has no files, so only those of
-agents are filled, remounted and damaged.
+agents are filled, remounted and damaged. All their requests pass a proxy, which loses some of them
+and of the answers while it disturbs.
 """
 
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from subprocess import Popen
@@ -18,6 +19,7 @@ from controlled import install
 from gangs import Indexed
 from machines import REPLACE_XID, Controller, Fleet, Machine, a_fleet
 from real_cluster import connected
+from unreliable_proxy import unreliable_proxy
 
 from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
@@ -26,17 +28,22 @@ from holdfast.model.names import JOB_RECORD, RECORD
 from holdfast.model.nodes import NodeRecord
 from tests.chaos.schedules import Broken, Clock, Disk, Disturbance, Kind, Victim, corrupted
 from tests.engines.api_connection import Refused
-from tests.engines.control_plane import API_SERVER, PROGRAMS, ControlPlane
+from tests.engines.control_plane import API_SERVER, ETCD, PROGRAMS, ControlPlane
+from tests.engines.outages import full_etcd, killed_api_server, killed_etcd, slow_etcd, stopped
 
 BOTH = (Victim.CONTROLLER, Victim.AGENT)
+CONTROL_PLANE = (Victim.API_SERVER, Victim.ETCD)
 KINDS: Mapping[Kind, tuple[Victim, ...]] = {
-    Kind.KILL: (*BOTH, Victim.API_SERVER),
-    Kind.STOP: (*BOTH, Victim.API_SERVER),
-    Kind.FULL_DISK: (Victim.AGENT,),
+    Kind.KILL: (*BOTH, *CONTROL_PLANE),
+    Kind.STOP: (*BOTH, *CONTROL_PLANE),
+    Kind.LONG_STOP: CONTROL_PLANE,
+    Kind.FULL_DISK: (Victim.AGENT, Victim.ETCD),
     Kind.READ_ONLY: (Victim.AGENT,),
     Kind.CLOCK: BOTH,
     Kind.CORRUPTION: (Victim.AGENT,),
     Kind.NO_NETWORK: BOTH,
+    Kind.SLOW: (Victim.ETCD,),
+    Kind.UNRELIABLE: (Victim.API_SERVER,),
 }
 NAMES = ("node-1", "node-2", "node-3", "node-4")
 NEEDED = (*PROGRAMS, "kubectl", "helm")
@@ -59,7 +66,17 @@ class ChaosFleet(Fleet):
     def __post_init__(self) -> None:
         self.clocks: dict[str, Clock] = {}
         self.disks: dict[str, Disk] = {}
+        self._served = ExitStack()
+        plane = self.cluster.plane
+        self.proxy = self._served.enter_context(unreliable_proxy(plane, self.folder, seed=0))
         super().__post_init__()
+
+    @property
+    def server(self) -> str:
+        return self.proxy.url
+
+    def _kubeconfig(self, config: str) -> Path:
+        return self.proxy.before(super()._kubeconfig(config))
 
     def _boot(self, machine: Machine, boot_id: str) -> None:
         if machine.name not in self.clocks:
@@ -73,6 +90,7 @@ class ChaosFleet(Fleet):
 
     def close(self) -> None:
         super().close()
+        self._served.close()
         for disk in self.disks.values():
             disk.close()
 
@@ -95,9 +113,7 @@ class KubernetesUnderChaos:
             install(cluster)
             self._fleet = stack.enter_context(a_fleet(cluster, self._folder, kind=ChaosFleet))
             self._fleet.start(*NAMES)
-            self._kubeconfig: Path | None = None
             self._controller = self._start()
-            self._kubeconfig = self._plane.folder / "controller.kubeconfig"
             self._fleet.until_schedulable(*NAMES)
             self._job = Indexed(cluster, self._fleet.api, name="llama")
             self._job.submit()
@@ -139,9 +155,7 @@ class KubernetesUnderChaos:
         self._until("the job completes", lambda: "Complete" in self._job.conditions)
 
     def _start(self) -> Controller:
-        return self._fleet.control(
-            settings=SETTINGS, kubeconfig=self._kubeconfig, environment=self._clock.environment
-        )
+        return self._fleet.control(settings=SETTINGS, environment=self._clock.environment)
 
     def _ordered(self, node: str) -> bool:
         return ("replace", node) in [(one["action"], one["node"]) for one in self._fleet.orders]
@@ -168,23 +182,44 @@ class KubernetesUnderChaos:
         assert agent is not None
         return agent
 
+    def _disturbed(self, one: Disturbance) -> AbstractContextManager[None]:
+        match one.victim:
+            case Victim.API_SERVER:
+                return self._api_server_disturbed(one)
+            case Victim.ETCD:
+                return self._etcd_disturbed(one)
+            case _:
+                return self._holdfast_disturbed(one)
+
+    def _api_server_disturbed(self, one: Disturbance) -> AbstractContextManager[None]:
+        match one.kind:
+            case Kind.KILL:
+                return killed_api_server(self._plane)
+            case Kind.UNRELIABLE:
+                return self._fleet.proxy.disturbing(one.number)
+            case _:
+                return stopped(self._plane, API_SERVER)
+
+    def _etcd_disturbed(self, one: Disturbance) -> AbstractContextManager[None]:
+        match one.kind:
+            case Kind.KILL:
+                return killed_etcd(self._plane)
+            case Kind.FULL_DISK:
+                return full_etcd(self._plane)
+            case Kind.SLOW:
+                return slow_etcd(self._plane)
+            case _:
+                return stopped(self._plane, ETCD)
+
     @contextmanager
-    def _disturbed(self, one: Disturbance) -> Iterator[None]:
+    def _holdfast_disturbed(self, one: Disturbance) -> Iterator[None]:
         disk = self._fleet.disks[self._machine(one).name]
         match one.kind:
-            case Kind.KILL if one.victim is Victim.API_SERVER:
-                self._plane.stop_api_server()
-                yield
-                self._plane.start_api_server()
             case Kind.KILL:
                 self._kill(one)
                 yield
             case Kind.STOP:
-                pid = (
-                    self._plane.pid(API_SERVER)
-                    if one.victim is Victim.API_SERVER
-                    else self._process(one).pid
-                )
+                pid = self._process(one).pid
                 os.kill(pid, signal.SIGSTOP)
                 yield
                 os.kill(pid, signal.SIGCONT)

@@ -49,6 +49,8 @@ def write_results(results: Results, names: Iterable[str]) -> None:
 
 
 def recorded() -> dict[str, dict[str, int]]:
-    """The results in the file."""
+    """The results in the file; what a platform was not disturbed by when it was written is 0."""
     text = RECORDED.read_text(encoding="utf-8") if RECORDED.exists() else "{}"
-    return dict(json.loads(text))
+    return {
+        name: {row: cells.get(row, 0) for row in ROWS} for name, cells in json.loads(text).items()
+    }

@@ -33,6 +33,8 @@ class Kind(StrEnum):
     CLOCK = "clock jump"
     CORRUPTION = "file corruption"
     NO_NETWORK = "lost network"
+    SLOW = "slow answers"
+    UNRELIABLE = "lost requests and answers"
 
 
 class Victim(StrEnum):
@@ -41,6 +43,7 @@ class Victim(StrEnum):
     CONTROLLER = "controller"
     AGENT = "agent"
     API_SERVER = "API server"
+    ETCD = "etcd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,12 @@ def schedule(seed: int, kinds: Mapping[Kind, tuple[Victim, ...]]) -> tuple[Distu
 
 def _disturbance(random: Random, kinds: Mapping[Kind, tuple[Victim, ...]]) -> Disturbance:
     kind = random.choice(sorted(kinds))
+    is_long = kind in (Kind.LONG_STOP, Kind.SLOW, Kind.UNRELIABLE)
     short = random.choice([0.0, 0.1, LONGEST_PAUSE_S * random.random()])
     return Disturbance(
         kind=kind,
         victim=random.choice(kinds[kind]),
-        seconds=short if kind is not Kind.LONG_STOP else DEADLINE_S + 1 + BEYOND_S * short / 2,
+        seconds=DEADLINE_S + 1 + BEYOND_S * short / 2 if is_long else short,
         number=random.randrange(1 << 30),
         jump_s=random.choice([-1, 1]) * random.choice([5, 300, 3700, LONGEST_JUMP_S]),
     )

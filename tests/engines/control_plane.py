@@ -96,7 +96,10 @@ class ControlPlane:
         )
         self.port = free_port()
         self.url = f"https://{host}:{self.port}"
-        self._etcd_url = f"http://{_HOST}:{free_port()}"
+        self.etcd = (_HOST, free_port())
+        """Address and port of etcd for its clients, who need no credentials."""
+
+        self._etcd_url = f"http://{_HOST}:{self.etcd[1]}"
         self.token = secrets.token_urlsafe()
         """Of a user in the group ``system:masters``, who may do everything."""
         self.certificate = self.folder / "certificates" / "apiserver.crt"

@@ -16,11 +16,14 @@ _WRITES = ("POST", "PUT", "PATCH", "DELETE")
 _UNCOUNTED = ("/leases", "/events")
 """The lead is renewed all the time, and Events are told when there is time."""
 
-_HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "host", "authorization")
+_HOP_BY_HOP = ("connection", "transfer-encoding", "content-length", "host")
 
 
 class FatalProxy:
-    """Passes everything on; ``strike`` is called once, at the write of that number."""
+    """Passes everything on; ``strike`` is called once, at the write of that number.
+
+    A client with credentials keeps its rights; one without may do everything.
+    """
 
     def __init__(self, plane: ControlPlane, folder: Path) -> None:
         self.plane = plane
@@ -36,7 +39,7 @@ class FatalProxy:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.server.daemon_threads = True
         self.kubeconfig = folder / "proxy.kubeconfig"
-        self.kubeconfig.write_text(json.dumps(self._config()), encoding="utf-8")
+        self.kubeconfig.write_text(json.dumps(self._config({})), encoding="utf-8")
 
     def count(self, method: str, path: str) -> bool:
         """Note a write; whether it is the fatal one."""
@@ -54,11 +57,22 @@ class FatalProxy:
         """Whether an answer ends before its next piece."""
         return False
 
-    def _config(self) -> object:
-        url = f"http://127.0.0.1:{self.server.server_port}"
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        return f"http://127.0.0.1:{self.server.server_port}"
+
+    def before(self, kubeconfig: Path) -> Path:
+        """A configuration with the credentials of another one, whose requests come through here."""
+        [known] = json.loads(kubeconfig.read_text(encoding="utf-8"))["users"]
+        path = self.kubeconfig.with_name(f"proxy-{kubeconfig.name}")
+        path.write_text(json.dumps(self._config(known["user"])), encoding="utf-8")
+        return path
+
+    def _config(self, user: object) -> object:
         return {
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-            "users": [{"name": "u", "user": {}}],
+            "clusters": [{"name": "c", "cluster": {"server": self.url}}],
+            "users": [{"name": "u", "user": user}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",
         }
@@ -101,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         upstream = http.client.HTTPSConnection(host, int(port), context=self.proxy.context)
         try:
             headers = {k: v for k, v in self.headers.items() if k.lower() not in _HOP_BY_HOP}
-            headers["Authorization"] = f"Bearer {self.proxy.plane.token}"
+            headers.setdefault("Authorization", f"Bearer {self.proxy.plane.token}")
             upstream.request(self.command, self.path, body, headers)
             answer = upstream.getresponse()
             if is_fatal:

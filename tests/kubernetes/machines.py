@@ -123,6 +123,11 @@ class Fleet:
 
     # Machines
 
+    @property
+    def server(self) -> str:
+        """URL at which agents find the API server."""
+        return self.cluster.plane.url
+
     def start(self, *names: str, group: str = "p5", instances: Sequence[str] = ()) -> None:
         """Machines that are there from the beginning."""
         for name, instance in itertools.zip_longest(names, instances, fillvalue=""):
@@ -167,7 +172,7 @@ class Fleet:
             logs_only = true
             heartbeat = "100ms"
             [kubernetes]
-            server = "{plane.url}"
+            server = "{self.server}"
             ca_file = "{plane.certificate}"
             token_file = "{machine.folder}/token"
             """,

@@ -42,6 +42,17 @@ class UnreliableProxy(FatalProxy):
         self._own = threading.Lock()
         self._resumes_at = 0.0
 
+    @contextmanager
+    def disturbing(self, seed: int) -> Iterator[None]:
+        """Disturb requests for a while, as another seed says."""
+        with self._own:
+            self._random = Random(f"unreliable {seed}")
+        self.is_on = True
+        try:
+            yield
+        finally:
+            self.is_on = False
+
     @property
     def is_answered(self) -> bool:
         """Whether the request of this thread is carried out before it gets lost."""
