@@ -14,6 +14,11 @@ LABELS = Labels()
 KIND = PyTorchJobs()
 BEGAN = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 TRUE = {"status": "True"}
+NO_SPACE = """Traceback (most recent call last):
+  File "train.py", line 7, in <module>
+    save()
+OSError: [Errno 28] No space left on device
+"""
 
 
 def at(seconds: float) -> str:

@@ -46,6 +46,10 @@ class SmallServer(ThreadingHTTPServer):
         self.refused: frozenset[str] = frozenset()
         """Collections that may not be read."""
 
+        self.logs: dict[tuple[str, bool], str] = {}
+        """Logs by the path of the pod, and whether of the previous run of its container."""
+
+        self.logs_read: list[tuple[str, bool]] = []
         self.history: list[tuple[int, str, Json, str]] = []
         self.is_over = False
 
@@ -92,6 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         plural = requested.path.rpartition("/")[2]
         if plural in self.server.refused:
             self._answer(403, status_object(403, "Forbidden", f"no {plural} for you"))
+        elif plural == "log":
+            self._answer_log((requested.path.removesuffix("/log"), "previous" in query))
         elif plural not in COLLECTIONS:
             self._answer_with(requested.path)
         elif "watch" in query:
@@ -165,10 +171,19 @@ class _Handler(BaseHTTPRequestHandler):
         missing = status_object(404, "NotFound", f"there is no {path}")
         self._answer(404 if found is None else 200, found or missing)
 
+    def _answer_log(self, asked: tuple[str, bool]) -> None:
+        self.server.logs_read.append(asked)
+        if asked not in self.server.logs:
+            self._answer(400, status_object(400, "BadRequest", "there is no such log"))
+            return
+        self._send(200, "text/plain", self.server.logs[asked].encode())
+
     def _answer(self, status: int, content: Json) -> None:
-        body = json.dumps(content).encode()
+        self._send(status, "application/json", json.dumps(content).encode())
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -8,7 +8,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from job_objects import BEGAN, KIND, LABELS, a_job_object, a_pod_object, a_record, at
+from job_objects import (
+    BEGAN,
+    KIND,
+    LABELS,
+    NO_SPACE,
+    a_job_object,
+    a_pod_object,
+    a_record,
+    at,
+    container,
+    ended,
+)
 from node_objects import a_node_object
 from real_cluster import until
 from small_server import SmallServer, small_server
@@ -637,3 +648,22 @@ def test_the_checkpoints_that_an_init_container_has_moved_are_known(backend: Bac
     assert backend.jobs.moved_checkpoints() == {JOB: (moved,)}
     chosen = [one.why for one in backend.events.reported if isinstance(one, CheckpointChosen)]
     assert chosen == ["/ckpt: step_3 is damaged"]
+
+
+def test_a_rank_without_a_termination_message_has_the_exception_of_its_log(
+    backend: Backend,
+) -> None:
+    backend.job(record=a_record(JobPhase.RUNNING))
+    path = backend.pod(1, phase="Failed", status=container(state=ended(1)))
+    backend.server.logs[path, False] = f"step 5\n{NO_SPACE}"
+
+    def reasons() -> list[str]:
+        return [rank.reason for job in backend.jobs.jobs() for rank in job.ranks]
+
+    until(lambda: reasons() == ["OSError: [Errno 28] No space left on device"])
+    backend.server.remove(path)  # by its operator
+
+    until(lambda: not backend.server.of(PODS))
+    backend.pod(0)
+    until(lambda: len(reasons()) == 2)
+    assert reasons()[1] == "OSError: [Errno 28] No space left on device"

@@ -51,6 +51,9 @@ class OperatorJob(TrainingJob):
     container = "pytorch"
     """Name of the container of a rank that its operator looks for."""
 
+    messages = "FallbackToLogsOnError"
+    """Where its containers leave the reasons of their exits."""
+
     saves: Saves | None = None
     """Where each checkpoint gets a name of its own; None: there is one, which is replaced.
 
@@ -129,7 +132,7 @@ class OperatorJob(TrainingJob):
             "name": self.container,
             "image": IMAGE,
             "imagePullPolicy": "Never",
-            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "terminationMessagePolicy": self.messages,
             "command": ["sh", "-c", f'export RANK_OF="$JOB/$POD" && exec {self._program}'],
             "env": [
                 *_fields(ATTEMPT="metadata.annotations['holdfast.dev/attempt']",
@@ -216,13 +219,17 @@ class MPIJob(OperatorJob):
 
 
 class TrainJob(OperatorJob):
-    """Of a runtime of its own, which has what the nodes of this cluster need."""
+    """Of a runtime of its own, which has what the nodes of this cluster need.
+
+    Its containers leave no termination messages, so reasons are found in their logs.
+    """
 
     kind = "TrainJob"
     api_version = "trainer.kubeflow.org/v1alpha1"
     collection = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs"
     rank_field = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
     container = "node"
+    messages = "File"
 
     def spec(self, template: Object) -> Object:
         """See ``OperatorJob.spec``."""

@@ -9,6 +9,7 @@ from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.jobs.attempt_findings import with_findings
 from holdfast.adapters.kubernetes.jobs.checkpoint_events import CheckpointReporting
+from holdfast.adapters.kubernetes.jobs.crash_logs import CrashLogs
 from holdfast.adapters.kubernetes.jobs.fitting import capacity, unclaimed
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched
 from holdfast.adapters.kubernetes.jobs.informer import JobInformer
@@ -94,6 +95,7 @@ class KubernetesJobs:
             )
         self._followers = tuple(followers.values())
         self._attempts = AttemptPods(final_states)
+        self._crash_logs = CrashLogs(api, dependencies.may_act)
         self._workloads = Workloads(api)
         self._hangs = HangWatch(
             api,
@@ -188,7 +190,7 @@ class KubernetesJobs:
             whole = self._api.get(state.path)
             fresh = known.follower.kind.trimmed(whole, self._labels)
             is_over = fresh.ending is not None and state.ending is None
-            if _is_other(fresh, state) or (is_over and not record.phase.is_final):
+            if fresh.is_other_than(state) or (is_over and not record.phase.is_final):
                 known.follower.learn(whole)
                 raise BackendError(f"{job} was changed concurrently")
             try:
@@ -302,7 +304,8 @@ class KubernetesJobs:
                 capacity=self._capacity(job) if record.phase is JobPhase.WAITING else None,
             )
         left = exchanged_pods(record, job.pods)
-        pods = [pod for pod in job.pods if pod.member.part == state.part and pod not in left]
+        own = (pod for pod in job.pods if pod.member.part == state.part and pod not in left)
+        pods = self._crash_logs.explained(own)
         lost = self._attempts.lost(state.uid, record.attempt, pods)
         counts = {node: self._counts(node) for node in nodes_of(record, pods, lost)}
         view = job_view(state, job.requests, record, pods, lost=lost, counts=counts)
@@ -387,14 +390,3 @@ class KubernetesJobs:
                     JobInputRejected(job=job, key=key, value=value, expected=expected)
                 )
         self._last_error = set(found)
-
-
-def _is_other(fresh: JobState, before: JobState) -> bool:
-    """Whether the state that decisions about a job rely on has changed."""
-    return (
-        fresh.uid != before.uid
-        or fresh.is_leaving
-        or fresh.auto_resume != before.auto_resume
-        or fresh.record != before.record
-        or fresh.is_suspended != before.is_suspended
-    )

@@ -87,7 +87,7 @@ def _exit(reported: Json) -> Exit:
     reason = reported.get("reason")
     parts = [
         "" if reason in _NO_DETAIL else str(reason),
-        _termination_message(reported.get("message") or ""),
+        exception_or_last_line(reported.get("message") or ""),
     ]
     return Exit(
         code=128 - code if code in _SIGNALS else code,
@@ -96,8 +96,8 @@ def _exit(reported: Json) -> Exit:
     )
 
 
-def _termination_message(message: str) -> str:
-    """Return the exception in a termination message, else its last line."""
+def exception_or_last_line(message: str) -> str:
+    """Return the exception in a termination message or the end of a log, else its last line."""
     from holdfast.decisions.crash_text import SHOWN_CHARS, crash_text  # noqa: PLC0415 - after a crash only
 
     last = next((line for line in reversed(message.splitlines()) if line.strip()), "")

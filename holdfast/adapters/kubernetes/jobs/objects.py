@@ -156,6 +156,16 @@ class JobState:
     completed: frozenset[int] = frozenset()
     """Ranks that succeeded; its operator never reruns them."""
 
+    def is_other_than(self, before: "JobState") -> bool:
+        """Return whether the state that decisions about a job rely on has changed."""
+        return (
+            self.uid != before.uid
+            or self.is_leaving
+            or self.auto_resume != before.auto_resume
+            or self.record != before.record
+            or self.is_suspended != before.is_suspended
+        )
+
     @property
     def key(self) -> str:
         """Name of the job for people and records, such as ``pytorchjob/team-a/llama``."""

@@ -104,7 +104,7 @@ class AttemptPods:
                     attempt.ranks[pod.member.rank] = pod
         here = {pod.uid for pod in pods}
         return {
-            rank: self._final_states.of(pod)
+            rank: pod if pod.has_ended else self._final_states.of(pod)
             for rank, pod in attempt.ranks.items()
             if pod.uid not in here
         }
