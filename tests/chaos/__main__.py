@@ -20,12 +20,14 @@ import click
 
 TESTS: Final = Path(__file__).parents[1]
 sys.path[:0] = [
-    str(TESTS / name) for name in ("slurm", "local", "kubernetes", "apps")
+    str(TESTS / name) for name in ("slurm", "local", "kubernetes", "apps", "realnodes")
 ]  # as pytest does for their own tests
 
 from tests.chaos.on_cluster import ClusterUnderChaos  # noqa: E402
 from tests.chaos.on_kubernetes import NEEDED, KubernetesUnderChaos  # noqa: E402
 from tests.chaos.on_local import LocalUnderChaos  # noqa: E402
+from tests.chaos.on_nodes import NEEDED as NEEDED_FOR_NODES  # noqa: E402
+from tests.chaos.on_nodes import NodesUnderChaos  # noqa: E402
 from tests.chaos.on_slurm import SlurmUnderChaos  # noqa: E402
 from tests.chaos.results import Results, table, write_results  # noqa: E402
 from tests.chaos.schedules import Broken, Subject, schedule  # noqa: E402
@@ -61,11 +63,18 @@ def _kubernetes(folder: Path) -> Iterator[Subject]:
         yield subject
 
 
+@contextmanager
+def _nodes(folder: Path) -> Iterator[Subject]:
+    with NodesUnderChaos(provide(*NEEDED_FOR_NODES), folder) as subject:
+        yield subject
+
+
 PLATFORMS: Final[dict[str, Callable[[Path], AbstractContextManager[Subject]]]] = {
     "local": _local,
     "cluster": _cluster,
     "slurm": _slurm,
     "kubernetes": _kubernetes,
+    "nodes": _nodes,
 }
 
 

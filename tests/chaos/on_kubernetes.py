@@ -26,13 +26,12 @@ from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobRecord
 from holdfast.model.names import JOB_RECORD, RECORD
 from holdfast.model.nodes import NodeRecord
+from tests.chaos.control_plane import CONTROL_PLANE, disturbed
 from tests.chaos.schedules import Broken, Clock, Disk, Disturbance, Kind, Victim, corrupted
 from tests.engines.api_connection import Refused
-from tests.engines.control_plane import API_SERVER, ETCD, PROGRAMS, ControlPlane
-from tests.engines.outages import full_etcd, killed_api_server, killed_etcd, slow_etcd, stopped
+from tests.engines.control_plane import PROGRAMS, ControlPlane
 
 BOTH = (Victim.CONTROLLER, Victim.AGENT)
-CONTROL_PLANE = (Victim.API_SERVER, Victim.ETCD)
 KINDS: Mapping[Kind, tuple[Victim, ...]] = {
     Kind.KILL: (*BOTH, *CONTROL_PLANE),
     Kind.STOP: (*BOTH, *CONTROL_PLANE),
@@ -183,33 +182,9 @@ class KubernetesUnderChaos:
         return agent
 
     def _disturbed(self, one: Disturbance) -> AbstractContextManager[None]:
-        match one.victim:
-            case Victim.API_SERVER:
-                return self._api_server_disturbed(one)
-            case Victim.ETCD:
-                return self._etcd_disturbed(one)
-            case _:
-                return self._holdfast_disturbed(one)
-
-    def _api_server_disturbed(self, one: Disturbance) -> AbstractContextManager[None]:
-        match one.kind:
-            case Kind.KILL:
-                return killed_api_server(self._plane)
-            case Kind.UNRELIABLE:
-                return self._fleet.proxy.disturbing(one.number)
-            case _:
-                return stopped(self._plane, API_SERVER)
-
-    def _etcd_disturbed(self, one: Disturbance) -> AbstractContextManager[None]:
-        match one.kind:
-            case Kind.KILL:
-                return killed_etcd(self._plane)
-            case Kind.FULL_DISK:
-                return full_etcd(self._plane)
-            case Kind.SLOW:
-                return slow_etcd(self._plane)
-            case _:
-                return stopped(self._plane, ETCD)
+        if one.victim in CONTROL_PLANE:
+            return disturbed(self._plane, self._fleet.proxy, one)
+        return self._holdfast_disturbed(one)
 
     @contextmanager
     def _holdfast_disturbed(self, one: Disturbance) -> Iterator[None]:

@@ -14,6 +14,7 @@ TITLES: Final = {
     "cluster": "cluster on one machine",
     "slurm": "Slurm",
     "kubernetes": "Kubernetes",
+    "nodes": "Kubernetes nodes",
 }
 ROWS: Final = ("schedules", "broken", "real faults repaired", *map(str, Kind))
 """What is counted, in the order of the table."""

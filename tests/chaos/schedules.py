@@ -44,6 +44,7 @@ class Victim(StrEnum):
     AGENT = "agent"
     API_SERVER = "API server"
     ETCD = "etcd"
+    NODE = "node"
 
 
 @dataclass(frozen=True, slots=True)

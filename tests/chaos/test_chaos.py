@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.model.errors import BackendError
+from tests.effort import is_quick
 from tests.engines.control_plane import PROGRAMS, Built
+from tests.engines.real_cluster import REAL_PROGRAMS, missing_for_nodes
 from tests.engines.slurm_cluster import SlurmPrograms, installed_slurm
 
 ROOT = Path(__file__).parents[2]
+KUBERNETES = ("kubernetes", "nodes")
+"""Nodes that are played, and real ones, which take minutes: not in quick runs."""
 
 
 pytestmark = [
@@ -58,8 +62,11 @@ def test_disturbances_of_a_cluster_repair_nothing_that_is_healthy_and_lose_no_jo
     disturb("cluster")
 
 
+@pytest.mark.parametrize("platform", KUBERNETES[:1] if is_quick() else KUBERNETES)
 def test_disturbances_on_kubernetes_repair_nothing_that_is_healthy_and_lose_no_job(
-    built: Built,
+    built: Built, platform: str
 ) -> None:
-    built(*PROGRAMS, "kubectl", "helm")
-    disturb("kubernetes")
+    if platform == "nodes" and (reason := missing_for_nodes()):
+        pytest.skip(reason)
+    built(*(REAL_PROGRAMS if platform == "nodes" else PROGRAMS), "kubectl", "helm")
+    disturb(platform)

@@ -23,9 +23,16 @@ class FatalProxy:
     """Passes everything on; ``strike`` is called once, at the write of that number.
 
     A client with credentials keeps its rights; one without may do everything.
+
+    Args:
+        plane: the control plane.
+        folder: for the configuration of clients.
+        host: an address of this machine with a certificate of the control plane, for clients who
+            want HTTPS; empty: it serves HTTP on the loopback address.
+
     """
 
-    def __init__(self, plane: ControlPlane, folder: Path) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, host: str = "") -> None:
         self.plane = plane
         self.context = ssl.create_default_context(cafile=plane.certificate)
         self.writes: list[str] = []
@@ -36,8 +43,10 @@ class FatalProxy:
         self.strike: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
         handler = type("ProxyHandler", (_Handler,), {"proxy": self})
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self.server = ThreadingHTTPServer((host or "127.0.0.1", 0), handler)
         self.server.daemon_threads = True
+        if host:
+            self._encrypt()
         self.kubeconfig = folder / "proxy.kubeconfig"
         self.kubeconfig.write_text(json.dumps(self._config({})), encoding="utf-8")
 
@@ -68,6 +77,16 @@ class FatalProxy:
         path = self.kubeconfig.with_name(f"proxy-{kubeconfig.name}")
         path.write_text(json.dumps(self._config(known["user"])), encoding="utf-8")
         return path
+
+    def _encrypt(self) -> None:
+        certificate = self.plane.certificate
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, certificate.with_suffix(".key"))
+        self.server.socket = context.wrap_socket(
+            self.server.socket,
+            server_side=True,
+            do_handshake_on_connect=False,  # but in the thread of the connection
+        )
 
     def _config(self, user: object) -> object:
         return {

@@ -28,12 +28,13 @@ class UnreliableProxy(FatalProxy):
         plane: the control plane.
         folder: for the configuration of clients.
         seed: of the disturbances.
+        host: see ``FatalProxy``.
 
     """
 
-    def __init__(self, plane: ControlPlane, folder: Path, seed: int) -> None:
+    def __init__(self, plane: ControlPlane, folder: Path, seed: int, host: str = "") -> None:
         self._request = threading.local()
-        super().__init__(plane, folder)
+        super().__init__(plane, folder, host)
         self.is_on = False
         self.disturbed = 0
         """Requests and answers that did not get through."""
@@ -96,6 +97,8 @@ class UnreliableProxy(FatalProxy):
 
 
 @contextmanager
-def unreliable_proxy(plane: ControlPlane, folder: Path, seed: int) -> Iterator[UnreliableProxy]:
-    with serving(UnreliableProxy(plane, folder, seed)) as proxy:
+def unreliable_proxy(
+    plane: ControlPlane, folder: Path, seed: int, host: str = ""
+) -> Iterator[UnreliableProxy]:
+    with serving(UnreliableProxy(plane, folder, seed, host)) as proxy:
         yield proxy

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from machine_owner import SECRET, MachineOwner
 from training_job import JOBS, TrainingJob
@@ -190,14 +190,17 @@ class Site:
         return "\n".join([*texts, f"{self.owner.orders}", *self.owner.failures])
 
 
+S = TypeVar("S", bound=Site)
+
+
 @contextmanager
-def installed_site(binaries: Mapping[str, Path], folder: Path) -> Iterator[Site]:
+def installed_site(binaries: Mapping[str, Path], folder: Path, kind: type[S] = Site) -> Iterator[S]:
     """A cluster of four nodes with the chart installed."""
     with (
         RealCluster(binaries, ("node-1", "node-2", "node-3", "node-4")) as cluster,
         MachineOwner(cluster) as owner,
     ):
-        site = Site(cluster, owner, binaries, folder)
+        site = kind(cluster, owner, binaries, folder)
         site.helm("install", "--create-namespace")
         site.clear()
         yield site
