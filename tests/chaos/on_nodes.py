@@ -20,6 +20,7 @@ from unreliable_proxy import unreliable_proxy
 
 from holdfast.kit.processes import descendants, send
 from holdfast.model.errors import BackendError
+from holdfast.model.names import JOB_RECORD
 from tests.chaos.control_plane import CONTROL_PLANE, disturbed
 from tests.chaos.schedules import Broken, Disturbance, Kind, Victim
 from tests.engines.real_cluster import REAL_PROGRAMS, RealCluster
@@ -82,7 +83,7 @@ class NodesUnderChaos:
             self._job = self._site.submit("llama")
             self._job.until_training(1)
             self._places = self._job.places
-            self._until("the job runs", lambda: self._job.record["phase"] == "running")
+            self._until("the job runs", lambda: self._record.get("phase") == "running")
             self._stack = stack.pop_all()
         return self
 
@@ -99,7 +100,7 @@ class NodesUnderChaos:
         self._until("the job goes on", lambda: self._has_gone_on(before))
         if self._site.owner.orders or self._incidents():
             raise Broken(f"a repair: {self._site.owner.orders} {self._incidents()}")
-        record = self._job.record
+        record = self._record
         if record["attempt"] != 1 or self._job.places != self._places:
             raise Broken(f"the job was restarted: {record}, on {self._job.places}")
 
@@ -112,6 +113,14 @@ class NodesUnderChaos:
         if orders != {("replace", bad)} or bad in self._job.places.values():
             raise Broken(f"orders {orders}, only {bad} is broken; {self._job.places}")
         self._job.finish()
+
+    @property
+    def _record(self) -> dict[str, Any]:
+        """What the controller has written of the job; empty while it has not."""
+        found: dict[str, Any] = json.loads(
+            self._job.job["metadata"]["annotations"].get(JOB_RECORD, "{}")
+        )
+        return found
 
     def _disturbed(self, one: Disturbance) -> AbstractContextManager[None]:
         if one.victim in CONTROL_PLANE:

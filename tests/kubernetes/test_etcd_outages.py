@@ -59,7 +59,8 @@ def test_outages_of_etcd_cause_no_repair_and_no_second_attempt_at_once(
         attempt = job.record["attempt"]
         with slow_etcd(cluster.plane):
             cluster.nodes.finish(min(job.running), exit_code=3)
-            until_done(fleet, None, runs(job, attempt + 1))
+            stays(lambda: ordered(fleet) == {*bad}, OUTAGE_S)
+        until_done(fleet, None, runs(job, attempt + 1))
         for pod in job.running:
             cluster.nodes.finish(pod)
         until_done(fleet, None, lambda: "Complete" in job.conditions)
