@@ -50,6 +50,7 @@ class Fault(NamedTuple):
 
 _ONE_KIND: Final = "not tested; the decision is that of the other platforms"
 _LAUNCHERS: Final = "not timed; its launchers are the same"
+_AT_RANDOM: Final = "only at random, in `make chaos`"
 _NEEDS_REAL: Final = "not tested; simulated nodes cannot show it"
 
 FAULTS: Final[Mapping[str, Fault]] = {
@@ -103,9 +104,9 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "controller-killed-spent": Fault(
         "controller", "XID, with no restart for faults; the controller is killed at each step"),
     "unreliable-api": Fault("controller", "XID while the API server is slow, pauses, refuses, and "
-                            "loses requests and answers", _KUBERNETES),
+                            "loses requests and answers", _KUBERNETES, _AT_RANDOM),
     "etcd": Fault("etcd", "XIDs while etcd stops, has no space, is killed, and is slow",
-                  _KUBERNETES, "tested with simulated nodes"),
+                  _KUBERNETES, _AT_RANDOM),
     "leader-deleted": Fault("controller", "XID while the pod of the leader is deleted",
                             _KUBERNETES, _NEEDS_REAL),
     "holdfast-away": Fault("controller", "XID while Holdfast is upgraded and installed again",
