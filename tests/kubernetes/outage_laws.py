@@ -14,7 +14,8 @@ from holdfast.model.errors import BackendError
 
 SETTINGS = '[nodes]\nmax_unavailable = 1\nprovider_retry = "1s"\ndrain_timeout = "10s"\n'
 NEVER = datetime.max.replace(tzinfo=UTC)
-NODES = ("a", "b", "c", "d")
+NODES = ("a", "b", "c", "d", "e")
+"""Two of a job, one that breaks beside it, and room for the next attempt beside all of them."""
 
 
 def until_done(fleet: Fleet, kubeconfig: Path | None, condition: Callable[[], object]) -> None:
