@@ -63,7 +63,7 @@ def after_job(job: JobView, action: JobAction, now: datetime) -> JobRecord:
         case Retry():
             return _retried(job, action, now)
         case ExchangeNode():
-            return _exchanged(job, action.failure, now)
+            return _exchanged(job, action, now)
         case Finish():
             over = (
                 _with_attempt(job, action.failure, now)
@@ -134,15 +134,16 @@ def _retried(job: JobView, action: Retry, now: datetime) -> JobRecord:
     )
 
 
-def _exchanged(job: JobView, failure: Failure, now: datetime) -> JobRecord:
+def _exchanged(job: JobView, action: ExchangeNode, now: datetime) -> JobRecord:
     """Return the record of an attempt that begins while all ranks but that of a node stay."""
+    failure = action.failure
     retry = Retry(job=job.spec.name, failure=failure, start_after=None)
     others = tuple(one for one in job.record.exchanged if one.node != failure.node)
     return replace(
         _retried(job, retry, now),
         phase=JobPhase.STARTING,
         attempt=job.record.attempt + 1,
-        placement=tuple(name for name in job.record.placement if name != failure.node),
+        placement=action.placement,
         started_at=now,
         running_at=None,
         exchanged=(*others, ExchangedNode(node=failure.node, at=now))[-ATTEMPTS_LIMIT:],

@@ -16,23 +16,15 @@ from holdfast.decisions.job_failures import (
     left_service,
 )
 from holdfast.decisions.loss_faults import loss_stop
+from holdfast.decisions.node_exchange import exchange
 from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
-from holdfast.decisions.restart_rungs import (
-    Cause,
-    Means,
-    RestartBudget,
-    RestartHistory,
-    Rung,
-    choose_rung,
-)
 from holdfast.decisions.root_cause import futile_restart
 from holdfast.kit.backoff import Backoff
 from holdfast.kit.units import counted, format_duration
 from holdfast.model.actions import (
     ConfirmStart,
-    ExchangeNode,
     Finish,
     JobAction,
     KillAttempt,
@@ -159,9 +151,10 @@ def _decide_running(
         failure = _launch_failure(job, nodes, policy, now)
     if failure is not None:
         failure = dated(failure, job)
-        if _should_exchange(job, failure, nodes, policy, now):
-            return ExchangeNode(job=job.spec.name, failure=failure)
-        return StopAttempt(job=job.spec.name, failure=failure)
+        found = exchange(job, failure, nodes, policy.nodes, now, is_exhausted(job, failure))
+        return found or StopAttempt(job=job.spec.name, failure=failure)
+    if job.record.phase is JobPhase.STARTING and job.leaving:
+        return _await_leaving(job, policy.job, now)
     if job.record.phase is JobPhase.STARTING and not is_scheduled:
         return Relaunch(job=job.spec.name)
     if job.record.phase is JobPhase.STARTING and is_launched:
@@ -172,29 +165,13 @@ def _decide_running(
     return Wait(until=min((at for at in deadlines if at is not None), default=None))
 
 
-def _should_exchange(
-    job: JobView,
-    failure: Failure,
-    nodes: Mapping[str, NodeView],
-    policy: ResumePolicy,
-    now: datetime,
-) -> bool:
-    """Return whether only the failed node is exchanged, by the restart ladder of all platforms."""
-    if failure.kind is FailureKind.APPLICATION or not (job.spec.keeps_ranks and failure.node):
-        return False
-    ended = replace(job.record, placement=(failure.node,), started_at=None)
-    if hardware_failure(replace(job, record=ended), nodes, policy.nodes, now) is None:
-        return False  # the node stays in service: its ranks have to restart, or a rank was evicted
-    retries = job.record.hardware_retries if failure.kind is FailureKind.HARDWARE else 0
-    exhausted = is_exhausted(job, failure)
-    most = max(job.spec.max_retries, 1)
-    choice = choose_rung(
-        Cause(text=exhausted or failure.reason, is_final=bool(exhausted)),
-        Means(missing=1),
-        RestartHistory(total=retries, exchanges=retries),
-        RestartBudget(exchanges=most, total=most),
-    )
-    return choice.rung is Rung.EXCHANGE
+def _await_leaving(job: JobView, policy: JobPolicy, now: datetime) -> KillAttempt | Wait:
+    """Return how the ranks on exchanged nodes end, before others replace them."""
+    deadline = job.record.phase_since + _kill_pause(job, policy)
+    nodes = tuple(dict.fromkeys(rank.node for rank in job.leaving))
+    if now >= deadline:
+        return KillAttempt(job=job.spec.name, nodes=nodes)
+    return Wait(until=deadline, why=_unterminated(job.leaving) if job.record.kills else "")
 
 
 def _launch_failure(
@@ -221,7 +198,7 @@ def _decide_stopping(
     job: JobView, nodes: Mapping[str, NodeView], policy: ResumePolicy, now: datetime
 ) -> JobAction | Wait:
     record = job.record
-    alive = [rank for rank in job.ranks if rank.exit_code is None]
+    alive = [rank for rank in (*job.ranks, *job.leaving) if rank.exit_code is None]
     if alive or not job.is_stop_seen:
         deadline = record.phase_since + _kill_pause(job, policy.job)
         if now >= deadline:

@@ -125,6 +125,7 @@ class JobReconciler:
                     wake_times.append(now)  # it sees the room of the previous job
                     continue
                 has_scheduled |= is_scheduled
+            if isinstance(choice, StartAttempt | ExchangeNode):
                 nodes = reserved(nodes, job.spec.name, choice.placement)
             if not self._ports.leadership.is_held():
                 return now + AFTER_ERROR
@@ -265,10 +266,10 @@ class JobReconciler:
             self._stopped[job] = attempt
 
     def _kill(self, action: KillAttempt, job: JobView, now: datetime) -> None:
-        self._ports.jobs.kill(job.spec.name)
+        self._ports.jobs.kill(job.spec.name, action.nodes)
         self._ports.jobs.put(job.spec.name, after_job(job, action, now))
         if not job.record.kills:
-            self._ports.events.emit(_killed_event(job, now))
+            self._ports.events.emit(_killed_event(action, job, now))
 
     def _conclude(
         self,
@@ -343,13 +344,13 @@ def _started_event(job: str, record: JobRecord) -> AttemptStarted:
     )
 
 
-def _killed_event(job: JobView, now: datetime) -> AttemptKilled:
-    alive = [rank for rank in job.ranks if rank.exit_code is None]
+def _killed_event(action: KillAttempt, job: JobView, now: datetime) -> AttemptKilled:
+    alive = [rank for rank in (*job.ranks, *job.leaving) if rank.exit_code is None]
     is_fenced = any(rank.is_fenced for rank in alive)
     return AttemptKilled(
         job=job.spec.name,
         attempt=job.record.attempt,
-        nodes=tuple(dict.fromkeys(rank.node for rank in alive)),
+        nodes=action.nodes or tuple(dict.fromkeys(rank.node for rank in alive)),
         after=None if is_fenced else now - job.record.phase_since,
     )
 

@@ -219,6 +219,8 @@ class KillAttempt:
     """Send SIGKILL to every remaining process of the attempt."""
 
     job: str
+    nodes: tuple[str, ...] = ()
+    """Exchanged nodes on which alone this is done; empty: on all nodes of the attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,6 +238,9 @@ class ExchangeNode:
 
     job: str
     failure: Failure
+    placement: tuple[str, ...]
+    """``JobRecord.placement`` afterwards. Without the failed node where a scheduler chooses
+    another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

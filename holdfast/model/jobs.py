@@ -53,6 +53,11 @@ LAUNCH_KEY_VARIABLE: Final = "HOLDFAST_LAUNCH_KEY"
 """Environment variable of the launchers of a job: the secret that they share."""
 
 
+FENCED_VARIABLE: Final = "HOLDFAST_LAUNCH_FENCED"
+"""Environment variable of ``holdfast launch``: set to ``1`` where a launcher starts only after all
+ranks of the one that it replaces have ended, and where whoever ends a job ends all launchers."""
+
+
 class JobPhase(StrEnum):
     """Phase of a job."""
 
@@ -338,6 +343,10 @@ class JobView:
     record: JobRecord
     ranks: tuple[RankView, ...] = ()
     """Launched ranks of attempt ``record.attempt``; empty if none was."""
+
+    leaving: tuple[RankView, ...] = ()
+    """Ranks that still run on exchanged nodes, where Holdfast places the ranks that replace them.
+    These are launched when none is left."""
 
     first_step: int | None = None
     """First step reported in the present attempt: where it resumed."""

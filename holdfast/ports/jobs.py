@@ -1,6 +1,6 @@
 """Port of the jobs of a cluster."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from holdfast.model.jobs import JobRecord, JobView
@@ -37,6 +37,9 @@ class JobBackend(Protocol):
         Where a scheduler places them this lets it start; ``JobView.ranks`` has each rank once it
         runs. Called in every round until all do.
 
+        Ranks that are left on exchanged nodes, see ``JobRecord.exchanged``, get SIGTERM, or are
+        evicted. Unless a scheduler chooses the nodes, no rank is launched before they have ended.
+
         A command that cannot be executed is no error of this call: its rank has ended with exit
         code 126 or 127, as in a shell.
         """
@@ -46,8 +49,8 @@ class JobBackend(Protocol):
         """Send SIGTERM to all processes of every remaining rank."""
         ...
 
-    def kill(self, job: str) -> None:
-        """Send SIGKILL to all processes of every remaining rank.
+    def kill(self, job: str, nodes: Collection[str] = ()) -> None:
+        """Send SIGKILL to all processes of every remaining rank; only on ``nodes`` if any is given.
 
         Where a platform stops ranks by itself, it gets the order to end its grace period, and ranks
         that it cannot end any more are removed, on nodes where nothing can run. Slurm accepts no

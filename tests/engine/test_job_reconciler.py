@@ -638,3 +638,62 @@ def test_a_clock_that_is_set_back_while_the_nodes_are_read_stops_no_job() -> Non
     assert world.clock.time == NOW - timedelta(hours=1)
     [job] = world.jobs.jobs()
     assert job.record.phase is JobPhase.RUNNING
+
+
+# exchange of a node
+
+
+def exchanging(**changes):
+    """A job of launchers whose second node has failed, and a spare."""
+    ranks = tuple(RankView(rank=n, node=f"node-{n + 1}") for n in range(2))
+    job = a_job(JobPhase.RUNNING, ranks=ranks, spec={"keeps_ranks": True}, **changes)
+    return World(
+        job, nodes=(a_node(), a_node(Phase.DRAINING, name="node-2"), a_node(name="node-3"))
+    )
+
+
+def test_an_exchange_is_recorded_before_ranks_are_launched() -> None:
+    world = exchanging()
+
+    assert world.step() == ["put job-1 starting", "launch job-1"]
+    assert world.record.placement == ("node-1", "node-3")
+    assert [event.exchanged for event in world.events.reported] == ["node-2"]
+
+
+def test_ranks_left_on_an_exchanged_node_are_ended_before_others_count_as_running() -> None:
+    world = exchanging()
+    world.step()
+    left = (RankView(rank=1, node="node-2"),)
+    world.jobs.change("job-1", ranks=world.jobs.views["job-1"].ranks[:1], leaving=left)
+
+    assert world.step() == ["launch job-1"]
+    world.clock.time += timedelta(seconds=5)
+    assert world.step() == ["kill job-1 node-2", "put job-1 starting"]
+    assert world.events.reported[-1].nodes == ("node-2",)
+    world.jobs.change("job-1", leaving=())
+    assert world.step()[-1] == "put job-1 running"
+    assert world.events.reported[-1].nodes == ("node-1", "node-3")
+
+
+def test_two_jobs_do_not_get_the_same_spare_in_one_round() -> None:
+    ranks = (RankView(rank=0, node="node-1"), RankView(rank=1, node="node-2"))
+    others = (RankView(rank=0, node="node-3"), RankView(rank=1, node="node-4"))
+    spec = {"keeps_ranks": True}
+    world = World(
+        a_job(JobPhase.RUNNING, ranks=ranks, spec=spec),
+        a_job(
+            JobPhase.RUNNING,
+            ranks=others,
+            spec={**spec, "name": "job-2"},
+            record={"placement": ("node-3", "node-4")},
+        ),
+        nodes=(
+            a_node(), a_node(Phase.DRAINING, name="node-2"),
+            a_node(name="node-3"), a_node(Phase.DRAINING, name="node-4"), a_node(name="node-5"),
+        ),
+    )  # fmt: skip
+
+    world.step()
+
+    assert world.record.placement == ("node-1", "node-5")
+    assert world.jobs.views["job-2"].record.phase is JobPhase.STOPPING

@@ -15,7 +15,8 @@ import pytest
 from holdfast.adapters.local import pair_check
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import LocalCluster
-from holdfast.adapters.local.jobs import Launch, LocalJobs
+from holdfast.adapters.local.job_launch import Launch
+from holdfast.adapters.local.jobs import LocalJobs
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.node_process import RestartHeartbeat

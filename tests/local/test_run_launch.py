@@ -1,15 +1,31 @@
 """``holdfast launch`` in the nodes of a run on this machine."""
 
+import os
+import shutil
+import signal
 import sys
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from holdfast.adapters.local.faults import power_off, write_kernel_line, xid_line
+from holdfast.kit.processes import descendants
+from holdfast.model.jobs import JobPhase
 
 LAUNCHED = """
 import os, pathlib, sys, time
 folder = pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"])
-names = ("HOLDFAST_ATTEMPT", "HOLDFAST_LAUNCH_ROUND", "RANK")
-name = ".".join(os.environ[name] for name in names)
+number, rank, now = os.environ["HOLDFAST_LAUNCH_ROUND"], os.environ["RANK"], time.time_ns
+name = ".".join((os.environ["HOLDFAST_ATTEMPT"], number, rank))
+key = os.environ["MASTER_PORT"]
+alive = folder / "alive" / f"{name}.{key}.{os.getpid()}"
+alive.parent.mkdir(exist_ok=True)
+alive.touch()
+for other in alive.parent.iterdir():
+    *_, port, pid = other.name.split(".")
+    is_there = os.path.exists(f"/proc/{pid}/stat") and " Z " not in open(f"/proc/{pid}/stat").read()
+    if port != key and is_there and folder.name in open(f"/proc/{pid}/environ").read():
+        (folder / "two-rounds").write_text(f"{alive.name} beside {other.name}")
 (folder / name).write_text(os.environ["PET_NODE_REPORT"])
 while not (folder / "finish").exists():
     if (folder / f"exit.{name}").exists():
@@ -18,50 +34,168 @@ while not (folder / "finish").exists():
 """
 
 
-def test_holdfast_launch_restarts_ranks_in_place_and_a_lost_node_restarts_the_job(run, tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(LAUNCHED, encoding="utf-8")
-    launch = (sys.executable, "-m", "holdfast", "launch", script)
-    places = ("--nodes", "2", "--spares", "1", "--nproc-per-node", "2")
-    run.start(*places, "--", *map(str, launch))
+class LaunchedRun:
+    """A run of ``holdfast launch`` on two nodes of two ranks each."""
 
-    def wait_for_ranks(attempt, number):
-        started = lambda: len(list(run.dir.checkpoints.glob(f"{attempt}.{number}.*"))) == 4  # noqa: E731
-        run.wait_until(f"round {number} of attempt {attempt}", started)
+    def __init__(self, run, script, spares, *options):
+        self.run, self.folder = run, script.with_name("checkpoints")
+        self.folder.mkdir(exist_ok=True)
+        script.write_text(LAUNCHED, encoding="utf-8")
+        places = ("--nodes", "2", "--spares", str(spares), "--nproc-per-node", "2", *options)
+        places = (*places, "--checkpoint-dir", str(self.folder))
+        run.start(*places, "--", sys.executable, "-m", "holdfast", "launch", str(script))
 
-    wait_for_ranks(1, 1)
-    (run.dir.checkpoints / "exit.1.1.3").touch()
-    wait_for_ranks(1, 2)
+    def wait_for_round(self, number, attempt=1):
+        """All ranks of a round have started."""
+        self.run.wait_until(
+            f"round {number} of attempt {attempt}",
+            lambda: len(list(self.folder.glob(f"{attempt}.{number}.*"))) == 4,
+        )
+
+    def node(self, rank):
+        return self.run.dir.node(self.run.record().placement[rank])
+
+    def wait_for_attempt(self, number):
+        """The attempt runs, with all of its ranks placed."""
+
+        def runs():
+            record = self.run.record()
+            return record.attempt == number and record.phase is JobPhase.RUNNING
+
+        self.run.wait_until(f"attempt {number}", runs)
+
+    def log(self, attempt=1, rank=0):
+        return self.run.dir.log(attempt, rank).read_text()
+
+    def finish(self):
+        """Let the job succeed; returns its record."""
+        (self.folder / "finish").touch()
+        assert self.run.finish()[0] == 0
+        assert not (self.folder / "two-rounds").exists(), (self.folder / "two-rounds").read_text()
+        return self.run.record()
+
+
+@pytest.fixture
+def launched(run, tmp_path):
+    return lambda spares, *options: LaunchedRun(run, tmp_path / "train.py", spares, *options)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_lost_node_is_exchanged_and_the_launcher_of_the_other_one_stays(run, launched, rank):
+    job = launched(1)
+    job.wait_for_round(1)
+    (job.folder / "exit.1.1.3").touch()
+    job.wait_for_round(2)
+    before = run.record()
+    assert (before.attempt, before.app_retries) == (1, 0)
+    kept = run.pids(before.placement[1 - rank])["task"]
+    run.wait_for_spare()
+
+    power_off(job.node(rank))
+    job.wait_for_round(3)
+    job.wait_for_attempt(2)
+
     record = run.record()
-    assert (record.attempt, record.app_retries) == (1, 0)
-    power_off(run.dir.node(record.placement[1]))
-    wait_for_ranks(2, 1)
-    record = run.record()
+    assert run.pids(record.placement[1 - rank])["task"] == kept
+    assert record.placement[1 - rank] == before.placement[1 - rank]
+    assert [one.node for one in record.exchanged] == [before.placement[rank]]
     assert (record.hardware_retries, record.app_retries) == (1, 0)
-    (run.dir.checkpoints / "finish").touch()
+    assert "RoundStarted: round 3" in job.log(2)
+    assert job.finish().attempt == 2
 
-    assert run.finish()[0] == 0
+
+def test_two_lost_nodes_restart_the_job_if_there_is_one_spare(run, launched):
+    job = launched(1)
+    job.wait_for_round(1)
+    run.wait_for_spare()
+    names = run.record().placement
+    for name in names:
+        power_off(run.dir.node(name))
+    job.wait_for_round(1, attempt=run.wait_until("a restart", lambda: restarted(run)))
+
+    assert job.finish().exchanged == ()
 
 
-def test_ranks_that_fail_with_a_fault_of_their_node_do_not_restart_in_place(run, tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(LAUNCHED, encoding="utf-8")
-    places = ("--nodes", "2", "--spares", "1", "--nproc-per-node", "2")
-    run.start(*places, "--", sys.executable, "-m", "holdfast", "launch", str(script))
-    ranks = lambda attempt: list(run.dir.checkpoints.glob(f"{attempt}.1.*"))  # noqa: E731
-    run.wait_until("attempt 1", lambda: len(ranks(1)) == 4)
-    report = run.dir.node(run.record().placement[1]).report
-    given = run.dir.checkpoints / "1.1.3"
-    run.wait_until("the variable", lambda: given.read_text() == str(report))
+def test_a_second_fault_during_the_exchange_is_exchanged_too(run, launched):
+    job = launched(2)
+    job.wait_for_round(1)
+    run.wait_for_spare()
+    first = run.record().placement
+    power_off(job.node(1))
+    second = run.wait_until("the exchange", lambda: other_node(run, 1, first[1]))
+    power_off(run.dir.node(second))
+    job.wait_for_round(2)
+    job.wait_for_attempt(3)
 
-    node, uptime = run.dir.node(run.record().placement[1]), timedelta(seconds=100)
-    line = xid_line(74, "0000:b9:00", "some text")
-    write_kernel_line(node, line, now=datetime.now(UTC), since_boot=uptime)
-    run.wait_until("report", lambda: not report.exists() or '"code": 74' in report.read_text())
-    (run.dir.checkpoints / "exit.1.1.3").touch()
-    run.wait_until("attempt 2", lambda: len(ranks(2)) == 4)
-    (run.dir.checkpoints / "finish").touch()
+    record = job.finish()
+    assert record.placement[0] == first[0]
+    assert [one.node for one in record.exchanged] == [first[1], second]
+    assert record.hardware_retries == 2
 
-    assert run.finish()[0] == 0
-    assert "RanksRestarted: in-place" not in run.dir.log(1, 0).read_text()
-    assert run.record().hardware_retries == 1
+
+def test_without_a_spare_the_whole_job_restarts(run, launched):
+    job = launched(0)
+    job.wait_for_round(1)
+    power_off(job.node(1))
+    job.wait_for_round(1, attempt=2)
+
+    record = job.finish()
+    assert (record.exchanged, record.hardware_retries) == ((), 1)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_faulty_node_is_exchanged_although_its_launcher_does_not_end(run, launched, rank):
+    job = launched(1, "--grace", "500ms")
+    job.wait_for_round(1)
+    run.wait_for_spare()
+    first = run.record().placement
+    for pid in launcher_processes(run, first[rank]):
+        os.kill(pid, signal.SIGSTOP)
+    write_kernel_line(
+        job.node(rank),
+        xid_line(74, "0000:b9:00", "some text"),
+        now=datetime.now(UTC),
+        since_boot=timedelta(seconds=100),
+    )
+    job.wait_for_round(2)
+    job.wait_for_attempt(2)
+
+    record = job.finish()
+    assert record.placement[1 - rank] == first[1 - rank]
+    assert [one.node for one in record.exchanged] == [first[rank]]
+    assert record.hardware_retries == 1
+
+
+def test_a_run_that_is_killed_during_an_exchange_leaves_nothing_and_starts_again(run, launched):
+    job = launched(1)
+    job.wait_for_round(1)
+    run.wait_for_spare()
+    first = run.record().placement
+    power_off(job.node(1))
+    run.wait_until("the exchange", lambda: other_node(run, 1, first[1]))
+    run.process.kill()
+    run.stop()
+    run.wait_for_nothing_left()
+    shutil.rmtree(job.folder)
+
+    job = launched(1)
+    job.wait_for_round(1)
+
+    assert job.finish().exchanged == ()
+
+
+def restarted(run):
+    record = run.record()
+    whole = record.phase is JobPhase.RUNNING and not record.exchanged and record.attempt > 1
+    return record.attempt if whole else None
+
+
+def other_node(run, rank, before):
+    placement = run.record().placement
+    return placement[rank] if len(placement) > rank and placement[rank] != before else None
+
+
+def launcher_processes(run, node):
+    """Guard and launcher of a node."""
+    guard = run.pids(node)["task"]
+    return [guard, *descendants(guard)]

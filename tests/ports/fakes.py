@@ -178,9 +178,9 @@ class FakeJobs:
         """See ``JobBackend.stop``."""
         self._calls.note("stop", job)
 
-    def kill(self, job: str) -> None:
+    def kill(self, job: str, nodes: Collection[str] = ()) -> None:
         """See ``JobBackend.kill``."""
-        self._calls.note("kill", job)
+        self._calls.note("kill", " ".join((job, *nodes)))
 
 
 class FakeIncidents:

@@ -28,10 +28,20 @@ class AttemptReports:
         attempt: number of the attempt.
         nodes: nodes of the attempt, by node rank.
         limits: when a loss is a fault.
+        continues_logs: whether the logs began with an earlier attempt, so that what they have now
+            is not of this one.
 
     """
 
-    def __init__(self, own: RunDir, attempt: int, nodes: Sequence[str], limits: LossLimits) -> None:
+    def __init__(
+        self,
+        own: RunDir,
+        attempt: int,
+        nodes: Sequence[str],
+        limits: LossLimits,
+        *,
+        continues_logs: bool = False,
+    ) -> None:
         self.attempt = attempt
         self.fault: LossFault | None = None
         """First loss that is not finite, or else the first spike."""
@@ -41,8 +51,11 @@ class AttemptReports:
         self._path = own.progress(attempt)
         self._file = ReportReader(self._path)
         self._logs = {
-            f"node rank {rank} on {node}": AppendedLines(own.log(attempt, rank))
+            f"node rank {rank} on {node}": AppendedLines(
+                log, offset=_size(log) if continues_logs else 0
+            )
             for rank, node in enumerate(nodes)
+            for log in (own.log(attempt, rank),)
         }
         self._logged = LoggedSteps()
         self._rate_file = own.step_rate(attempt)
@@ -103,3 +116,10 @@ def _ends(log: Path) -> Iterator[str]:
 
 def _text(lines: Iterable[bytes]) -> Iterator[str]:
     return (line.decode("utf-8", "replace") for line in lines)
+
+
+def _size(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0

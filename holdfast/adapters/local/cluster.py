@@ -1,6 +1,6 @@
 """Cluster backend: the nodes of the local platform."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -15,7 +15,7 @@ from holdfast.kit.bounded_files import read_bounded
 from holdfast.kit.serial import parse_value
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.events import CallFailed
-from holdfast.model.jobs import JobPhase
+from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.model.report import REPORT_LIMIT, NodeReport
@@ -176,13 +176,24 @@ class LocalCluster:
         self._store.add_offender(provider_id)
 
     def _running_jobs(self) -> dict[str, tuple[str, ...]]:
-        """Return the job on each node; a node has one at most."""
+        """Return the job on each node; a node has one at most.
+
+        One that was exchanged has the job until its rank has ended.
+        """
         return {
             node: (name,)
             for name, (_, record, _) in self._store.active_jobs().items()
             if record.phase in (JobPhase.STARTING, JobPhase.RUNNING, JobPhase.STOPPING)
-            for node in record.placement
+            for node in (*record.placement, *self._left_on(name, record))
         }
+
+    def _left_on(self, job: str, record: JobRecord) -> Iterator[str]:
+        """Yield the exchanged nodes on which a rank of the job still runs."""
+        for one in record.exchanged:
+            machine = self._machines.get(one.node)
+            task = machine.task if machine is not None else None
+            if task is not None and task.exit_code is None and task.name.startswith(f"{job}/"):
+                yield one.node
 
     def _heartbeat(self, machine: LocalMachine, known: _Heartbeat | None) -> str | None:
         """Return the text of the last heartbeat of this boot; None before the first one."""

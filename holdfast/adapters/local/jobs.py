@@ -1,43 +1,29 @@
 """Job backend of the local platform: one rank process per node."""
 
-import os
-import secrets
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.host.rank_stacks import NodeRanks
+from holdfast.adapters.local.attempt_environment import AttemptEnvironment, error_file
 from holdfast.adapters.local.attempt_reports import AttemptReports
 from holdfast.adapters.local.job_inspections import AttemptRanks, JobInspections
+from holdfast.adapters.local.job_launch import Launch
+from holdfast.adapters.local.launched_ranks import LaunchedRanks
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import LocalMachine
 from holdfast.adapters.local.machines import LocalMachines
-from holdfast.adapters.local.rank_environment import Rendezvous, rank_environment
 from holdfast.adapters.local.store import LocalStore
 from holdfast.adapters.local.straggler_watch import StragglerWatch
 from holdfast.decisions.crash_text import crash_text, error_file_text
-from holdfast.decisions.flight_recorder import dump_files, recorder_environment
-from holdfast.decisions.hangs import AttemptProgress, HangLimits, is_unarmed, silence
-from holdfast.decisions.loss_faults import LossLimits, skipped_steps
+from holdfast.decisions.flight_recorder import dump_files
+from holdfast.decisions.hangs import AttemptProgress, is_unarmed, silence
 from holdfast.decisions.step_progress import StepProgress, after_look, suspected_hang
-from holdfast.decisions.step_times import StallLimits
 from holdfast.kit.bounded_files import end_text
-from holdfast.kit.free_ports import free_port
 from holdfast.model.jobs import (
-    ATTEMPT_VARIABLE,
-    CHECKPOINTS_VARIABLE,
-    EVIDENCE_VARIABLE,
-    JOB_VARIABLE,
-    LAUNCH_KEY_VARIABLE,
-    PROGRESS_VARIABLE,
-    RESTART_REASON_VARIABLE,
-    SECTIONS_VARIABLE,
-    SKIP_STEPS_VARIABLE,
     Ending,
     JobPhase,
     JobRecord,
@@ -62,35 +48,6 @@ _UNWATCHED: Final = (
 
 _IMPORTS: Final = timedelta(seconds=30)
 """Time from the start of an attempt to the first sample of its ranks, which import PyTorch."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """Launch settings of the ranks of a job."""
-
-    argv: Sequence[str]
-    nproc_per_node: int
-    checkpoint_dir: Path
-    master_port: int | None = None
-    """None for a free port, a different one for each attempt."""
-
-    hang_limits: HangLimits = field(default_factory=HangLimits)
-    """How long the job may report no step."""
-
-    stall_limits: StallLimits = field(default_factory=StallLimits)
-    """When a pause between two steps is reported as a suspected hang."""
-
-    loss_limits: LossLimits = field(default_factory=LossLimits)
-    """When a reported loss is a fault, and what follows."""
-
-    straggler_factor: float = 0
-    """Excess of a rank's own time over the other ranks' that is reported; 0 takes no samples."""
-
-    directory: Path = field(default_factory=Path.cwd)
-    """Working directory of the ranks."""
-
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """Further environment variables of the ranks."""
 
 
 class LocalJobs:
@@ -127,7 +84,8 @@ class LocalJobs:
         self._ending = ending
         self._prepare = prepare
         self._moved: dict[str, tuple[SetAside, ...]] = {}
-        self._meetings: dict[str, tuple[int, int, str]] = {}
+        self._launched = LaunchedRanks(machines)
+        self._environment = AttemptEnvironment(run)
         self._crashes: dict[Path, str] = {}
         self._inspections = JobInspections(clock.now)
         self._stragglers = StragglerWatch()
@@ -163,15 +121,21 @@ class LocalJobs:
         """See ``JobBackend.launch``."""
         spec, record, _ = self._store.job(job)
         launch = self._launch(job)
-        if not self._launched(job, record) and not self._is_shared(job, launch.checkpoint_dir):
+        launched = self._launched.current(job, record)
+        if leaving := self._launched.leaving(job, record):
+            for _, left in leaving:
+                _terminate(left)
+            return
+        if not launched and not self._is_shared(job, launch.checkpoint_dir):
             self._moved[job] = self._prepare(job, record.attempt, launch.checkpoint_dir)
+        running = {rank for rank, _ in launched}
         for rank, name in enumerate(record.placement):
             machine = self._machines.get(name)
-            if machine is not None:
+            if machine is not None and rank not in running:
                 machine.launch(
-                    _task(job, record.attempt, rank),
+                    self._launched.add(job, record, rank),
                     launch.argv,
-                    self._environment(spec, record, rank, launch),
+                    self._environment.of_rank(spec, record, rank, launch),
                     self._run.of_job(job).log(record.attempt, rank),
                     launch.directory,
                 )
@@ -183,30 +147,27 @@ class LocalJobs:
 
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``."""
-        for _, machine in self._launched(job, self._store.job(job)[1]):
-            machine.signal_task(signal.SIGTERM)
-            machine.signal_task(signal.SIGCONT)  # a stopped process handles no other signal
+        for _, machine in self._remaining(job):
+            _terminate(machine)
 
-    def kill(self, job: str) -> None:
+    def kill(self, job: str, nodes: Collection[str] = ()) -> None:
         """See ``JobBackend.kill``."""
-        for _, machine in self._launched(job, self._store.job(job)[1]):
-            machine.kill_task(self._clock.now())
+        for _, machine in self._remaining(job):
+            if not nodes or machine.name in nodes:
+                machine.kill_task(self._clock.now())
+
+    def _remaining(self, job: str) -> list[tuple[int, LocalMachine]]:
+        record = self._store.job(job)[1]
+        return [*self._launched.current(job, record), *self._launched.leaving(job, record)]
 
     def occupied(self) -> frozenset[str]:
         """Return the nodes on which a rank of an active job is running."""
         return frozenset(
-            one.node for job in self.jobs() for one in job.ranks if one.exit_code is None
+            one.node
+            for job in self.jobs()
+            for one in (*job.ranks, *job.leaving)
+            if one.exit_code is None
         )
-
-    def _launched(self, job: str, record: JobRecord) -> list[tuple[int, LocalMachine]]:
-        machines = [(rank, self._machines.get(name)) for rank, name in enumerate(record.placement)]
-        return [
-            (rank, machine)
-            for rank, machine in machines
-            if machine is not None
-            and machine.task is not None
-            and machine.task.name == _task(job, record.attempt, rank)
-        ]
 
     def _view(self, spec: JobSpec, record: JobRecord, *, cancel: bool) -> JobView:
         reports = self._reports_of(spec, record)
@@ -229,6 +190,7 @@ class LocalJobs:
             spec=spec,
             record=record,
             ranks=ranks,
+            leaving=self._leaving(spec.name, record),
             ending=None if is_running else self._ending(),
             first_step=progress.first,
             step=progress.last,
@@ -252,8 +214,14 @@ class LocalJobs:
                 ended_at=machine.task.ended_at,
                 reason=self._crash(own.log(record.attempt, rank), machine.task.exit_code),
             )
-            for rank, machine in self._launched(job, record)
+            for rank, machine in self._launched.current(job, record)
             if machine.task is not None
+        )
+
+    def _leaving(self, job: str, record: JobRecord) -> tuple[RankView, ...]:
+        return tuple(
+            RankView(rank=rank, node=machine.name)
+            for rank, machine in self._launched.leaving(job, record)
         )
 
     def _straggler(self, job: str, record: JobRecord) -> SlowRank | None:
@@ -277,14 +245,19 @@ class LocalJobs:
     def _reports_of(self, spec: JobSpec, record: JobRecord) -> AttemptReports:
         known = self._reports.get(spec.name)
         if known is None or known.attempt != record.attempt:
-            own, limits = self._run.of_job(spec.name), self._launch(spec.name).loss_limits
-            known = AttemptReports(own, record.attempt, record.placement, limits)
+            known = AttemptReports(
+                self._run.of_job(spec.name),
+                record.attempt,
+                record.placement,
+                self._launch(spec.name).loss_limits,
+                continues_logs=bool(record.exchanged),
+            )
             self._reports[spec.name] = known
         return known
 
     def _attempt_ranks(self, spec: JobSpec, record: JobRecord) -> AttemptRanks:
         launch, own = self._launch(spec.name), self._run.of_job(spec.name)
-        dumps = str(own.flight_dumps(record.attempt))
+        dumps = str(self._environment.files(spec, record, launch).dumps)
         return AttemptRanks(
             job=spec.name,
             attempt=record.attempt,
@@ -301,7 +274,7 @@ class LocalJobs:
             self._crashes.pop(log, None)
             return ""
         if log not in self._crashes:
-            reported = error_file_text(end_text(_error_file(log), _TAIL_BYTES))
+            reported = error_file_text(end_text(error_file(log), _TAIL_BYTES))
             self._crashes[log] = reported or crash_text(end_text(log, _TAIL_BYTES))
         return self._crashes[log]
 
@@ -319,49 +292,6 @@ class LocalJobs:
             last=f"step {progress.last}",
         )
 
-    def _environment(
-        self, spec: JobSpec, record: JobRecord, rank: int, launch: Launch
-    ) -> Mapping[str, str]:
-        own = self._run.of_job(spec.name)
-        port, key = self._rendezvous(spec.name, record.attempt, launch)
-        dumps = own.flight_dumps(record.attempt)
-        with suppress(OSError):
-            dumps.mkdir(parents=True, exist_ok=True)
-            own.sections(record.attempt).mkdir(parents=True, exist_ok=True)
-        node = Rendezvous(
-            node_rank=rank,
-            nodes=spec.nodes,
-            nproc_per_node=launch.nproc_per_node,
-            master_addr="127.0.0.1",
-            master_port=port,
-        )
-        return {
-            **recorder_environment(launch.environment, str(dumps)),
-            **rank_environment(launch.environment, node),
-            "PYTHONUNBUFFERED": "1",
-            "HOLDFAST_RUN": str(self._run.path),
-            JOB_VARIABLE: spec.name,
-            EVIDENCE_VARIABLE: str(own.evidence(record.attempt)),
-            LAUNCH_KEY_VARIABLE: key,
-            "HOLDFAST_NODE": record.placement[rank],
-            "PET_NODE_REPORT": str(self._run.node(record.placement[rank]).report),
-            ATTEMPT_VARIABLE: str(record.attempt),
-            RESTART_REASON_VARIABLE: "" if record.failure is None else record.failure.reason,
-            SKIP_STEPS_VARIABLE: skipped_steps(record.attempts),
-            CHECKPOINTS_VARIABLE: str(launch.checkpoint_dir),
-            SECTIONS_VARIABLE: str(own.sections(record.attempt)),
-            PROGRESS_VARIABLE: str(own.progress(record.attempt)),
-            "TORCHELASTIC_ERROR_FILE": str(_error_file(own.log(record.attempt, rank))),
-        }
-
-    def _rendezvous(self, job: str, attempt: int, launch: Launch) -> tuple[int, str]:
-        """Return the port and the key of an attempt, the same ones if its launch is repeated."""
-        known = self._meetings.get(job)
-        if known is None or known[0] != attempt:
-            port = free_port() if launch.master_port is None else launch.master_port
-            self._meetings[job] = known = (attempt, port, secrets.token_hex())
-        return known[1:]
-
 
 def _node_ranks(rank: int, name: str, machine: LocalMachine | None, launch: Launch) -> NodeRanks:
     process = machine.process if machine is not None else None
@@ -374,10 +304,6 @@ def _node_ranks(rank: int, name: str, machine: LocalMachine | None, launch: Laun
     )
 
 
-def _error_file(log: Path) -> Path:
-    """Return the file in which PyTorch's ``@record`` stores the exception of a rank."""
-    return log.with_suffix(".error.json")
-
-
-def _task(job: str, attempt: int, rank: int) -> str:
-    return f"{job}/{attempt}/{rank}"
+def _terminate(machine: LocalMachine) -> None:
+    machine.signal_task(signal.SIGTERM)
+    machine.signal_task(signal.SIGCONT)  # a stopped process handles no other signal

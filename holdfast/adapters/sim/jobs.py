@@ -1,6 +1,6 @@
 """The jobs of the simulated platform."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.scheduler import (
@@ -78,7 +78,7 @@ class SimJobs:
                     rank.is_terminated = True
                     self._world.after(found.training.stop_time, _Ender(self._world, found, rank))
 
-    def kill(self, job: str) -> None:
+    def kill(self, job: str, nodes: Collection[str] = ()) -> None:
         """See ``JobBackend.kill``."""
         with self._gate.writing():
             found = self._world.jobs[job]
@@ -87,6 +87,8 @@ class SimJobs:
                 kill_terminated(self._world, found)
                 return
             for rank in found.living():
+                if nodes and rank.node not in nodes:
+                    continue
                 rank.is_killed = True
                 if rank.is_reachable:
                     self._world.end_rank(found, rank, SIGKILL_EXIT)

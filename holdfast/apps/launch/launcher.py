@@ -111,7 +111,7 @@ class Launcher:
                 nodes=rendezvous.nodes,
                 join_timeout=rendezvous.join_timeout,
                 lease=rendezvous.lease,
-                may_succeed_another=rendezvous.leaves_on_sigterm,
+                may_succeed_another=rendezvous.may_succeed_another,
                 budget=self._options.budget,
                 stops_on_permanent_cause=self._options.stops_on_permanent_cause,
                 exchanges_suspects=self._options.exchanges_suspects,

@@ -83,7 +83,7 @@ OPTIONS: Final = (
         "--on-sigterm", choices=ON_SIGTERM, default="auto",
         help="response of the node with the coordinator to SIGTERM: stop the job on all nodes, or "
         "leave it, so that the others wait for the next coordinator (default: leave in a pod of "
-        "Kubernetes, else stop)",
+        "Kubernetes and under holdfast run, else stop)",
     ),
     _row(
         "--local-addr", default="", metavar="HOST",

@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.model.errors import ConfigError
-from holdfast.model.jobs import LAUNCH_KEY_VARIABLE
+from holdfast.model.jobs import FENCED_VARIABLE, LAUNCH_KEY_VARIABLE
 
 ON_SIGTERM: Final = ("auto", "stop", "leave")
 """Values of ``--on-sigterm``."""
@@ -48,6 +48,10 @@ class Rendezvous:
     leaves_on_sigterm: bool = False
     """Whether SIGTERM to the launcher with the coordinator ends that launcher only: the others wait
     for the next one at the endpoint."""
+
+    may_succeed_another: bool = False
+    """Whether ranks of launchers that another coordinator had lost may still run when this one
+    starts."""
 
     def listen(self) -> socket.socket | None:
         """Return a socket at the endpoint if it is on this machine and free; None if it is not."""
@@ -157,6 +161,8 @@ def meeting_point(
         )
     if problems:
         raise ConfigError(problems)
+    is_pod, is_fenced = _POD_VARIABLE in environment, FENCED_VARIABLE in environment
+    leaves = given.on_sigterm == "leave" or (given.on_sigterm == "auto" and (is_pod or is_fenced))
     given_rank = given.node_rank if given.node_rank is not None or step is None else step.node_rank
     return Rendezvous(
         host=host.strip("[]"),
@@ -166,6 +172,6 @@ def meeting_point(
         node_rank=given_rank,
         join_timeout=given.join_timeout,
         lease=given.lease_timeout,
-        leaves_on_sigterm=given.on_sigterm == "leave"
-        or (given.on_sigterm == "auto" and _POD_VARIABLE in environment),
+        leaves_on_sigterm=leaves,
+        may_succeed_another=leaves and not is_fenced,
     )

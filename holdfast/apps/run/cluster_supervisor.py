@@ -21,7 +21,8 @@ from holdfast.adapters.local.cluster import POLL, LocalCluster
 from holdfast.adapters.local.cluster_store import ClusterStore
 from holdfast.adapters.local.first_boot import SCRIPT_TIMEOUT_S, prepare
 from holdfast.adapters.local.groups import archive_deleted
-from holdfast.adapters.local.jobs import Launch, LocalJobs
+from holdfast.adapters.local.job_launch import Launch
+from holdfast.adapters.local.jobs import LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.lock import guarded, locked
 from holdfast.adapters.local.machines import Delays, LocalMachines

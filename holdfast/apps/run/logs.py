@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from holdfast.adapters.local.attempt_files import has_same_logs
 from holdfast.adapters.local.layout import RunDir
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -76,14 +77,18 @@ class RankLogs:
 
     def lines(self, attempt: int) -> Iterator[tuple[int, str]]:
         """Yield new ``(rank, line)``: the rest of earlier attempts, then those of ``attempt``."""
-        if attempt != self._attempt:
-            self._attempt = attempt
+        if attempt != self._attempt and not self._continue(attempt):
             self._ended.extend(self._tails)
             self._tails = [_Tail(self._files, attempt, rank) for rank in range(self._ranks)]
+        self._attempt = attempt
         yield from self._left()
         if not self._ended:
             for tail in self._tails:
                 yield from tail.lines()
+
+    def _continue(self, attempt: int) -> bool:
+        """Return whether the ranks of an attempt still write the logs of the one before."""
+        return self._attempt > 0 and has_same_logs(self._files(), self._attempt, attempt)
 
     def rest(self) -> Iterator[tuple[int, str]]:
         """Yield all remaining lines of a job that has ended."""

@@ -287,6 +287,7 @@ def _submit(store: ClusterStore, job: str, launch: JobLaunch, settings: RunSetti
         max_app_retries=settings.max_app_retries,
         grace=settings.grace,
         fault_grace=settings.grace,
+        keeps_ranks=settings.keeps_ranks,
     )
     submission = Submission(
         id=job,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import POLL, LocalCluster
-from holdfast.adapters.local.jobs import Launch, LocalJobs
+from holdfast.adapters.local.job_launch import Launch
+from holdfast.adapters.local.jobs import LocalJobs
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.store import LocalStore, Submission
@@ -133,6 +134,7 @@ class RunSession:
             max_app_retries=settings.max_app_retries,
             grace=settings.grace,
             fault_grace=settings.grace,
+            keeps_ranks=settings.keeps_ranks,
         )
         submission = Submission(
             id=self._job_id,

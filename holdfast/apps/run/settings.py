@@ -203,3 +203,12 @@ class RunSettings:
     startup_timeout: timedelta | None = None
     master_port: int | None = None
     config: RunConfig = field(default_factory=RunConfig)
+
+    @property
+    def keeps_ranks(self) -> bool:
+        """See ``JobSpec.keeps_ranks``: COMMAND is ``holdfast launch`` or ``hyperpodrun``."""
+        program, *arguments = [*self.command, ""]
+        words = [Path(program).name, *arguments]
+        if words[0].startswith("python"):
+            words = words[words.index("-m") + 1 :] if "-m" in words else []
+        return words[:2] == ["holdfast", "launch"] or words[:1] == ["hyperpodrun"]

@@ -1,6 +1,6 @@
 """Job backend for the Kubernetes training jobs that have auto-resume enabled."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -227,10 +227,11 @@ class KubernetesJobs:
             self._workloads.suspend(known.state)
         self._removal.delete(pod for pod in known.pods if pod.has_ended)
 
-    def kill(self, job: str) -> None:
+    def kill(self, job: str, nodes: Collection[str] = ()) -> None:
         """See ``JobBackend.kill``; the operator has the pods' own grace period to delete them."""
         known, now = self._known(job), self._dependencies.clock.now()
-        self._removal.kill(known.pods, is_overdue=is_stop_overdue(known.state, known.record, now))
+        pods = [pod for pod in known.pods if not nodes or pod.node in nodes]
+        self._removal.kill(pods, is_overdue=is_stop_overdue(known.state, known.record, now))
 
     def _read(self, now: datetime) -> Iterable[tuple[str, _Job]]:
         """Yield all jobs; jobs of a kind that cannot be read keep their last state."""

@@ -1,6 +1,6 @@
 """Backend of batch jobs on Slurm that Holdfast resumes after node faults."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -212,7 +212,7 @@ class SlurmJobs:
         self._holds.stop(case)
         self._refresh_soon()
 
-    def kill(self, job: str) -> None:
+    def kill(self, job: str, nodes: Collection[str] = ()) -> None:
         """See ``JobBackend.kill``: Slurm kills after its KillWait, except on nodes that are off.
 
         Slurm would wait for a reply of those nodes forever.
@@ -222,7 +222,7 @@ class SlurmJobs:
             one.node for one in self._view(case, self._around.clock.now()).ranks if one.is_fenced
         }
         if case.job.state == COMPLETING:
-            for node in off & set(case.job.nodes):
+            for node in off & set(nodes or case.job.nodes):
                 self._slurm.clear_node(node)
         self._refresh_soon()
 

@@ -10,6 +10,7 @@ from typing import IO, Final
 
 import click
 
+from holdfast.adapters.local.attempt_files import has_same_logs
 from holdfast.adapters.local.layout import default_home
 from holdfast.adapters.local.lock import is_held
 from holdfast.apps.cli.help import examples
@@ -95,7 +96,8 @@ def _follow(job: KnownJob, rank: int, attempt: int, log: _Log, *, is_restarted_t
         log.print_new_lines()
         if record.attempt > attempt and is_restarted_too:
             attempt += 1
-            log = _Log(job.files.log(attempt, rank))
+            if not has_same_logs(job.files, attempt - 1, attempt):
+                log = _Log(job.files.log(attempt, rank))
             click.echo(f"holdfast: {job.ref}: attempt {attempt}", err=True)
         elif has_ended or record.attempt > attempt:
             return
