@@ -81,6 +81,15 @@ def test_else_the_whole_attempt_stops(job, nodes) -> None:
     assert isinstance(decided(job, a_cluster(*nodes)), StopAttempt)
 
 
+def test_no_rank_moves_to_a_node_that_one_is_still_leaving() -> None:
+    job = replace(a_run(), leaving=(RankView(rank=1, node="node-3"),))
+
+    assert isinstance(decided(job, a_cluster(GOOD, BAD, GOOD)), StopAttempt)
+    action = decided(job, a_cluster(GOOD, BAD, GOOD, GOOD))
+    assert isinstance(action, ExchangeNode)
+    assert action.placement == ("node-1", "node-4")
+
+
 def starting(*leaving, kills=0):
     job = a_run(phase=JobPhase.STARTING, record={"phase_since": NOW, "kills": kills})
     left = tuple(RankView(rank=1, node=name) for name in leaving)

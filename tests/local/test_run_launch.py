@@ -143,13 +143,13 @@ def test_without_a_spare_the_whole_job_restarts(run, launched):
     assert (record.exchanged, record.hardware_retries) == ((), 1)
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_faulty_node_is_exchanged_although_its_launcher_does_not_end(run, launched, rank):
+@pytest.mark.parametrize(("rank", "hangs"), [(0, False), (0, True), (1, True)])
+def test_a_faulty_node_is_exchanged_also_if_its_launcher_hangs(run, launched, rank, hangs):
     job = launched(1, "--grace", "500ms")
     job.wait_for_round(1)
     run.wait_for_spare()
     first = run.record().placement
-    for pid in launcher_processes(run, first[rank]):
+    for pid in launcher_processes(run, first[rank]) if hangs else ():
         os.kill(pid, signal.SIGSTOP)
     write_kernel_line(
         job.node(rank),

@@ -165,12 +165,9 @@ class KubernetesJobs:
                     self._remove_ended(job)
         self._attempts.keep(job.state.uid for job in self._jobs.values() if job.record is not None)
         views = tuple(self._views())
-        self._pods = frozenset(
-            f"{pod.namespace}/{pod.name}"
-            for job in self._jobs.values()
-            if job.record is not None
-            for pod in job.pods
-        )
+        managed = (job for job in self._jobs.values() if job.record is not None)
+        pods = (pod for job in managed for pod in job.pods)
+        self._pods = frozenset(f"{pod.namespace}/{pod.name}" for pod in pods)
         return views
 
     def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
@@ -230,7 +227,7 @@ class KubernetesJobs:
     def kill(self, job: str, nodes: Collection[str] = ()) -> None:
         """See ``JobBackend.kill``; the operator has the pods' own grace period to delete them."""
         known, now = self._known(job), self._dependencies.clock.now()
-        pods = [pod for pod in known.pods if not nodes or pod.node in nodes]
+        pods = (pod for pod in known.pods if not nodes or pod.node in nodes)
         self._removal.kill(pods, is_overdue=is_stop_overdue(known.state, known.record, now))
 
     def _read(self, now: datetime) -> Iterable[tuple[str, _Job]]:
