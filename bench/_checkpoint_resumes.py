@@ -19,6 +19,7 @@ from typing import Final
 from bench.figure import Figure
 from holdfast.apps.run.checkpoint_watch import SETTLE
 from holdfast.kit.free_ports import free_port
+from tests.engines.framework_environments import environment_of
 
 SCRIPTS: Final = Path(__file__).parents[1] / "tests/local/frameworks/resuming"
 
@@ -30,8 +31,12 @@ JOBS: Final = {
     "hf_trainer": ("HF Trainer", "transformers"),
     "accelerate_state": ("Accelerate", "accelerate"),
     "deepspeed_latest": ("DeepSpeed", "deepspeed"),
+    "torchtitan_manager": ("torchtitan", "uv"),
 }
-"""Script to the name of the framework, and its package."""
+"""Script to the name of the framework, and its package, or uv, which builds its environment."""
+
+ENVIRONMENTS: Final = {"torchtitan_manager": "torchtitan"}
+"""Script to its environment, if ``make frameworks`` does not install its framework."""
 
 _SAVED: Final = re.compile(r"saved (\d+) with (\w+) as (.*): (.*)")
 _RESUMED: Final = re.compile(r"resumed at (\d+) with (\w+)")
@@ -102,8 +107,10 @@ def _trained(script: str, folder: Path, until: str) -> str:
         "STOP_AFTER": until,
         "TORCH_EXTENSIONS_DIR": f"{sys.prefix}/torch_extensions",
     }
+    name = ENVIRONMENTS.get(script)
+    python = environment_of(name) / "bin" / "python" if name else sys.executable
     done = subprocess.run(
-        [sys.executable, str(SCRIPTS / f"{script}.py")],
+        [str(python), str(SCRIPTS / f"{script}.py")],
         cwd=folder.parent, env=environment, capture_output=True, text=True, timeout=_LIMIT_S,
         check=False,
     )  # fmt: skip

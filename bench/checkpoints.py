@@ -29,7 +29,7 @@ from holdfast.engine.checkpoint_guard import inspect
 from holdfast.model.checkpoint_manifests import CheckpointManifest, WeightScan
 from holdfast.model.checkpoints import CheckpointState, Depth
 
-BY_NAME_ONLY = "with `make frameworks`, it runs seven training jobs under each kind of damage"
+BY_NAME_ONLY = "with `make frameworks`, it runs eight training jobs under each kind of damage"
 
 CHECKPOINTS = 100
 TENSORS = 10

@@ -12,8 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import is_quick
 
 from holdfast.adapters.checkpoints.manifest_check import manifest_of
+from tests.engines.framework_environments import environment_of
 
 SCRIPTS = Path(__file__).parent / "frameworks" / "resuming"
 SAVED = re.compile(r"saved (\d+) with (\w+) as (.*): (.*)")
@@ -28,7 +30,31 @@ JOBS = {
     "hf_trainer": "transformers",
     "accelerate_state": "accelerate",
     "deepspeed_latest": "deepspeed",
+    "fsdp_full": "torch",
 }
+"""Script to the package that it needs."""
+
+IN_ENVIRONMENTS = {
+    "orbax_manager": "orbax",
+    "dcp_async": "",
+    "megatron_core": "megatron",
+    "torchtitan_manager": "torchtitan",
+    "composer_trainer": "composer",
+}
+"""Script to its environment; without a name, that of the tests. The first one is always tried."""
+
+
+def scripts() -> list[str]:
+    return [*JOBS, *(list(IN_ENVIRONMENTS)[:1] if is_quick() else IN_ENVIRONMENTS)]
+
+
+def programs_of(script: str) -> Path:
+    """The directory of the Python that runs a script."""
+    module = JOBS.get(script, "torch")
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{module} is not installed: make frameworks")
+    name = IN_ENVIRONMENTS.get(script)
+    return environment_of(name) / "bin" if name else Path(sys.executable).parent
 
 
 def cut_off(path: Path) -> None:
@@ -46,18 +72,15 @@ def flip(path: Path) -> None:
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
-@pytest.mark.parametrize("script", JOBS)
+@pytest.mark.parametrize("script", scripts())
 def test_the_job_resumes_from_the_checkpoint_before_a_damaged_one(run, tmp_path, script) -> None:
-    module = JOBS[script]
-    if importlib.util.find_spec(module) is None:
-        pytest.skip(f"{module} is not installed: make frameworks")
     run.environment |= {
         "CUDA_VISIBLE_DEVICES": "",
         "DAMAGED_ATTEMPTS": "1,2",
         "DS_ACCELERATOR": "cpu",
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PATH": f"{programs_of(script)}:{os.environ['PATH']}",
         "TORCH_EXTENSIONS_DIR": f"{sys.prefix}/torch_extensions",
     }
     folder = tmp_path / "ckpt"

@@ -35,8 +35,9 @@ def report_save(step, weights, name, path) -> None:
 def _digest(weights) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(weights.items()):
-        digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
-        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+        array = value.detach().cpu().numpy() if hasattr(value, "detach") else value
+        digest.update(f"{name} {array.dtype} {array.shape}".encode())
+        digest.update(array.tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -1,0 +1,59 @@
+"""Virtual environments of frameworks that ``make frameworks`` does not install.
+
+Each has its own, in ``build/frameworks``: their requirements exclude each other. uv links files
+from its cache, so that an environment takes a second once its packages were downloaded.
+"""
+
+import fcntl
+import importlib.metadata
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = ROOT / "build" / "frameworks"
+
+PACKAGES: Final = {
+    "composer": ("mosaicml", "torch", "torchvision"),
+    "megatron": ("megatron-core", "numpy", "psutil", "torch"),
+    "orbax": ("orbax-checkpoint", "jax"),
+    "torchtitan": ("torchtitan", "torch"),
+}
+"""Environment to its packages. Megatron-core imports psutil without requiring it."""
+
+_NEWER: Final = ("numpy>=1.26", "torchvision")
+"""Instead of the versions that frameworks require: they run with newer ones."""
+
+
+def environment_of(name: str) -> Path:
+    """Return the directory of the environment, which is built first if it does not exist."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    folder, stamp = FOLDER / name, FOLDER / f"{name}.built"
+    torch = f"torch=={importlib.metadata.version('torch').partition('+')[0]}"
+    built = "\n".join((sys.prefix, torch, *PACKAGES[name]))
+    with (FOLDER / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not stamp.exists() or stamp.read_text(encoding="utf-8") != built:
+            stamp.unlink(missing_ok=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            _build(folder, name, torch)
+            stamp.write_text(built, encoding="utf-8")
+    return folder
+
+
+def _build(folder: Path, name: str, torch: str) -> None:
+    newer = FOLDER / f"{name}.txt"
+    newer.write_text("\n".join((torch, *_NEWER)), encoding="utf-8")
+    _uv("venv", "--python", sys.executable, str(folder))
+    _uv(
+        "pip", "install", "--python", str(folder / "bin/python"), "--override", str(newer),
+        *PACKAGES[name],
+    )  # fmt: skip
+
+
+def _uv(*arguments: str) -> None:
+    command = [str(Path(sys.executable).with_name("uv")), *arguments]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,20 @@
+"""PyTorch's asynchronous distributed checkpoints; the script loads the highest step."""
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from saving import FOLDER, LAST, SAVES, report_resume, report_save
+
+dist.init_process_group("gloo")
+state = {"model": torch.nn.Linear(64, 64).state_dict(), "step": torch.zeros(1)}
+if found := sorted(FOLDER.glob("step_*")):
+    dcp.load(state, checkpoint_id=found[-1])
+report_resume(int(state["step"]), state["model"])
+while state["step"] < LAST:
+    state["step"] += 1
+    torch.nn.init.normal_(state["model"]["weight"])
+    if (step := int(state["step"])) in SAVES:
+        path = FOLDER / f"step_{step}"
+        dcp.async_save(state, checkpoint_id=path).result()
+        report_save(step, state["model"], path.name, next(path.glob("*.distcp")))
+dist.destroy_process_group()
