@@ -21,7 +21,7 @@ from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates
 from holdfast.adapters.kubernetes.jobs.views import LATE, job_view, nodes_of, record_of
 from holdfast.model.jobs import JobPhase, Placing, RankView
-from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD, JOB_STATUS, RECORD_OF
+from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD, JOB_STATUS, KEEP_PODS, RECORD_OF
 
 SEEN = BEGAN + timedelta(seconds=30)
 SUSPENDED_PHASES = [JobPhase.STOPPING, JobPhase.WAITING]
@@ -304,6 +304,24 @@ def test_a_pod_that_runs_in_place_of_another_does_not_hide_that_it_was_lost() ->
     for _ in range(2):
         gone = lost(attempts, a_pod(0), again)
         assert {rank: pod.uid for rank, pod in gone.items()} == {1: "pod-1"}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize(
+    ("keeps", "created", "code"), [(False, 1, 3), (False, -1, 0), (True, 1, 0)]
+)
+def test_a_pod_in_place_of_a_failed_one_does_not_hide_that_it_failed_in_this_attempt(
+    order: int, keeps: bool, created: int, code: int
+) -> None:
+    more = {"uid": "failed", "creationTimestamp": at(created)}
+    failed = a_pod(1, phase="Failed", status=container(state=ended(3)), **more)
+    other = a_pod(1, uid="in-its-place", creationTimestamp=at(25))
+    kept = {"annotations": {KEEP_PODS: "true"}} if keeps else {}
+    state = a_state(record=a_record(JobPhase.RUNNING), **kept)
+
+    seen = view(state, [a_pod(0), *[failed, other][:: order if code else 1]])
+
+    assert [rank.exit_code or 0 for rank in seen.ranks] == [0, code]
 
 
 def test_the_last_words_that_are_kept_are_the_newest() -> None:

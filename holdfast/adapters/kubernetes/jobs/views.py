@@ -137,7 +137,10 @@ def job_view(
             is_stop_seen=state.is_stop_seen and state.is_suspended,
         )
     began = (record.started_at or record.phase_since).replace(microsecond=0)
-    ranks_now = {pod.member.rank: _rank(pod, began) for pod in pods if _has_started(pod)}
+    started = [pod for pod in pods if _has_started(pod)]
+    if not requests.keeps_pods:
+        started = _failed_last(started, began)
+    ranks_now = {pod.member.rank: _rank(pod, began) for pod in started}
     ranks_now |= {rank: _lost(pod) for rank, pod in lost.items()}
     for rank in state.completed:
         known = ranks_now.get(rank)
@@ -184,6 +187,15 @@ def nodes_of(
 
 def _has_started(pod: PodState) -> bool:
     return pod.phase != PodPhase.PENDING and bool(pod.node)
+
+
+def _failed_last(pods: Iterable[PodState], began: datetime) -> list[PodState]:
+    """Return the pods with those that failed in the attempt last, so that they count.
+
+    Operators start another pod in place of a failed one while no leader observes the job; it does
+    not join the process group of the other ranks.
+    """
+    return sorted(pods, key=lambda pod: pod.phase == PodPhase.FAILED and pod.created_at >= began)
 
 
 def _rank(pod: PodState, began: datetime) -> RankView:
