@@ -137,14 +137,11 @@ def job_view(
             is_stop_seen=state.is_stop_seen and state.is_suspended,
         )
     began = (record.started_at or record.phase_since).replace(microsecond=0)
-    started = [pod for pod in pods if _has_started(pod)]
-    if not requests.keeps_pods:
-        started = _failed_last(started, began)
-    ranks_now = {pod.member.rank: _rank(pod, began) for pod in started}
+    shown = _started(pods, None if requests.keeps_pods else began)
+    ranks_now = {pod.member.rank: _rank(pod, began) for pod in shown}
     ranks_now |= {rank: _lost(pod) for rank, pod in lost.items()}
     for rank in state.completed:
-        known = ranks_now.get(rank)
-        ranks_now[rank] = _done(rank, known.node if known is not None else "")
+        ranks_now[rank] = _done(rank, ranks_now[rank].node if rank in ranks_now else "")
     ordered = sorted((*pods, *lost.values()), key=lambda pod: pod.member.rank)
     where = dict.fromkeys((*record.placement, *(pod.node for pod in ordered if pod.node)))
     done = {rank for rank, view in ranks_now.items() if view.exit_code == 0}
@@ -189,13 +186,23 @@ def _has_started(pod: PodState) -> bool:
     return pod.phase != PodPhase.PENDING and bool(pod.node)
 
 
-def _failed_last(pods: Iterable[PodState], began: datetime) -> list[PodState]:
-    """Return the pods with those that failed in the attempt last, so that they count.
+def _started(pods: Iterable[PodState], began: datetime | None) -> list[PodState]:
+    """Return the pods that have started; of each rank the last one counts.
 
     Operators start another pod in place of a failed one while no leader observes the job; it does
-    not join the process group of the other ranks.
+    not join the process group of the other ranks. So those that failed in the attempt come last.
+
+    Args:
+        pods: all pods of the attempt.
+        began: begin of the attempt; None if other pods may take the place of failed ones.
+
     """
-    return sorted(pods, key=lambda pod: pod.phase == PodPhase.FAILED and pod.created_at >= began)
+    return sorted(
+        filter(_has_started, pods),
+        key=lambda pod: (
+            began is not None and pod.phase == PodPhase.FAILED and pod.created_at >= began
+        ),
+    )
 
 
 def _rank(pod: PodState, began: datetime) -> RankView:
