@@ -30,6 +30,16 @@ COLUMNS: Final = tuple(
 TITLES: Final = ("Case", "On", "Result", "Node", "Causes", "Retries used", "Events", "Test")
 SECONDS_TITLES: Final = ("Case", "On", "Seconds after the fault", "Load")
 
+RUNGS: Final[Mapping[str, str]] = {
+    "in-place": "restarted in place",
+    "hot-spare": "exchanged for a hot spare",
+    "another-node": "exchanged for another node",
+    "whole-job": "whole job restarted",
+}
+"""Rungs of the restart ladder that a job with launchers used, from the cheapest."""
+
+RUNGS_TITLES: Final = ("Case", "On", "Rung", "Seconds after the fault", "Load")
+
 _UNTESTED: Final = "not tested"
 _KUBERNETES: Final = (OPERATORS, NODES)
 
@@ -97,6 +107,10 @@ FAULTS: Final[Mapping[str, Fault]] = {
                            other=_LAUNCHERS),
     "launch-exchange": Fault("hardware", "XID under `holdfast launch`, then a rank fails; without "
                              "a hot spare", other=_LAUNCHERS),
+    "launch-power-loss": Fault("node", "a node loses its power under `holdfast launch`; without a "
+                               "hot spare, with a spare node", other=_LAUNCHERS),
+    "launch-no-spare": Fault("node", "a node loses its power under `holdfast launch`; without any "
+                             "spare", other=_LAUNCHERS),
     "operators-away": Fault("launcher", "XID while all operators are down; they come back",
                             _KUBERNETES),
     "agent-killed": Fault("agent", "the agent of a node is killed"),
@@ -197,11 +211,30 @@ def seconds() -> Iterator[tuple[str, ...]]:
                 yield fault.title, _on([column]), ", ".join(phases), f"{result['load']:.1f}"
 
 
+def rungs() -> Iterator[tuple[str, ...]]:
+    """One row per result of a job with launchers."""
+    for name, fault in FAULTS.items():
+        for column, result in recorded().get(name, {}).items():
+            if rung := result["outcome"].get("rung"):
+                load = f"{result['load']:.1f}" if "load" in result else ""
+                took = _took(result).removeprefix(" in ")
+                yield fault.title, _on([column]), RUNGS[rung], took or "not timed", load
+
+
+def _took(result: Mapping[str, Any]) -> str:
+    """Seconds from the fault to the next round, or to the end where there is none."""
+    seconds = result.get("seconds", {})
+    if "resumed" in seconds:
+        return f" in {seconds['resumed']:g} s"
+    return f" in {seconds['stopped']:g} s, without the restart" if "stopped" in seconds else ""
+
+
 def _platform_cell(name: str, platform: str, results: Mapping[str, Any]) -> str:
     alike: dict[str, list[str]] = {}
     for kind in PLATFORMS[platform]:
         if result := results.get(f"{platform}/{kind}"):
-            alike.setdefault(_end(result["outcome"]), []).append(kind)
+            took = _took(result) if "rung" in result["outcome"] else ""
+            alike.setdefault(_end(result["outcome"]), []).append(kind + took)
     if not alike:
         return f"*{why_empty(name, platform)}*"
     return "; ".join(f"{end} ({', '.join(kinds)})" for end, kinds in alike.items())
@@ -217,6 +250,8 @@ def _on(columns: list[str]) -> str:
 
 def _end(outcome: Mapping[str, Any]) -> str:
     job = outcome["job"]
+    if "rung" in outcome:
+        return RUNGS[outcome["rung"]]
     if not job:
         return "left alone" if job is None else f"node {outcome['node']}"
     attempt = outcome.get("attempt")

@@ -364,6 +364,12 @@ def fault_matrix_page() -> Iterator[str]:
     yield "- **Slurm**: real slurmctld and slurmd of these versions."
     yield from ["", "## Results", ""]
     yield from _table(("Part", "Fault", *fault_matrix.PLATFORMS), fault_matrix.overview())
+    yield from ["", "## Jobs with launchers", ""]
+    yield "The rung of the restart ladder that a job under `holdfast launch` used, and the seconds"
+    yield "until the ranks of the next round had started; they import nothing. A hot spare is a"
+    yield "launcher of the job that stands by; on another node, a launcher has yet to start."
+    yield ""
+    yield from _table(fault_matrix.RUNGS_TITLES, fault_matrix.rungs())
     yield from ["", "## Times", ""]
     yield "Load is that of the machine during the test, per core: 1 is a fully used machine, and"
     yield "times at a higher load are longer. `detected` is the start of the incident, `stopped`"

@@ -9,6 +9,7 @@ from typing import Any
 
 from holdfast.model.incidents import Incident
 from holdfast.model.jobs import JobRecord
+from tools.fault_matrix import RUNGS
 from tools.matrix_results import FAULT_TABLE
 from tools.matrix_table import MatrixTable
 
@@ -45,13 +46,15 @@ class Matrix:
         Args:
             fault: row of the table.
             column: column of the table.
-            found: outcome; ``job`` is the state of the job, None if it was left alone.
+            found: outcome; ``job`` is the state of the job, None if it was left alone, and ``rung``
+                the rung that its launchers used.
             seconds: from the fault to the end of each phase.
             table: the table; by default the fault matrix.
 
         """
         assert fault in table.titles
         assert column in table.columns
+        assert found.get("rung", "in-place") in RUNGS
         if self.folder is None:
             assert found == table.outcome(fault, column), (
                 f"{fault} on {column} is not as in tests/{table.file.name}: {found}; if it should "

@@ -146,9 +146,9 @@ def test_a_killed_rank_and_a_lost_node_are_in_the_fault_matrix(job: Job, matrix:
 
     found = reasons(guards[0])
     assert found == ["RankFailed", "RanksRestarted", "RankFailed", "RanksRestarted", "JobSucceeded"]
-    outcome = {"job": "restarted in place", "events": found[:2]}
+    outcome = {"job": "running", "rung": "in-place", "events": found[:2]}
     matrix.record("launch-rank", COLUMN, outcome, in_place)
-    outcome = {"job": "restarted on a hot spare", "events": found[2:4]}
+    outcome = {"job": "running", "rung": "hot-spare", "events": found[2:4]}
     matrix.record("launch-node", COLUMN, outcome, on_spare)
 
 
@@ -164,7 +164,7 @@ def test_a_job_without_restarts_in_place_is_in_the_fault_matrix(job: Job, matrix
 
     found = reasons(guards[0])
     assert guards[0].returncode == 75
-    outcome = {"job": "requests a restart of the whole job", "events": found}
+    outcome = {"job": "restarting", "rung": "whole-job", "events": found}
     matrix.record("launch-spent", COLUMN, outcome, seconds)
 
 

@@ -83,7 +83,7 @@ def test_ranks_leave_a_node_that_is_being_repaired_for_a_spare(
     assert restarted.startswith("RanksRestarted: spare: "), restarted
     assert end == "JobSucceeded: all ranks succeeded"
     assert ends(guards) == [0, 0, 0]
-    outcome = {"job": "restarted on a hot spare", "events": events(lines)}
+    outcome = {"job": "running", "rung": "hot-spare", "events": events(lines)}
     matrix.record("launch-repair", COLUMN, outcome, seconds)
 
 
@@ -108,7 +108,7 @@ def test_a_rank_that_fails_on_a_node_that_is_being_repaired_waits_for_another_la
     assert "exit code 5" in failed
     assert re.match(r"RanksRestarted: exchange: exit code 5; \S+ is being repaired: ", restarted)
     assert ends(guards) == [0, 0, 0]
-    outcome = {"job": "restarted with another launcher", "events": events(lines)}
+    outcome = {"job": "running", "rung": "another-node", "events": events(lines)}
     matrix.record("launch-exchange", COLUMN, outcome)
 
 

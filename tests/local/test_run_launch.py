@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,6 +12,10 @@ import pytest
 from holdfast.adapters.local.faults import power_off, write_kernel_line, xid_line
 from holdfast.kit.processes import descendants
 from holdfast.model.jobs import JobPhase
+from tests.engines.matrix import outcome_of
+from tools.fault_matrix import LOCAL
+
+COLUMN = f"{LOCAL}/processes"
 
 LAUNCHED = """
 import os, pathlib, sys, time
@@ -81,7 +86,9 @@ def launched(run, tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_lost_node_is_exchanged_and_the_launcher_of_the_other_one_stays(run, launched, rank):
+def test_a_lost_node_is_exchanged_and_the_launcher_of_the_other_one_stays(
+    run, launched, rank, matrix
+):
     job = launched(1)
     job.wait_for_round(1)
     (job.folder / "exit.1.1.3").touch()
@@ -91,8 +98,10 @@ def test_a_lost_node_is_exchanged_and_the_launcher_of_the_other_one_stays(run, l
     kept = run.pids(before.placement[1 - rank])["task"]
     run.wait_for_spare()
 
+    began = time.monotonic()
     power_off(job.node(rank))
     job.wait_for_round(3)
+    seconds = {"resumed": time.monotonic() - began}
     job.wait_for_attempt(2)
 
     record = run.record()
@@ -101,6 +110,9 @@ def test_a_lost_node_is_exchanged_and_the_launcher_of_the_other_one_stays(run, l
     assert [one.node for one in record.exchanged] == [before.placement[rank]]
     assert (record.hardware_retries, record.app_retries) == (1, 0)
     assert "RoundStarted: round 3" in job.log(2)
+    if rank:  # else the new coordinator waits for the leases of the one that was lost
+        outcome = outcome_of(record, rung="another-node")
+        matrix.record("launch-power-loss", COLUMN, outcome, seconds)
     assert job.finish().attempt == 2
 
 
@@ -133,11 +145,16 @@ def test_a_second_fault_during_the_exchange_is_exchanged_too(run, launched):
     assert record.hardware_retries == 2
 
 
-def test_without_a_spare_the_whole_job_restarts(run, launched):
+def test_without_a_spare_the_whole_job_restarts(run, launched, matrix):
     job = launched(0)
     job.wait_for_round(1)
+    began = time.monotonic()
     power_off(job.node(1))
     job.wait_for_round(1, attempt=2)
+    seconds = {"resumed": time.monotonic() - began}
+    job.wait_for_attempt(2)
+    outcome = outcome_of(run.record(), rung="whole-job")
+    matrix.record("launch-no-spare", COLUMN, outcome, seconds)
 
     record = job.finish()
     assert (record.exchanged, record.hardware_retries) == ((), 1)

@@ -174,7 +174,7 @@ def test_ranks_restart_in_their_pods_and_on_the_hot_spare_of_a_bad_node(
     assert left.startswith("spare: exit code 5")
     assert exchanged.startswith("spare: ")
     column = f"{NODES}/PyTorchJob"
-    matrix.record("launch-rank", column, {"job": "restarted in place"}, in_place)
-    matrix.record("launch-repair", column, {"job": "restarted on a hot spare"}, on_spare)
+    matrix.record("launch-rank", column, {"job": "running", "rung": "in-place"}, in_place)
+    matrix.record("launch-repair", column, {"job": "running", "rung": "hot-spare"}, on_spare)
     (job.folder / "finish").touch()
     site.until(lambda: job.phases(master, worker) == {"Succeeded"}, "the launchers to succeed")

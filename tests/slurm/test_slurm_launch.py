@@ -73,11 +73,21 @@ echo ended with $? > {tmp_path}/code
         assert [f'"NODE_RANK": "{rank // 2}"' in one for rank, one in enumerate(found)] == [
             True
         ] * 4
-    column = f"{SLURM}/{programs.version}"
-    if kind == "launcher":
-        matrix.record("launch-node", column, {"job": "restarted on a hot spare"})
-    else:
-        matrix.record("launch-rank", column, {"job": "restarted in place"})
+    fault, rung = (
+        ("launch-node", "hot-spare") if kind == "launcher" else ("launch-rank", "in-place")
+    )
+    # The last rank of the first round to start is followed by the kill.
+    begun, resumed = (max(map(_written_at, tmp_path.glob(f"{n}.?"))) for n in (1, 2))
+    matrix.record(
+        fault,
+        f"{SLURM}/{programs.version}",
+        {"job": "running", "rung": rung},
+        {"resumed": resumed - begun},
+    )
+
+
+def _written_at(file: Path) -> float:
+    return file.stat().st_mtime
 
 
 REPAIRED = """
@@ -128,7 +138,7 @@ echo ended with $? > {tmp_path}/code
     assert (tmp_path / "code").read_text(encoding="utf-8") == "ended with 0\n", output
     assert re.search(r"RanksRestarted: spare: \S+ is being repaired: Nvidia", output)
     column = f"{SLURM}/{programs.version}"
-    matrix.record("launch-repair", column, {"job": "restarted on a hot spare"}, seconds)
+    matrix.record("launch-repair", column, {"job": "running", "rung": "hot-spare"}, seconds)
 
 
 HANGS = """
