@@ -95,6 +95,8 @@ def _run_job(batch: Sequence[Schedule], frozen: Path | None, results: Results) -
                 sys.stderr.write(f"{one.number}: {one}: nothing hung: {job.log[-1500:]}\n")
                 return place
             results.add(outcome)
+            if outcome.text == _NO_VERDICT["text"]:
+                sys.stderr.write(job.log[-1500:])
             state = "ok" if outcome.is_right else "WRONG"
             times = f"{outcome.hung_s:.0f} s after the hang, {outcome.verdict_s:.1f} s after"
             load = f"load average {os.getloadavg()[0]:.0f}"

@@ -14,6 +14,9 @@ LIMIT: Final = timedelta(seconds=10)
 """Maximum time of an inspection: snapshots take up to 8 s; the rest is for starting the program
 that takes them, and for the messages."""
 
+_TRIES: Final = 3
+"""Inspections of one hang that is only reported, while they see nothing: on a node without free
+CPU time, one may end before it has read any rank."""
 
 _NODE_SIDE: Final = (VerdictKind.UNINTERRUPTIBLE, VerdictKind.STORAGE)
 """Verdicts on single ranks whose cause is below the program."""
@@ -30,6 +33,9 @@ class Inspection:
     until: datetime
     """The verdict is made by then, also without launchers that do not respond."""
 
+    tries: int = 1
+    """Number of inspections of this hang; those before saw nothing."""
+
     found: Mapping[str, Inspected] = field(default_factory=dict)
     """By launcher."""
 
@@ -42,6 +48,11 @@ class Inspection:
     conclusion: Verdict | None = None
     seen: tuple[RankSnapshot, ...] = ()
     """What the verdict was made of; kept until the next inspection."""
+
+    @property
+    def suspected_at(self) -> datetime:
+        """Return the time of the suspicion, before the first try."""
+        return self.until - self.tries * LIMIT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +124,8 @@ def concluded(
     own = inspection.found.get(suspicion.launcher)
     if own is not None and not own.is_stalled:
         return replace(inspection, verdict="", found={}, stacks={}), None
+    if _is_repeated(inspection):
+        return _next_try(inspection), None
     reports = inspection.found.values()
     snapshots = sorted(
         (one for report in reports for one in report.snapshots), key=lambda one: one.rank
@@ -134,6 +147,24 @@ def concluded(
         is_node_side=bool(found.ranks) and found.kind in _NODE_SIDE,
     )
     return done, hung
+
+
+def _is_repeated(inspection: Inspection) -> bool:
+    """Return whether nothing was seen, and another inspection delays no restart."""
+    if inspection.suspicion.restart or inspection.tries >= _TRIES:
+        return False
+    reports = inspection.found.values()
+    return not any(one.snapshots or one.traces or one.ras is not None for one in reports)
+
+
+def _next_try(inspection: Inspection) -> Inspection:
+    return replace(
+        inspection,
+        number=inspection.number + 1,
+        until=inspection.until + LIMIT,
+        tries=inspection.tries + 1,
+        found={},
+    )
 
 
 def _launcher_of(rank: int, snapshots: Collection[RankSnapshot], suspicion: Suspected) -> str:

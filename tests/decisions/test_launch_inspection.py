@@ -129,6 +129,40 @@ def test_without_a_timeout_the_verdict_is_kept_and_the_ranks_continue():
     assert order_for(job, "a").inspection == 0
 
 
+def test_a_hang_of_which_nothing_was_seen_is_inspected_again():
+    """On a node without free CPU time, the program that takes snapshots may end without any."""
+    job = after(running(), REPORTED, inspected("a"), inspected("b"), now=T0)
+    assert job.inspection is not None
+    assert job.inspection.verdict is None
+    assert order_for(job, "a").inspection == 2
+    assert next_deadline(job, TWO) == T0 + 2 * LIMIT
+    assert after(job, FROM_A, FROM_B) == job, "reports on the first inspection"
+
+    job = after(job, replace(FROM_A, number=2), replace(FROM_B, number=2))
+    assert job.inspection is not None
+    assert (job.inspection.verdict or "").startswith("no progress for 3m; rank 3 on b never")
+    assert job.inspection.suspected_at == T0
+
+
+def test_a_hang_of_which_nothing_can_be_seen_gets_a_verdict_in_the_end():
+    job = after(running(), REPORTED)
+    for tries in (1, 2, 3):
+        assert job.inspection is not None
+        assert job.inspection.verdict is None
+        job = after(job, None, now=T0 + tries * LIMIT)
+
+    assert job.inspection is not None
+    assert "no rank could be read" in (job.inspection.verdict or "")
+    assert job.inspection.suspected_at == T0
+    job = after(job, REPORTED, now=T0 + 10 * LIMIT)
+    assert job.inspection is not None
+    assert (job.inspection.number, job.inspection.tries) == (4, 1)
+
+
+def test_a_restart_does_not_wait_for_another_inspection():
+    assert after(running(), SUSPECTED, inspected("a"), inspected("b")).phase is Phase.STOP
+
+
 def test_a_launcher_that_does_not_report_delays_the_verdict_until_the_limit():
     job = after(running(), SUSPECTED, FROM_A)
     early = T0 + LIMIT - timedelta(microseconds=1)

@@ -1,9 +1,11 @@
 """Inspects ranks that seem to hang: their processes, and meanwhile dumps of flight recorders.
 
-``python -m holdfast.adapters.host.rank_findings NODE DUMP PIPE SINCE RANK:PID ...`` prints what is
-found of some ranks as JSON, of dumps only what the verdict depends on. DUMP and PIPE are those of
-``DumpFiles``. Dumps that were written before SINCE, in seconds since 1970, are left out. PID is the
-process that was started for the rank; 0 if there is none any more.
+``python -m holdfast.adapters.host.rank_findings NODE DUMP PIPE SINCE UNTIL RANK:PID ...`` prints
+what is found of some ranks as JSON, of dumps only what the verdict depends on. DUMP and PIPE are
+those of ``DumpFiles``. Dumps that were written before SINCE, in seconds since 1970, are left out.
+After UNTIL, a time of the monotonic clock, no more stacks are read: the start of this process, too,
+takes seconds on a node without free CPU time. PID is the process that was started for the rank; 0
+if there is none any more.
 """
 
 import json
@@ -70,11 +72,14 @@ def _ras_reports(
 
 def main(argv: Sequence[str]) -> int:
     """Print what is found of ranks. Returns the exit status."""
-    node, dump, pipe, since, *ranks = argv
+    node, dump, pipe, since, until, *ranks = argv
     files = DumpFiles(dump=dump, pipe=pipe)
     started = {int(rank): int(pid) for rank, _, pid in (one.partition(":") for one in ranks)}
     found = inspect_ranks(
-        lambda: take_snapshots_of(node, started), files, started.keys(), float(since)
+        lambda: take_snapshots_of(node, started, float(until)),
+        files,
+        started.keys(),
+        float(since),
     )
     shorter = summaries(found.traces, over=_KEPT, waiting=_KEPT)
     json.dump(to_plain(replace(found, traces=shorter)), sys.stdout)

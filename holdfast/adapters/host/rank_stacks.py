@@ -69,16 +69,20 @@ def rank_processes(nodes: Sequence[NodeRanks]) -> tuple[tuple[int, str, int], ..
     return tuple(sorted(found))
 
 
-def take_snapshots_of(node: str, started: Mapping[int, int]) -> tuple[RankSnapshot, ...]:
+def take_snapshots_of(
+    node: str, started: Mapping[int, int], deadline: float | None = None
+) -> tuple[RankSnapshot, ...]:
     """Return a snapshot of each rank of a node, in rank order, within about 8 seconds.
 
     Args:
         node: the node.
         started: process that was started for each rank; 0 if there is none any more.
+        deadline: monotonic time after which no more stacks are read; None for 7 seconds from now.
 
     """
     return _snapshots(
-        [(rank, node, python_process(rank, pid) if pid else None) for rank, pid in started.items()]
+        [(rank, node, python_process(rank, pid) if pid else None) for rank, pid in started.items()],
+        deadline,
     )
 
 
@@ -106,8 +110,10 @@ def rank_evidence(snapshot: RankSnapshot, node: str | None = None) -> RankEviden
     return RankEvidence(snapshot=snapshot, command=command_line(pid), environment=environment(pid))
 
 
-def _snapshots(found: Sequence[tuple[int, str, int | None]]) -> tuple[RankSnapshot, ...]:
-    deadline = time.monotonic() + _TIME_S
+def _snapshots(
+    found: Sequence[tuple[int, str, int | None]], deadline: float | None = None
+) -> tuple[RankSnapshot, ...]:
+    deadline = time.monotonic() + _TIME_S if deadline is None else deadline
     with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
         snapshots = list(pool.map(lambda one: _take_snapshot(deadline, *one), found))
     return tuple(sorted(snapshots, key=lambda one: (one.rank, one.pid or 0)))

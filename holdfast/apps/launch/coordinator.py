@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.decisions.launch_events import Event, Sampled, Slowed
-from holdfast.decisions.launch_inspection import LIMIT
 from holdfast.decisions.launch_losses import reporters
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import advance, next_deadline
@@ -135,7 +134,7 @@ class Coordinator:
         evidence = HangEvidence(
             job=options.job,
             attempt=self.job.history.total,
-            suspected_at=found.until - LIMIT,
+            suspected_at=found.suspected_at,
             evidence=found.suspicion.text,
             verdict=verdict,
             ranks=tuple(rank_evidence(one, options.node) for one in found.seen),

@@ -23,6 +23,9 @@ from holdfast.model.names import Cause
 _LIMIT_S: Final = 9.5
 """Less than ``launch_inspection.LIMIT``; snapshots take at most 8 s."""
 
+_STACKS_S: Final = 7.0
+"""Time from the start of the inspection after which it reads no more stacks."""
+
 _LONGEST_REPORT: Final = 48_000
 """Characters of all snapshots of a node, so that they fit into one message to the coordinator."""
 
@@ -49,7 +52,9 @@ class RankInspection:
     ) -> None:
         ranks = [f"{rank}:{pid or 0}" for rank, pid in processes.items()]
         module = "holdfast.adapters.host.rank_findings"
-        command = (sys.executable, "-m", module, node, files.dump, files.pipe, str(since), *ranks)
+        until = time.monotonic() + _STACKS_S
+        times = (str(since), str(until))
+        command = (sys.executable, "-m", module, node, files.dump, files.pipe, *times, *ranks)
         self._printed = PrintedValue(RankFindings, command, limit_s=_LIMIT_S)
 
     @property

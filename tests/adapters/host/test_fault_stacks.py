@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -113,28 +114,36 @@ def test_a_process_that_has_ended_has_no_stacks(tmp_path: Path) -> None:
     assert requested_threads(pid, soon()) == ()
 
 
-def test_an_inspection_without_py_spy_has_the_stacks(tmp_path: Path, bare_python: Path) -> None:
+def inspected(tmp_path: Path, python: Path, pid: int, until: float) -> dict[str, Any]:
+    """Return what an inspection without py-spy finds of rank 3."""
     module = "holdfast.adapters.host.rank_findings"
-    with training(tmp_path) as process:
-        done = subprocess.run(
-            [
-                bare_python,
-                "-m",
-                module,
-                "n",
-                tmp_path / "dump",
-                tmp_path / "pipe",
-                "0",
-                f"3:{process.pid}",
-            ],
-            env={"PATH": "/nowhere", "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            check=True,
-        )
+    files = (tmp_path / "dump", tmp_path / "pipe")
+    done = subprocess.run(
+        [python, "-m", module, "n", *files, "0", str(until), f"3:{pid}"],
+        env={"PATH": "/nowhere", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        check=True,
+    )
     [seen] = json.loads(done.stdout)["snapshots"]
+    return seen
+
+
+def test_an_inspection_without_py_spy_has_the_stacks(tmp_path: Path, bare_python: Path) -> None:
+    with training(tmp_path) as process:
+        seen = inspected(tmp_path, bare_python, process.pid, until=soon() + 60)
+
     assert (seen["rank"], seen["state"], seen["note"]) == (3, "S", "")
     assert seen["frames"][0]["function"] == "never_returns"
     assert [one["frames"][0]["function"] for one in seen["helpers"]] == ["reads"]
+
+
+def test_an_inspection_that_started_late_has_the_states(tmp_path: Path) -> None:
+    with training(tmp_path) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        seen = inspected(tmp_path, Path(sys.executable), process.pid, until=0.0)
+
+    assert (seen["rank"], seen["state"], seen["frames"]) == (3, "T", [])
+    assert seen["note"] == "no stack: too many ranks for the time of the inspection"
 
 
 def test_the_names_that_newer_interpreters_write_are_read() -> None:
