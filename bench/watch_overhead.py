@@ -94,7 +94,7 @@ class _Steps:
 def _watching(launcher: int) -> list[int]:
     """Return the launcher and what it started to watch, but no rank."""
     below = descendants(launcher)
-    ranks = {pid for pid in below if str(SCRIPT).encode() in _arguments(pid)}
+    ranks = {pid for pid in below if _arguments(pid)[1:3] == [b"-u", str(SCRIPT).encode()]}
     spared = {pid for rank in ranks for pid in (rank, *descendants(rank))}
     return [pid for pid in (launcher, *below) if pid not in spared]
 
@@ -111,8 +111,8 @@ def _cpu_s(pids: Sequence[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def _arguments(pid: int) -> bytes:
+def _arguments(pid: int) -> list[bytes]:
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
-        return b""
+        return []
