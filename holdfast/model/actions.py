@@ -220,7 +220,7 @@ class KillAttempt:
 
     job: str
     nodes: tuple[str, ...] = ()
-    """Exchanged nodes on which alone this is done; empty: on all nodes of the attempt."""
+    """Nodes whose processes are killed, after an exchange; empty for all nodes of the attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

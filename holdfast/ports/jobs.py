@@ -50,7 +50,7 @@ class JobBackend(Protocol):
         ...
 
     def kill(self, job: str, nodes: Collection[str] = ()) -> None:
-        """Send SIGKILL to all processes of every remaining rank; only on ``nodes`` if any is given.
+        """Send SIGKILL to all processes of the remaining ranks on ``nodes``; on all nodes if empty.
 
         Where a platform stops ranks by itself, it gets the order to end its grace period, and ranks
         that it cannot end any more are removed, on nodes where nothing can run. Slurm accepts no

@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,21 @@ def test_ranks_that_wait_for_a_slow_reader_can_be_stopped(tmp_path: Path) -> Non
     wait_for(lambda: not is_running(rank), "the end of the rank")
     assert "JobStopped" in started.communicate(timeout=LIMIT_S)[1]
     assert started.returncode == 128 + signal.SIGTERM
+
+
+def test_a_slow_reader_gets_all_that_a_job_has_written_before_its_end(tmp_path: Path) -> None:
+    text = "for _ in range(200): os.write(2, b'x' * 4095 + b'\\n')\n(folder / 'end').touch()"
+    with start(script(tmp_path, text), tmp_path) as started:
+        wait_for((tmp_path / "end").exists, "the end of the rank")
+        assert started.stderr is not None
+        shown = b""
+        while part := os.read(started.stderr.fileno(), 4096):
+            shown += part
+            time.sleep(0.005)
+
+    assert started.returncode == 0
+    assert shown.count(b"x") == 200 * 4095
+    assert b"JobSucceeded" in shown
 
 
 def test_a_job_runs_on_when_nobody_reads_its_output_any_more(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def format_named(name: str) -> CheckpointFormat:
 
 
 def _unknown(name: str, registered: Collection[str]) -> ConfigError:
-    """Return the error for a name that no format has, with the nearest ones first."""
+    """Return the error for an unknown format, with the nearest names first."""
     near = _nearest(name, registered)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     return ConfigError(

@@ -1,4 +1,4 @@
-"""Files of the ranks of an attempt, which ranks that stay through an exchange of nodes keep."""
+"""Files of the ranks of an attempt. Ranks that keep running during an exchange keep their files."""
 
 import os
 from dataclasses import dataclass

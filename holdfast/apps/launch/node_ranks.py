@@ -188,7 +188,7 @@ class NodeRanks:
         self._end_watching()
         if self._warm is not None:
             self._warm.close()
-        self._output.remove_temporary(keeps_evidence=keeps_evidence)
+        self._output.close(keeps_evidence=keeps_evidence)
 
     def _start(self, order: Order) -> None:
         self.round = order.round

@@ -43,8 +43,10 @@ _NODE_REPORT: Final = "/run/holdfast/report.json"
 """In the agent's default ``report_dir``."""
 
 SUSPECT_ACTIONS: Final = ("none", "exchange")
-PERMANENT_CAUSE_ACTIONS: Final = ("stop", "restart")
 """Values of ``--suspect-action``."""
+
+PERMANENT_CAUSE_ACTIONS: Final = ("stop", "restart")
+"""Values of ``--permanent-cause-action``."""
 
 LOSS_ACTIONS: Final = tuple(action.value for action in LossAction)
 """Values of ``--loss-action``."""

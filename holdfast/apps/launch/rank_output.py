@@ -144,14 +144,15 @@ class RankOutput:
             self._followed.clear()
             self._relay.end_round()
 
-    def remove_temporary(self, *, keeps_evidence: bool) -> None:
-        """Remove the directory if no one asked for it.
+    def close(self, *, keeps_evidence: bool) -> None:
+        """Wait for a slow reader, and remove the directory if no one asked for it.
 
         Args:
             keeps_evidence: whether flight recorder dumps and the evidence of hangs are kept, and
                 named.
 
         """
+        self._relay.close()
         if not self._is_temporary:
             return
         kept: list[Path] = []

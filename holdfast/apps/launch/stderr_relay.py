@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Final
 
 _CHUNK: Final = 65536
@@ -23,6 +24,9 @@ _UNWRITTEN: Final = 16 * _CHUNK
 
 _FLUSH_S: Final = 0.2
 """Time for a slow reader to accept what a rank wrote, before the launcher reports its end."""
+
+_ACCEPT_S: Final = 5.0
+"""Time without progress, at the end of the launcher, after which nobody seems to read."""
 
 _RETRY_S: Final = 0.1
 
@@ -79,22 +83,35 @@ class StderrRelay:
             return bytes(source.end)
 
     def end_round(self) -> None:
-        """Show what is left, and close the descriptors. No rank may be left."""
+        """Read the remaining output and close the descriptors; all ranks must have ended."""
         with self._lock:
             for source in self._sources.values():
-                self._read(source)
+                self._read(source, limit=sys.maxsize)
             self._flush()
             for source in self._sources.values():
                 os.close(source.reader)
             self._sources.clear()
 
+    def close(self) -> None:
+        """Wait while a slow reader accepts the output of the ranks: this process ends next."""
+        self._notify()
+        with self._lock:
+            is_accepted = True
+            while (left := len(self._unwritten)) and is_accepted:
+                is_accepted = self._is_shown.wait_for(
+                    partial(self._has_fewer_than, left), _ACCEPT_S
+                )
+
+    def _has_fewer_than(self, count: int) -> bool:
+        return len(self._unwritten) < count
+
     def _flush(self) -> None:
         self._notify()
         self._is_shown.wait_for(lambda: not self._unwritten, _FLUSH_S)
 
-    def _read(self, source: _Source) -> None:
-        """Read what is there."""
-        while not source.is_over and sum(map(len, self._unwritten)) < _UNWRITTEN:
+    def _read(self, source: _Source, limit: int = _UNWRITTEN) -> None:
+        """Read the available output, while less than ``limit`` bytes are unwritten."""
+        while not source.is_over and sum(map(len, self._unwritten)) < limit:
             try:
                 data = os.read(source.reader, _CHUNK)
             except BlockingIOError:

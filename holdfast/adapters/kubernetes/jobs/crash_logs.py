@@ -32,13 +32,13 @@ class CrashLogs:
     """Reads the end of a log once for each exit; a log exists until its pod is deleted."""
 
     def __init__(self, api: Api, may_act: Callable[[], bool]) -> None:
-        """Create it; ``may_act`` returns whether this process is the leader, who reads logs."""
+        """Read logs through ``api`` while ``may_act`` returns that this process is the leader."""
         self._api = api
         self._may_act = may_act
         self._reasons: OrderedDict[tuple[str, datetime], str] = OrderedDict()
 
     def explained(self, pods: Iterable[PodState]) -> list[PodState]:
-        """Return the pods of an attempt; exits without a reason have that of the log, if any."""
+        """Return the pods of an attempt, with the reasons of exits that only the logs have."""
         known = list(pods)
         unexplained = sorted(filter(_is_unexplained, known), key=_exit_time)
         reasons = {pod.uid: self._reason(pod) for pod in unexplained[:_READ]}
