@@ -69,7 +69,9 @@ class Job:
         assert numbers_in(self.folder, "overlap.*") == []
 
     def exit_rank(self, number: int, rank: int, code: int) -> None:
-        (self.folder / f"exit.{number}.{rank}").write_text(str(code), encoding="utf-8")
+        written = self.folder / f".exit.{number}.{rank}"
+        written.write_text(str(code), encoding="utf-8")
+        written.rename(self.folder / f"exit.{number}.{rank}")  # a rank may read it at once
 
     def finish(self) -> None:
         (self.folder / "finish").touch()
