@@ -9,12 +9,11 @@ import os
 import select
 import sys
 import threading
-import time
-from collections import deque
 from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Final
 
+_STDERR: Final = 2
 _CHUNK: Final = 65536
 _KEPT: Final = 65536
 """Bytes that are kept of the standard error of each rank."""
@@ -28,7 +27,8 @@ _FLUSH_S: Final = 0.2
 _ACCEPT_S: Final = 5.0
 """Time without progress, at the end of the launcher, after which nobody seems to read."""
 
-_RETRY_S: Final = 0.1
+_PIECE: Final = select.PIPE_BUF
+"""Bytes that a pipe which polls as writable accepts without blocking."""
 
 
 @dataclass(slots=True)
@@ -43,8 +43,9 @@ class _Source:
 class StderrRelay:
     """Standard error of the ranks of a round.
 
-    A thread reads and writes, so that a slow terminal does not block the launcher. Where standard
-    error is a terminal, ranks get one, too: progress bars look as they would without this relay.
+    A thread reads and writes, so that a slow reader does not block the launcher, and ranks only
+    when much is unwritten. Where standard error is a terminal, ranks get one, too: progress bars
+    look as they would without this relay.
     """
 
     def __init__(self) -> None:
@@ -53,7 +54,7 @@ class StderrRelay:
         self._sources: dict[int, _Source] = {}
         """By local rank."""
 
-        self._unwritten: deque[bytes] = deque()
+        self._unwritten = bytearray()
         self._wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._thread: threading.Thread | None = None
 
@@ -64,7 +65,7 @@ class StderrRelay:
         with self._lock:
             self._sources[local_rank] = _Source(reader)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._pass_on, name="stderr", daemon=True)
+            self._thread = threading.Thread(target=self._relay, name="stderr", daemon=True)
             self._thread.start()
         self._notify()
         return os.fdopen(writer, "wb", buffering=0)
@@ -111,7 +112,7 @@ class StderrRelay:
 
     def _read(self, source: _Source, limit: int = _UNWRITTEN) -> None:
         """Read the available output, while less than ``limit`` bytes are unwritten."""
-        while not source.is_over and sum(map(len, self._unwritten)) < limit:
+        while not source.is_over and len(self._unwritten) < limit:
             try:
                 data = os.read(source.reader, _CHUNK)
             except BlockingIOError:
@@ -121,36 +122,47 @@ class StderrRelay:
             if not data:
                 source.is_over = True
                 return
-            self._unwritten.append(data)
+            self._unwritten += data
             source.end += data
             del source.end[:-_KEPT]
 
-    def _pass_on(self) -> None:
+    def _relay(self) -> None:
         while True:
-            poll = select.poll()
-            poll.register(self._wake, select.POLLIN)
-            with self._lock:
-                for source in self._sources.values():
-                    if not source.is_over:
-                        poll.register(source.reader, select.POLLIN)
-            poll.poll()
+            ready = {file for file, _ in self._poll().poll()}
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, _CHUNK)
+            if _STDERR in ready:
+                self._write()
             with self._lock:
                 for source in self._sources.values():
                     self._read(source)
-            self._write()
+
+    def _poll(self) -> select.poll:
+        """Return what to wait for: output, while there is room for it, and a reader of it."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        with self._lock:
+            if self._unwritten:
+                poll.register(_STDERR, select.POLLOUT)
+            if len(self._unwritten) < _UNWRITTEN:
+                for source in self._sources.values():
+                    if not source.is_over:
+                        poll.register(source.reader, select.POLLIN)
+        return poll
 
     def _write(self) -> None:
-        while True:
-            with self._lock:
-                if not self._unwritten:
-                    return
-                data = self._unwritten[0]
-            _write_all(data)
-            with self._lock:
-                self._unwritten.popleft()
-                self._is_shown.notify_all()
+        """Write a piece: without the lock, as a terminal may block in spite of its poll."""
+        with self._lock:
+            piece = bytes(self._unwritten[:_PIECE])
+        try:
+            count = os.write(_STDERR, piece)
+        except BlockingIOError:  # another process has filled it, and made it non-blocking
+            return
+        except OSError:  # nobody reads it any more
+            count = len(piece)
+        with self._lock:
+            del self._unwritten[:count]
+            self._is_shown.notify_all()
 
     def _notify(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -158,7 +170,7 @@ class StderrRelay:
 
 
 def _terminal() -> tuple[int, int]:
-    """Return a terminal that changes nothing of what it passes on, as large as the present one."""
+    """Return a terminal that changes nothing of what it relays, as large as the present one."""
     import fcntl  # noqa: PLC0415 - in a terminal only
     import struct  # noqa: PLC0415 - in a terminal only
     import termios  # noqa: PLC0415 - in a terminal only
@@ -171,13 +183,3 @@ def _terminal() -> tuple[int, int]:
         rows = struct.pack("HHHH", size.lines, size.columns, 0, 0)
         fcntl.ioctl(writer, termios.TIOCSWINSZ, rows)
     return reader, writer
-
-
-def _write_all(data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(2, data) :]
-        except BlockingIOError:  # another process has made the terminal non-blocking
-            time.sleep(_RETRY_S)
-        except OSError:  # nobody reads it any more
-            return
