@@ -318,6 +318,19 @@ def test_a_failed_pod_that_is_deleted_before_the_status_is_written_is_named(
     assert unknown["faultyPodList"] == []
 
 
+def test_a_pod_of_the_next_attempt_on_the_node_of_the_failure_is_not_faulty() -> None:
+    failed_at = NOW - timedelta(milliseconds=1)
+    failure = Failure(kind=FailureKind.APPLICATION, reason="Exit", at=failed_at, node="n0")
+    attempt = AttemptRecord(
+        attempt=1, placement=("n1", "n0"), started_at=NOW, stopped_at=NOW, failure=failure
+    )
+    record = replace(RECORD, attempt=2, failure=failure, attempts=(attempt,))
+
+    faulty = step(a_job(), states(a_job()), record, NOW).shown["latestFaultyPodInstanceList"]
+
+    assert (faulty["faultyPodList"], faulty["faultyRankList"]) == (["llama-pod-1"], ["1"])
+
+
 def test_periods_of_the_restart_budget_are_numbered() -> None:
     job = step(a_job(runPolicy={"restartPolicy": {"evalPeriodSeconds": 60}}), [], None, NOW)
     for seconds, number in ((59, 0), (60, 1), (119, 1), (120, 2)):

@@ -440,6 +440,26 @@ def test_a_rank_that_has_ended_well_is_not_lost_when_its_pod_is_gone() -> None:
 
 
 @pytest.mark.parametrize(
+    ("assigned", "without", "placement"),
+    [
+        ((), None, ("a", "b")),
+        (("b",), None, ("a", "b")),
+        (("b", "a"), None, ("a", "b")),
+        (("a", "b"), 0, ("a", "b")),
+        (("a", "c"), None, ("a", "b", "c")),
+    ],
+    ids=["new", "one before the other", "in disorder", "rank without a pod", "rank elsewhere"],
+)
+def test_a_placement_is_in_rank_order(assigned, without, placement) -> None:
+    state = a_state(record=a_record(placement=assigned))
+    pods = [a_pod(rank, node=node) for rank, node in ((1, "b"), (0, "a"))]
+
+    found = view(state, [pod for pod in pods if pod.member.rank != without])
+
+    assert found.record.placement == placement
+
+
+@pytest.mark.parametrize(
     ("others", "placement"),
     [
         ([a_pod(1, node="b")], ("b",)),

@@ -159,14 +159,18 @@ def _restarts(job: HyperPodJob, record: JobRecord | None, now: datetime, *, is_n
 
 
 def _faulty(job: HyperPodJob, pods: Sequence[PodState], record: JobRecord | None) -> Json | None:
-    """Return the pods of the latest failure; deleted ones by the nodes that the record names."""
+    """Return the pods of the latest failure, by the nodes that the record names.
+
+    A pod of the next attempt may run on that node since the second of the failure, so that pods
+    only count while the record names no nodes.
+    """
     before = job.shown.get("latestFaultyPodInstanceList")
     failure = record.failure if record is not None else None
     if record is None or failure is None or not failure.node:
         return before
     is_kept = any(one.node == failure.node for one in record.exchanged)
     there = [pod for pod in pods if pod.node == failure.node and pod.created_at <= failure.at]
-    ranks = [pod.member.rank for pod in there] or _ranks_of(job, record, failure)
+    ranks = _ranks_of(job, record, failure) or [pod.member.rank for pod in there]
     found: Json = {
         "restartType": "PLR" if is_kept else "JLR",
         "faultyInstanceIdList": [failure.node],

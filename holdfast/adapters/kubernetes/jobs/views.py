@@ -143,7 +143,7 @@ def job_view(
     for rank in state.completed:
         ranks_now[rank] = _done(rank, ranks_now[rank].node if rank in ranks_now else "")
     ordered = sorted((*pods, *lost.values()), key=lambda pod: pod.member.rank)
-    where = dict.fromkeys((*record.placement, *(pod.node for pod in ordered if pod.node)))
+    where = _placement(record, ordered, spec.nodes)
     done = {rank for rank, view in ranks_now.items() if view.exit_code == 0}
     left = {pod.node for pod in ordered} - {p.node for p in ordered if p.member.rank not in done}
     return JobView(
@@ -154,6 +154,17 @@ def job_view(
         ranks=tuple(ranks_now[rank] for rank in sorted(ranks_now)),
         ending=state.ending,
     )
+
+
+def _placement(record: JobRecord, pods: Iterable[PodState], ranks: int) -> Iterable[str]:
+    """Return the nodes of an attempt: in rank order, where each rank has a node of its own.
+
+    The record may have them in the order in which they were assigned. That of a rank without a pod
+    is known from a record with as many nodes as ranks.
+    """
+    nodes = dict(enumerate(record.placement)) if len(record.placement) == ranks else {}
+    nodes |= {pod.member.rank: pod.node for pod in pods if pod.node}
+    return dict.fromkeys((*(nodes[rank] for rank in sorted(nodes)), *record.placement))
 
 
 def is_stop_overdue(state: JobState, record: JobRecord | None, now: datetime) -> bool:
