@@ -8,6 +8,7 @@ seconds; ``tools/image.py`` builds what is released.
 """
 
 import compileall
+import ctypes
 import hashlib
 import importlib.metadata
 import io
@@ -34,6 +35,9 @@ _PROGRAMS: Final = (
 _NOT_IN_IMAGES: Final = {"test", "idlelib", "tkinter", "turtledemo", "lib2to3", "ensurepip",
                          "site-packages"}  # fmt: skip
 """Folders of the standard library that no program here imports."""
+
+_ENDS_THREADS: Final = "libgcc_s.so.1"
+"""Library that libc loads by name when Python ends with a thread; Debian's libc depends on it."""
 
 _OWNER: Final = "65532"
 _FILES: Final = {
@@ -155,6 +159,9 @@ def _packages() -> Iterator[tuple[str, Path]]:
 def _shared_libraries(binaries: Iterable[Path]) -> set[str]:
     """Names under which the linker finds what programs need, the linker itself included."""
     found = {"/etc/ld.so.cache"} if Path("/etc/ld.so.cache").exists() else set()
+    ctypes.CDLL(_ENDS_THREADS)
+    mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    found.add(next(line.split()[-1] for line in mapped if line.endswith(_ENDS_THREADS)))
     done = subprocess.run(
         ["ldd", *binaries], check=False, capture_output=True, encoding="utf-8"
     )  # a static program makes it fail

@@ -27,6 +27,9 @@ _FLUSH_S: Final = 0.2
 _ACCEPT_S: Final = 5.0
 """Time without progress, at the end of the launcher, after which nobody seems to read."""
 
+_JOIN_S: Final = 1.0
+"""Time for the thread to end; only a terminal that blocks a write keeps it."""
+
 _PIECE: Final = select.PIPE_BUF
 """Bytes that a pipe which polls as writable accepts without blocking."""
 
@@ -56,6 +59,7 @@ class StderrRelay:
 
         self._unwritten = bytearray()
         self._wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._is_closed = False
         self._thread: threading.Thread | None = None
 
     def open(self, local_rank: int) -> IO[bytes]:
@@ -94,7 +98,11 @@ class StderrRelay:
             self._sources.clear()
 
     def close(self) -> None:
-        """Wait while a slow reader accepts the output of the ranks: this process ends next."""
+        """Wait while a slow reader accepts the output of the ranks: this process ends next.
+
+        The thread ends before: Python 3.11 aborts a process whose thread it must end itself where
+        ``libgcc_s.so.1`` is missing, as in small images.
+        """
         self._notify()
         with self._lock:
             is_accepted = True
@@ -102,6 +110,10 @@ class StderrRelay:
                 is_accepted = self._is_shown.wait_for(
                     partial(self._has_fewer_than, left), _ACCEPT_S
                 )
+            self._is_closed = True
+        self._notify()
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
 
     def _has_fewer_than(self, count: int) -> bool:
         return len(self._unwritten) < count
@@ -127,7 +139,7 @@ class StderrRelay:
             del source.end[:-_KEPT]
 
     def _relay(self) -> None:
-        while True:
+        while not self._is_closed:
             ready = {file for file, _ in self._poll().poll()}
             with contextlib.suppress(BlockingIOError):
                 os.read(self._wake, _CHUNK)
