@@ -9,7 +9,6 @@ import signal
 import struct
 import subprocess
 import termios
-import threading
 import time
 from pathlib import Path
 
@@ -26,7 +25,6 @@ from launch.launched import (
     wait_for,
 )
 
-from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.kit.free_ports import free_port
 
 COUNT = """
@@ -168,17 +166,6 @@ def test_a_slow_reader_gets_all_that_a_job_has_written_before_its_end(tmp_path: 
     assert started.returncode == 0
     assert shown.count(b"x") == 200 * 4095
     assert b"JobSucceeded" in shown
-
-
-def test_no_thread_is_left_for_the_interpreter_to_end(capfd: pytest.CaptureFixture[str]) -> None:
-    relay = StderrRelay()
-    with relay.open(0) as rank:
-        rank.write(b"seen\n")
-    relay.end_round()
-    relay.close()
-
-    assert "stderr" not in {one.name for one in threading.enumerate()}
-    assert capfd.readouterr().err == "seen\n"
 
 
 def test_a_job_runs_on_when_nobody_reads_its_output_any_more(tmp_path: Path) -> None:

@@ -176,6 +176,8 @@ class Site:
         commands = (
             ("get", "nodes", "--label-columns", HEALTH),
             ("get", "pods", "--all-namespaces", "--output", "wide"),
+            ("-n", "default", "describe", "pods"),
+            *self._log_commands(),
             ("get", "incidents"),
             ("-n", NAMESPACE, "logs", "-l", "app.kubernetes.io/component=controller",
              "--prefix", "--tail", "30"),
@@ -186,8 +188,16 @@ class Site:
                 [self._binaries["kubectl"], "--kubeconfig", self.kubeconfig, *command],
                 check=False, capture_output=True, encoding="utf-8",
             )  # fmt: skip
-            texts.append(done.stdout + done.stderr)
+            texts += [f"$ kubectl {' '.join(command)}", done.stdout + done.stderr]
         return "\n".join([*texts, f"{self.owner.orders}", *self.owner.failures])
+
+    def _log_commands(self) -> Iterator[tuple[str, ...]]:
+        """Commands that print the last lines of all containers of jobs, and of those before."""
+        for pod in self._list(PODS):
+            about = ("-n", "default", "logs", pod["metadata"]["name"], "--tail", "40")
+            yield about
+            if any(one["restartCount"] for one in pod["status"].get("containerStatuses") or ()):
+                yield *about, "--previous"
 
 
 S = TypeVar("S", bound=Site)
