@@ -75,7 +75,7 @@ def advance(
 ) -> JobRounds:
     """Return the state after an event, or after time has passed (None)."""
     if job.phase is Phase.END:
-        return job
+        return _after_end(job, event, now, settings)
     job = _applied(job, event, now, settings) if event is not None else job
     due = {name for name, at in job.fences.items() if at <= now}
     if due:
@@ -92,6 +92,8 @@ def advance(
 
 def next_deadline(job: JobRounds, settings: RoundSettings) -> datetime | None:
     """Return when ``advance`` must be called although nothing has happened; None for never."""
+    if job.phase is Phase.END:
+        return min((at + settings.return_time for at in job.lost.values()), default=None)
     due = [job.since + settings.join_timeout] if job.phase is Phase.GATHER else []
     if job.awaits_checkpoints(settings):
         due.append(job.since + settings.verify_timeout)
@@ -110,7 +112,8 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
         case Joined():
             return _joined(job, event, settings)
         case Lost(launcher=name):
-            return _lost(job, name, now + settings.fence)
+            lost = {**_recently_lost(job, now, settings), name: now}
+            return _lost(replace(job, lost=lost), name, now + settings.fence)
         case NodeReported(launcher=name, fault=fault) if name in job.members:
             member = replace(job.members[name], fault=fault)
             return replace(job, members={**job.members, name: member})
@@ -191,12 +194,14 @@ def _joined(job: JobRounds, event: Joined, settings: RoundSettings) -> JobRounds
     failure, fences = job.failure, _without(job.fences, name)
     if (event.round or settings.may_succeed_another) and not job.round:
         fences[EARLIER] = job.since + settings.lease + settings.fence
-    if job.phase is Phase.RUN and name in job.active:  # it ended its ranks before it joined again
+    is_in_round = job.phase is Phase.RUN and name in job.active
+    if is_in_round and name not in job.succeeded:  # it ended its ranks before it joined again
         failure = failure or Failure(launcher=name, text="the launcher reconnected")
     return replace(
         job,
         members={**_without(job.members, name), name: event.member},
         alive=job.alive - {name},
+        lost=_without(job.lost, name),
         fences=fences,
         failure=failure,
         history=max(job.history, event.history, key=lambda one: one.total),
@@ -246,7 +251,8 @@ def _after_run(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRou
     if job.stop_signal or failure is not None:
         return replace(job, phase=Phase.STOP, since=now, waited_s=0.0, failure=failure)
     if job.succeeded >= set(job.active):
-        return _ended(job, Outcome.SUCCEEDED, "all ranks succeeded", now)
+        lost = _recently_lost(job, now, settings)
+        return replace(_ended(job, Outcome.SUCCEEDED, "all ranks succeeded", now), lost=lost)
     return job
 
 
@@ -362,7 +368,22 @@ def _ungathered(
 
 
 def _ended(job: JobRounds, outcome: Outcome, why: str, now: datetime) -> JobRounds:
-    return replace(job, phase=Phase.END, since=now, outcome=outcome, why=why)
+    return replace(job, phase=Phase.END, since=now, outcome=outcome, why=why, lost={})
+
+
+def _after_end(
+    job: JobRounds, event: Event | None, now: datetime, settings: RoundSettings
+) -> JobRounds:
+    """Return the state without the lost launchers that have joined again or had their time."""
+    lost = _recently_lost(job, now, settings)
+    if isinstance(event, Joined):
+        lost = _without(lost, event.member.name)
+    return replace(job, lost=lost)
+
+
+def _recently_lost(job: JobRounds, now: datetime, settings: RoundSettings) -> dict[str, datetime]:
+    """Return the launchers that may join again."""
+    return {name: at for name, at in job.lost.items() if now < at + settings.return_time}
 
 
 def _without(table: Mapping[str, Value], name: str) -> dict[str, Value]:

@@ -85,6 +85,15 @@ class RoundSettings:
     can_join: bool = True
     """Whether launchers on other nodes can join."""
 
+    @property
+    def return_time(self) -> timedelta:
+        """After the loss of a launcher, for it to join again and learn that the job succeeded.
+
+        A launcher on a busy node is lost after one lease without a heartbeat. It gets three more
+        to continue, or its platform to start it again.
+        """
+        return 3 * self.lease
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
@@ -156,6 +165,11 @@ class JobRounds:
     fences: Mapping[str, datetime] = field(default_factory=dict)
     """Time from which the ranks of a lost launcher are gone, by launcher; by ``EARLIER``, those of
     launchers that had an earlier coordinator."""
+
+    lost: Mapping[str, datetime] = field(default_factory=dict)
+    """Launchers that were lost within the last ``return_time`` and have not joined again, with the
+    time of the loss. After a success, those that the coordinator still waits for; empty after any
+    other end, as the platform then restarts or ends all launchers."""
 
     floor: int = 0
     """Highest round that a launcher has reported: the next one has a higher number."""

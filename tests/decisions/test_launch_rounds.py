@@ -36,6 +36,7 @@ from holdfast.model.names import Cause
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+MOMENT = timedelta(microseconds=1)
 TWO = RoundSettings(nodes=2)
 
 
@@ -157,6 +158,38 @@ def test_a_launcher_that_is_lost_after_its_success_does_no_harm() -> None:
     )
 
     assert job.outcome is Outcome.SUCCEEDED
+
+
+def test_a_launcher_that_joins_again_after_its_success_does_no_harm() -> None:
+    succeeded = Succeeded(launcher="a", round=1)
+    job = after([joined("a"), joined("b"), succeeded, Lost(launcher="a"), joined("a")])
+    assert (job.phase, job.failure) == (Phase.RUN, None)
+
+    job = after([Succeeded(launcher="b", round=1)], job=job)
+    assert (job.outcome, job.lost) == (Outcome.SUCCEEDED, {})
+
+
+def test_lost_launchers_are_awaited_at_the_end_until_they_have_joined_or_had_their_time() -> None:
+    job = after([*map(joined, "abcd"), Lost(launcher="d"), Lost(launcher="b")])
+    job = after([stopped("a"), None], job=job, now=T0 + TWO.fence)
+    assert list(job.active) == ["a", "c"]
+    succeeded = [Succeeded(launcher=name, round=2) for name in ("a", "c")]
+    due = T0 + TWO.return_time
+    assert after(succeeded, job=job, now=due).lost == {}
+
+    job = after(succeeded, job=job, now=due - MOMENT)
+    assert (job.outcome, job.lost) == (Outcome.SUCCEEDED, {"b": T0, "d": T0})
+    assert next_deadline(job, TWO) == due
+    assert after([Lost(launcher="c")], job=job, now=due - MOMENT) == job
+    assert after([joined("b")], job=job, now=due - MOMENT).lost == {"d": T0}
+    assert after([None], job=job, now=due).lost == {}
+
+
+def test_lost_launchers_are_not_awaited_at_an_end_without_success() -> None:
+    job = after([joined("a"), joined("b"), Lost(launcher="b")])
+    job = after([StopRequested(signal=15), stopped("a"), None], job=job, now=T0 + TWO.fence)
+
+    assert (job.outcome, job.lost) == (Outcome.INTERRUPTED, {})
 
 
 def test_reports_of_an_earlier_round_change_nothing() -> None:
@@ -329,6 +362,7 @@ class Launchers(RuleBasedStateMachine):
         self.latest: dict[str, int] = {}
         self.lost_at: dict[str, datetime] = {}
         self.cut_at: dict[str, datetime] = {}
+        self.awaited: dict[str, datetime] = {}
         self.known: dict[str, Order] = {}
         self.count = 0
         self.causes = 0
@@ -337,10 +371,15 @@ class Launchers(RuleBasedStateMachine):
     def step(self, event: Event | None) -> None:
         before = self.job
         self.job = advance(self.job, event, self.now, self.config)
+        if isinstance(event, Joined):
+            self.awaited.pop(event.member.name, None)
+        elif isinstance(event, Lost) and before.phase is not Phase.END:
+            self.awaited[event.launcher] = self.now
         assert self.job.round >= before.round
         history, old = self.job.history, before.history
         assert history.total <= self.causes
-        is_successor = isinstance(event, Joined) and event.round  # it is told of earlier restarts
+        # A successor of the coordinator is told of earlier restarts.
+        is_successor = isinstance(event, Joined) and event.history.total > old.total
         if history.total > old.total and not is_successor:
             self.rungs.append(history.last)
             lost = [name for name in before.active if name not in self.job.members]
@@ -387,6 +426,26 @@ class Launchers(RuleBasedStateMachine):
         self.causes += 1
         self.step(Lost(launcher=name))
 
+    @precondition(lambda self: self.lost_at)
+    @rule(data=st.data())
+    def join_again(self, data: st.DataObject) -> None:
+        """A lost launcher ends its ranks, and joins again."""
+        name = data.draw(st.sampled_from(sorted(self.lost_at)))
+        del self.lost_at[name]
+        self.ranks.pop(name, None)
+        self.connected.add(name)
+        self.causes += 1
+        self.step(Joined(member=member(name), round=self.latest.get(name, 0)))
+
+    @invariant()
+    def those_lost_shortly_before_a_success_are_awaited(self) -> None:
+        if self.job.phase is not Phase.END:
+            return
+        recent = {name: at for name, at in self.awaited.items()
+                  if self.now < at + self.config.return_time}  # fmt: skip
+        has_succeeded = self.job.outcome is Outcome.SUCCEEDED
+        assert self.job.lost == (recent if has_succeeded else {})
+
     @precondition(lambda self: self.connected)
     @rule(data=st.data())
     def cut_off(self, data: st.DataObject) -> None:
@@ -401,6 +460,7 @@ class Launchers(RuleBasedStateMachine):
         """All launchers end their ranks, and join the next coordinator."""
         members = self.job.members
         self.job = JobRounds(since=self.now)
+        self.awaited.clear()
         for name in self.connected:
             self.ranks.pop(name, None)
         history = max((self.known[name].history for name in self.connected), key=lambda x: x.total)

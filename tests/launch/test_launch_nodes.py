@@ -56,6 +56,30 @@ def test_a_spare_replaces_a_node_whose_launcher_is_killed_or_stops(
     assert list(codes.values()) == [0, 0]
 
 
+def test_a_launcher_that_was_lost_before_the_end_learns_that_the_job_has_succeeded(
+    job: Job,
+) -> None:
+    guards = [job.start("--node-rank", str(rank), "--lease-timeout", "5s") for rank in range(3)]
+    job.await_round(1)
+    frozen = job.node_of(numbers_in(job.folder, "rank.1.3")[0])
+    launcher = launcher_of(frozen.pid)
+    for pid in (frozen.pid, launcher):  # in this order: the guard kills a launcher that stops
+        os.kill(pid, signal.SIGSTOP)
+    for pid in numbers_in(job.folder, "rank.1.[23]"):
+        os.kill(pid, signal.SIGKILL)
+    job.await_round(2)
+    job.finish()
+    [spare] = [one for one in guards if one not in (frozen, guards[0])]
+    assert ends([spare]) == [0]
+
+    os.kill(launcher, signal.SIGCONT)
+    assert frozen.stderr is not None
+    assert any("connection to the coordinator lost" in line for line in frozen.stderr)
+    os.kill(frozen.pid, signal.SIGCONT)
+
+    assert ends([guards[0], frozen]) == [0, 0]
+
+
 def test_a_launcher_that_leaves_on_sigterm_is_replaced(job: Job) -> None:
     guards = job.start_all(3)
     job.await_round(1)

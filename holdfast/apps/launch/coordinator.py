@@ -115,6 +115,10 @@ class Coordinator:
         """Process that verifies checkpoints now."""
         return set() if self._rollback is None else {self._rollback.pid}
 
+    def awaits_launchers(self) -> bool:
+        """Return whether the job has succeeded, and a lost launcher may still join again."""
+        return self.job.phase is Phase.END and bool(self.job.lost)
+
     def close(self) -> None:
         """End a running verification."""
         if self._rollback is not None:

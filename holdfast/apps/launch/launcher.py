@@ -261,14 +261,20 @@ class Launcher:
             self._lease.renew(until + _GUARD_S)
 
     def _has_lingered(self) -> bool:
-        """Return whether all launchers of other nodes have read the last order."""
+        """Return whether all launchers of other nodes have read the last order.
+
+        One that was lost shortly before may be running on a busy node. Without that order, it would
+        wait for a coordinator until its join timeout, and then fail.
+        """
         if self._link is not None:
             self._link.close()
         if self._server is None:
             return True
         now = time.monotonic()
-        self._leave_at = self._leave_at or now + _LINGER_S
-        return not self._server.has_launchers() or now >= self._leave_at
+        is_awaited = self._coordinator is not None and self._coordinator.awaits_launchers()
+        if is_awaited or self._leave_at is None:
+            self._leave_at = now + _LINGER_S
+        return now >= self._leave_at or not (is_awaited or self._server.has_launchers())
 
     def _pause(self) -> float | None:
         calls = [self._node.next_call(), self._health.next_call(), self._leave_at]
