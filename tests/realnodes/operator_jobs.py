@@ -24,7 +24,7 @@ TRAINING = Path(__file__).with_name("ddp_training.py")
 MEMBER = "tests.holdfast.dev/ranks-of"
 """Label of the pods of a job that have a rank: not of a launcher of MPI."""
 
-_RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainingruntimes"
+RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainingruntimes"
 
 _AWAITS_END = "while [ ! -e /shared/result ]; do sleep 0.2; done"
 """What the launcher runs in place of ``mpirun``, whose ranks the workers start themselves."""
@@ -90,7 +90,7 @@ class OperatorJob(TrainingJob):
 
     def kill(self, rank: int) -> None:
         """End a rank with SIGKILL, from outside of its pod."""
-        [found] = _processes(f"RANK_OF={self.name}/{rank}")
+        [found] = processes(f"RANK_OF={self.name}/{rank}")
         os.kill(found, signal.SIGKILL)
 
     def _template(self, near: str = "", memory: str = "1Gi") -> Object:
@@ -241,31 +241,33 @@ class TrainJob(OperatorJob):
 
     def submit(self, **changes: Any) -> None:
         """See ``TrainingJob.submit``."""
-        runtime = self._runtime(self._template(**changes))
-        self.site.cluster.plane.request("POST", _RUNTIMES, runtime)
+        runtime = training_runtime(self.name, self._template(**changes), self.ranks)
+        self.site.cluster.plane.request("POST", RUNTIMES, runtime)
         super().submit(**changes)
 
     def delete(self) -> None:
         """See ``TrainingJob.delete``."""
         super().delete()
-        self.site.cluster.plane.request("DELETE", f"{_RUNTIMES}/{self.name}")
-
-    def _runtime(self, template: Object) -> Object:
-        step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-        job = {"backoffLimit": 2**31 - 1, "template": template}
-        node = {"name": "node", "template": {"metadata": {"labels": step}, "spec": job}}
-        return {
-            "apiVersion": self.api_version,
-            "kind": "TrainingRuntime",
-            "metadata": {"name": self.name},
-            "spec": {
-                "mlPolicy": {"numNodes": self.ranks, "torch": {"numProcPerNode": 1}},
-                "template": {"spec": {"replicatedJobs": [node]}},
-            },
-        }
+        self.site.cluster.plane.request("DELETE", f"{RUNTIMES}/{self.name}")
 
 
 KINDS = (PyTorchJob, MPIJob, JobSet, TrainJob)
+
+
+def training_runtime(name: str, template: Object, nodes: int) -> Object:
+    """A TrainingRuntime for PyTorch whose pods have a template, one on each node."""
+    step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
+    job = {"backoffLimit": 2**31 - 1, "template": template}
+    node = {"name": "node", "template": {"metadata": {"labels": step}, "spec": job}}
+    return {
+        "apiVersion": TrainJob.api_version,
+        "kind": "TrainingRuntime",
+        "metadata": {"name": name},
+        "spec": {
+            "mlPolicy": {"numNodes": nodes, "torch": {"numProcPerNode": 1}},
+            "template": {"spec": {"replicatedJobs": [node]}},
+        },
+    }
 
 
 def undisturbed(folder: Path, steps: int, ranks: int = 2) -> dict[str, str]:
@@ -315,11 +317,11 @@ def _values(**values: str) -> list[Mapping[str, str]]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def _processes(mark: str) -> Iterator[int]:
-    """Processes of this machine, in any container, that have a variable in their environment."""
+def processes(*marks: str) -> Iterator[int]:
+    """Processes of this machine, in any container, that have variables in their environment."""
+    wanted = {mark.encode() for mark in marks}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with suppress(OSError):
-                environment = (entry / "environ").read_bytes().split(b"\0")
-                if mark.encode() in environment:
+                if wanted <= {*(entry / "environ").read_bytes().split(b"\0")}:
                     yield int(entry.name)
