@@ -38,11 +38,12 @@ def page() -> Iterator[str]:
     known = recorded()
     for name, fault in FAULTS.items():
         part = f'<span class="part">{fault.part}</span><br>'
-        yield f"<tr><th>{part}{html.escape(fault.title)}</th>"
+        yield f"<tr><th>{part}{html.escape(fault.title.replace('`', ''))}</th>"
         for column in COLUMNS:
             result = known.get(name, {}).get(column)
             if result is None:
-                yield f'<td class="none">{why_empty(name, column)}</td>'
+                why = html.escape(why_empty(name, column).replace("`", ""))
+                yield f'<td class="none">{why}</td>'
             else:
                 kind = "ends" if result["outcome"]["job"] in _ENDS else "resumes"
                 test = html.escape(result["test"])

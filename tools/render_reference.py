@@ -356,11 +356,15 @@ def fault_matrix_page() -> Iterator[str]:
     yield "Each result was recorded by a test and is compared whenever the test runs. An attempt is"
     yield "one run of a job. Unless a row states otherwise, a job may use at least two restarts for"
     yield "faults of nodes and three for failures of the application. [A page](fault-matrix.html)"
-    yield from ["has a column for each kind of job.", ""]
+    yield "has a column for each kind of job. Text in italics is the reason why there is no result."
+    yield ""
     yield "- **one machine**: `holdfast run` with real processes."
     yield "- **Kubernetes operators**: a real control plane, scheduler and operator of each kind;"
     yield "  kubelets are simulated, so pods run no processes."
     yield "- **Kubernetes nodes**: real kubelets and containerd, and the chart; pods run processes."
+    kinds = ", ".join(column.partition("/")[2] for column in fault_matrix.UNTRIED)
+    why = fault_matrix.why_empty("xid-replace", fault_matrix.UNTRIED[0])
+    yield f"  There is no result of {kinds}: {why}."
     yield "- **Slurm**: real slurmctld and slurmd of these versions."
     yield from ["", "## Results", ""]
     yield from _table(("Part", "Fault", *fault_matrix.PLATFORMS), fault_matrix.overview())

@@ -1,6 +1,7 @@
 """The fault matrix is whole, and its results come from tests that exist."""
 
 import ast
+import html
 import json
 from functools import cache
 from pathlib import Path
@@ -8,7 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.engines.matrix import Matrix
-from tools.fault_matrix import COLUMNS, EMPTY, FAULTS, PLATFORMS, details, recorded, why_empty
+from tools.fault_matrix import (
+    COLUMNS,
+    FAULTS,
+    PLATFORMS,
+    REASONS,
+    UNTRIED,
+    details,
+    recorded,
+    why_empty,
+)
 from tools.matrix_results import differences, results
 
 ROOT = Path(__file__).parents[2]
@@ -35,14 +45,41 @@ def test_every_result_is_in_the_table_and_comes_from_a_test_that_records(
     assert functions_of(file)[name] & {"matrix", "phases", "recorded", "final"}
 
 
-def test_every_fault_has_a_result_where_it_can_exist_and_every_empty_cell_a_reason() -> None:
+EMPTY = [(fault, column) for fault in FAULTS for column in COLUMNS if (fault, column) not in CELLS]
+
+
+def test_every_fault_and_every_column_that_was_tried_has_a_result() -> None:
     assert [*RECORDED] == [*FAULTS]
-    assert {*EMPTY}.isdisjoint(CELLS)
-    for fault in RECORDED:
-        exists = {*FAULTS[fault].exists_on}
-        assert exists <= {*PLATFORMS}
-        assert {column.partition("/")[0] for column in RECORDED[fault]} <= exists
-        assert all(why_empty(fault, column) for column in COLUMNS)
+    assert {*COLUMNS} - {column for _, column in CELLS} == {*UNTRIED}
+
+
+def test_every_empty_cell_has_a_reason_on_both_pages() -> None:
+    pages = [
+        (ROOT / "docs/reference" / name).read_text(encoding="utf-8")
+        for name in ("fault-matrix.md", "fault-matrix.html")
+    ]
+    for reason in {why_empty(fault, column) for fault, column in EMPTY}:
+        assert reason.removeprefix("not tested").strip()
+        assert reason in pages[0]
+        assert html.escape(reason.replace("`", "")) in pages[1]
+
+
+def test_every_reason_is_that_of_an_empty_cell_and_names_a_test_that_exists() -> None:
+    reasons = {(fault, column): why_empty(fault, column) for fault, column in EMPTY}
+    for reason in REASONS:
+        used = {fault for (fault, _), why in reasons.items() if why == str(reason)}
+        assert used
+        assert {*reason.faults} <= used
+        assert {column.partition("/")[0] for column in reason.columns} <= {*PLATFORMS}
+        if reason.test:
+            file, _, name = reason.test.partition("::")
+            assert name in functions_of(file)
+
+
+def test_no_cell_with_a_result_is_said_not_to_exist() -> None:
+    for reason in REASONS:
+        if reason.text.startswith("exists on"):
+            assert not [cell for cell in CELLS if reason.has(*cell)]
 
 
 def test_no_job_is_lost_unless_it_failed_itself_or_may_not_be_restarted() -> None:
