@@ -13,6 +13,7 @@ from typing import Final
 
 from bench.disturbed_run import disturbed_run
 from bench.figure import Figure
+from holdfast.adapters.launch.cgroups import own_cgroup
 from holdfast.adapters.local.faults import kill_rank
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import descendants, send
@@ -43,6 +44,7 @@ class Usage:
     listening_tcp_ports: int
     shared_memory_segments: int
     temporary_files: int
+    control_groups: int
 
     def more_than(self, before: "Usage") -> list[int]:
         """By how much each number has grown."""
@@ -74,7 +76,7 @@ def _restarted_runs() -> list[Figure]:
 
 def _restarted_in_place() -> list[Figure]:
     """Each launch has two nodes with two ranks, and restarts as often as it may."""
-    leaked, left, done = [0] * len(Usage.__slots__), 0, 0
+    leaked, left, groups, done = [0] * len(Usage.__slots__), 0, 0, 0
     at_first = _usage([])
     while done < ROUNDS:
         nodes = _launched()
@@ -91,9 +93,14 @@ def _restarted_in_place() -> list[Figure]:
         for one in nodes:
             one.wait()
         left += sum(map(_is_alive, pids))
+        groups += _control_groups([one.pid for one in nodes])
     over = _usage([]).more_than(at_first)
     worst = [max(pair) for pair in zip(leaked, over, strict=True)]
-    return _leaks(f"{done} restarts in place", worst, left)
+    name = f"control groups left after {done} restarts in place"
+    return [
+        *_leaks(f"{done} restarts in place", worst, left),
+        Figure(name=name, value=groups, unit="", goal=0),
+    ]
 
 
 def _launched() -> list["subprocess.Popen[bytes]"]:
@@ -156,7 +163,15 @@ def _usage(roots: list[int]) -> Usage:
         listening_tcp_ports=len(_listening_sockets() & set(open_files)),
         shared_memory_segments=sum(path.is_file() for path in _SHARED_MEMORY.iterdir()),
         temporary_files=len(os.listdir(tempfile.gettempdir())),
+        control_groups=_control_groups(roots),
     )
+
+
+def _control_groups(guards: list[int]) -> int:
+    """How many control groups these launches have; none where they may not create any."""
+    own = own_cgroup()
+    folders = [one for pid in guards if own for one in own.glob(f"holdfast-launch-{pid}-*")]
+    return sum(len(list(os.walk(folder))) for folder in folders)
 
 
 def _listening_sockets() -> set[str]:

@@ -16,6 +16,7 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from holdfast.adapters.launch.cgroups import Cgroup, remove_unused
 from holdfast.kit.processes import become_subreaper, die_with_parent, kill_below, reap
 
 FORWARDED: Final = (
@@ -40,12 +41,16 @@ class Lease:
 
     def renew(self, until: float) -> None:
         """Let ranks run until a monotonic time; infinity: without a limit."""
-        with contextlib.suppress(BlockingIOError):  # the guard has not read older ones
+        # The guard has not read older ones, or has been killed: this process then ends its ranks.
+        with contextlib.suppress(BlockingIOError, BrokenPipeError):
             os.write(self.descriptor, _DEADLINE.pack(until))
 
 
-def fork_under_guard() -> Lease | int:
+def fork_under_guard(cgroup: Cgroup | None) -> Lease | int:
     """Continue in a child process that this one guards.
+
+    Args:
+        cgroup: control group of all ranks, where there is one.
 
     Returns:
         The lease, in the child; in the guard, the exit code of the child, once it has ended.
@@ -66,7 +71,7 @@ def fork_under_guard() -> Lease | int:
     for signum in FORWARDED:
         signal.signal(signum, lambda number, _: _pass_on(child, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-    return _outlive(child, leases)
+    return _outlive(child, leases, cgroup)
 
 
 def _pass_on(child: int, signum: int) -> None:
@@ -74,7 +79,7 @@ def _pass_on(child: int, signum: int) -> None:
         os.kill(child, signum)
 
 
-def _outlive(child: int, leases: int) -> int:
+def _outlive(child: int, leases: int, cgroup: Cgroup | None) -> int:
     ended = os.pidfd_open(child)
     poll = select.poll()
     for descriptor in (ended, leases):
@@ -94,11 +99,13 @@ def _outlive(child: int, leases: int) -> int:
         elif time.monotonic() >= until:
             sys.stderr.write("holdfast: the launcher does not respond; ending its ranks\n")
             os.kill(child, signal.SIGKILL)
-            kill_below(os.getpid())
+            _end_all(cgroup)
             until = math.inf
         reap([child])
     _, status = os.waitpid(child, 0)
-    kill_below(os.getpid())
+    _end_all(cgroup)
+    if cgroup is not None:
+        remove_unused(cgroup.folder.parent)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         sys.stderr.write(
@@ -106,3 +113,11 @@ def _outlive(child: int, leases: int) -> int:
         )
         return 128 - code
     return code
+
+
+def _end_all(cgroup: Cgroup | None) -> None:
+    if cgroup is not None:
+        cgroup.kill()
+    kill_below(os.getpid())
+    if cgroup is not None:
+        cgroup.end()

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from holdfast.adapters.launch.cgroups import Cgroup
 from holdfast.adapters.launch.client import CoordinatorLink
 from holdfast.adapters.launch.server import MAX_CONNECTIONS, LauncherServer
 from holdfast.apps.exit_codes import ExitCode
@@ -61,7 +62,11 @@ class Launcher:
     """Launcher of one node, and coordinator of its job if it is at the rendezvous endpoint."""
 
     def __init__(
-        self, options: LaunchOptions, environment: Mapping[str, str], lease: Lease
+        self,
+        options: LaunchOptions,
+        environment: Mapping[str, str],
+        lease: Lease,
+        cgroup: Cgroup | None,
     ) -> None:
         self._options = options
         self._lease = lease
@@ -81,7 +86,7 @@ class Launcher:
         inherited = {
             name: value for name, value in environment.items() if name != LAUNCH_KEY_VARIABLE
         }
-        self._node = NodeRanks(member, options, inherited, self._reports.append)
+        self._node = NodeRanks(member, options, inherited, self._reports.append, cgroup)
         self._health = NodeWatch(options.node_report)
         self._coordinator: Coordinator | None = None
         self._job = environment.get(JOB_VARIABLE) or options.run_id

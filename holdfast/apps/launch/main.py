@@ -6,6 +6,7 @@ Standard library only: every start and every restart waits for this process.
 import os
 from collections.abc import Sequence
 
+from holdfast.adapters.launch.cgroups import create_cgroup
 from holdfast.apps.launch.guard import fork_under_guard
 from holdfast.apps.launch.launcher import Launcher
 from holdfast.apps.launch.option_rows import Options
@@ -28,8 +29,9 @@ def main(argv: Sequence[str], program: str = PROGRAM, more: Options = ()) -> int
     if options.script_file and not os.path.exists(options.script_file):
         what = f"script: {options.script_file!r} does not exist"
         raise ConfigError(f"{what}; expected a Python script, or -m MODULE")
-    lease = fork_under_guard()
+    cgroup = create_cgroup(environment)
+    lease = fork_under_guard(cgroup)
     if isinstance(lease, int):
         return lease
     become_subreaper()
-    return Launcher(options, environment, lease).run()
+    return Launcher(options, environment, lease, cgroup).run()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.launch.cgroups import Cgroup
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.apps.launch.failure_text import crash_of, described, rerun_of
 from holdfast.apps.launch.loss_watch import LossWatch
@@ -62,6 +63,7 @@ class NodeRanks:
         options: LaunchOptions,
         environment: Mapping[str, str],
         report: Report,
+        cgroup: Cgroup | None = None,
     ) -> None:
         self.member = member
         self.unkillable: list[int] = []
@@ -74,6 +76,7 @@ class NodeRanks:
         self._options = options
         self._environment = environment
         self._report = report
+        self._cgroup = cgroup
         self._output = RankOutput(options.logs, options.run_id, options.role)
         self._ranks = RankProcesses()
         self._attempt = self._first_rank = 0
@@ -189,11 +192,14 @@ class NodeRanks:
         if self._warm is not None:
             self._warm.close()
         self._output.close(keeps_evidence=keeps_evidence)
+        if self._cgroup is not None:
+            self._cgroup.remove()
 
     def _start(self, order: Order) -> None:
         self.round = order.round
         self._attempt, self._first_rank = order.history.total, order.first_rank
-        self._ranks = RankProcesses()
+        cgroup = self._cgroup and self._cgroup.below(f"round-{order.round}")
+        self._ranks = RankProcesses(cgroup)
         self._is_stopping = self._is_swept = self._has_progress = False
         self._kill_at = self._give_up_at = self._suspected = None
         files = dump_files(self._environment, str(self._output.dumps(self._attempt)))
@@ -208,7 +214,7 @@ class NodeRanks:
             command = self._options.command
             warm = None
             if self._warm is not None:
-                warm = self._warm.take(local_rank, command, environment, streams)
+                warm = self._warm.take(local_rank, command, environment, streams, cgroup)
             rank = self._ranks.start(local_rank, command, environment, streams, warm)
             if rank.code is not None:
                 self._report_failure(rank)
@@ -352,8 +358,7 @@ class NodeRanks:
     def _sweep(self) -> None:
         """End processes that the ranks left running, in any session."""
         spared = self.spared | self._inspections.pids | (self._warm.pids() if self._warm else set())
-        left = self._ranks.signal_below(signal.SIGKILL, spared)
-        if left:
+        if left := self._ranks.kill_left(spared):
             now = time.monotonic()
             self._give_up_at = self._give_up_at or now + _UNKILLABLE_S
             if now >= self._give_up_at:

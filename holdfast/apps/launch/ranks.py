@@ -2,12 +2,14 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+from holdfast.adapters.launch.cgroups import Cgroup
 from holdfast.apps.launch.rank_output import RankStreams
 from holdfast.kit.open_files import restore_limit
 from holdfast.kit.processes import descendants, die_with_parent, has_children, send
@@ -36,6 +38,9 @@ class Rank:
 class RankProcesses:
     """Ranks of one round, and processes that they started."""
 
+    cgroup: Cgroup | None = None
+    """Control group of the round, where there is one."""
+
     ranks: list[Rank] = field(default_factory=list)
 
     def start(
@@ -58,7 +63,7 @@ class RankProcesses:
                 stderr=streams.stderr,
                 env=environment,
                 start_new_session=True,
-                preexec_fn=partial(become_rank, os.getpid()),
+                preexec_fn=partial(become_rank, os.getpid(), self.cgroup),
             )
         except OSError as error:
             code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_EXECUTE
@@ -87,24 +92,39 @@ class RankProcesses:
         return any(rank.code is None for rank in self.ranks)
 
     def signal(self, signum: int) -> None:
-        """Send a signal to the process groups of all ranks that run."""
+        """Send a signal to the process groups of all ranks that run; SIGKILL to all processes."""
+        if signum == signal.SIGKILL and self.cgroup is not None:
+            self.cgroup.kill()
         for rank in self.ranks:
             if rank.process is not None and rank.code is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(rank.process.pid, signum)
 
-    def signal_below(self, signum: int, spare: Collection[int] = ()) -> list[int]:
-        """Send a signal to all processes below this one, in any session. Returns those left."""
-        if not has_children():
-            return []
-        left = [pid for pid in descendants(os.getpid()) if pid not in spare]
+    def kill_left(self, spare: Collection[int] = ()) -> list[int]:
+        """Send SIGKILL to what the ranks left running, in any session. Returns the processes left.
+
+        Args:
+            spare: processes below this one that are not of the round.
+
+        """
+        own: list[int] = []
+        if self.cgroup is not None:
+            self.cgroup.kill()
+            own = self.cgroup.processes()
+        below = descendants(os.getpid()) if has_children() else []
+        left = [pid for pid in below if pid not in spare]
         for pid in left:
-            send(pid, signum)
+            send(pid, signal.SIGKILL)
+        left += [pid for pid in own if pid not in left]
+        if not left and self.cgroup is not None:
+            self.cgroup.remove()
         return left
 
 
-def become_rank(launcher: int) -> None:
+def become_rank(launcher: int, cgroup: Cgroup | None = None) -> None:
     """Prepare a child process for the program of a rank."""
+    if cgroup is not None:
+        cgroup.add()
     die_with_parent(launcher)
     restore_limit()
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from holdfast.adapters.launch.cgroups import Cgroup
 from holdfast.apps.launch.options import WarmScript
 from holdfast.apps.launch.rank_output import RankStreams
 from holdfast.apps.launch.ranks import become_rank
@@ -63,11 +64,14 @@ class WarmRanks:
         command: Sequence[str],
         environment: Mapping[str, str],
         streams: RankStreams,
+        cgroup: Cgroup | None,
     ) -> subprocess.Popen[bytes] | None:
         """Make the warm rank run the script; None if there is none that can."""
         warm = self._waiting.pop(local_rank, None)
         if warm is None:
             return None
+        if cgroup is not None:
+            cgroup.add(warm.process.pid)
         given = [(1, streams.stdout), (2, streams.stderr)]
         used = [(number, file.fileno()) for number, file in given if file is not None]
         order = {
