@@ -1,4 +1,4 @@
-"""``holdfast demo --in-job``: real launchers, real faults."""
+"""``holdfast demo --in-job``: a real run of real launchers, real faults."""
 
 import json
 import os
@@ -33,7 +33,11 @@ def test_ranks_restart_inside_the_job_and_train_the_same_weights(tmp_path: Path)
     assert result["final_sha256"] == result["reference_sha256"] != ""
     found = [(one["fault"], one["action"]) for one in result["recoveries"]]
     assert found == [
-        ("rank killed", "in-place"),
-        ("rank hung", "in-place"),
-        ("node lost", "spare"),
+        ("rank killed", "restarted in place"),
+        ("rank hung", "restarted in place"),
+        ("node powered off", "node exchanged"),
     ]
+    first, second, lost = result["recoveries"]
+    assert first["node"] == first["new_node"] == second["new_node"] == lost["node"]
+    assert lost["new_node"] != lost["node"]
+    assert "exchanging" in done.stderr

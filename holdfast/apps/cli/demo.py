@@ -3,6 +3,7 @@
 import signal
 import sys
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import click
@@ -10,7 +11,7 @@ import click
 from holdfast.adapters.local.layout import default_home
 from holdfast.apps.cli.output import OutputFormat, format_table, output_option, print_next
 from holdfast.apps.demo.demo import DemoSettings, DemoStopped, play
-from holdfast.apps.demo.in_job import play_in_job
+from holdfast.apps.demo.in_job import InJobResult, in_job_timeline, play_in_job
 from holdfast.apps.demo.outcome import DemoResult, timeline
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.nonblocking_output import NonblockingOutput
@@ -89,8 +90,8 @@ def demo(
     is replaced), XID 73 (the node is rebooted), a killed rank and a node that loses power. With
     --damage, the job resumes from the checkpoint before the newest one. With --hang, it names the
     rank that hangs, restarts, and saves evidence for holdfast jobs evidence.
-    With --in-job, launchers on 2 nodes and a hot spare restart the ranks, without a new attempt of
-    the job.
+    With --in-job, launchers on 2 nodes restart the ranks in place, and a spare node takes the place
+    of the one that loses power, while the launcher on the other one stays.
     """
     named = {"--damage": damage, "--hang": hang, "--in-job": in_job}
     given = [name for name, is_given in named.items() if is_given]
@@ -106,14 +107,15 @@ def demo(
         damage=damage,
         hang=hang,
     )
-    if in_job:
-        return _play_in_job(settings, output)
+    reported = partial(click.echo, file=stream)
+
+    def screen() -> PlainScreen:
+        return PlainScreen(NonblockingOutput(stream), datetime.now(UTC))
+
     try:
-        outcome = play(
-            settings,
-            screen=lambda: PlainScreen(NonblockingOutput(stream), datetime.now(UTC)),
-            reported=lambda line: click.echo(line, file=stream),
-        )
+        if in_job:
+            return _end_in_job(play_in_job(settings, screen, reported), output)
+        outcome = play(settings, screen, reported)
     except DemoStopped as stopped:
         click.echo("The demo was stopped; none of its processes is running.", err=True)
         is_interrupt = stopped.signum == signal.SIGINT
@@ -125,16 +127,18 @@ def demo(
     return ExitCode.OK if outcome.ok else ExitCode.FAILED
 
 
-def _play_in_job(settings: DemoSettings, output: str) -> int:
+def _end_in_job(result: InJobResult, output: str) -> int:
     stream = sys.stderr if output == OutputFormat.JSON else sys.stdout
-    result = play_in_job(settings, lambda line: click.echo(line, file=stream))
     if output == OutputFormat.JSON:
         print_next(result, output)
     else:
+        click.echo("3. The faults, and the seconds from each to the next step.\n")
+        titles, *rows = in_job_timeline(result)
+        click.echo("\n".join(format_table(titles, rows, width=None)))
         click.echo(f"\nweights without faults  {result.reference_sha256 or 'missing'}")
         click.echo(f"weights with faults     {result.final_sha256 or 'missing'}")
     if result.ok:
-        same = "Weights are identical bit for bit, after 3 restarts inside the job"
+        same = "Weights are identical bit for bit, after 2 restarts in place and an exchange"
         click.echo(f"\n{same}; the demo took {result.seconds:.0f} s.", file=stream)
     else:
         click.echo("\nFAILED: see the output above.", err=True)

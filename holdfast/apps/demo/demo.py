@@ -152,7 +152,7 @@ def _run(
         hang_timeout=_HANG_TIMEOUT if settings.hang else None,
     )
     directory = RunDir(settings.home / "runs" / name)
-    _forget(directory)
+    delete_checkpoints(directory)
     with started(run_settings, screen, Follow.NONE) as (session, directory):
         injector = FaultInjector(
             run=directory,
@@ -195,7 +195,7 @@ def _verdict(directory: RunDir, injected: Sequence[Injected]) -> str:
     return ""
 
 
-def _forget(directory: RunDir) -> None:
+def delete_checkpoints(directory: RunDir) -> None:
     """Delete the checkpoints of an earlier demo, with which the job would end at once."""
     for path in sorted(directory.checkpoints.glob("*")):
         path.unlink()
