@@ -14,15 +14,13 @@ def test_the_thread_shows_all_and_ends_before_the_launcher(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     before = {*threading.enumerate()}
-    relay = StderrRelay()
-    with relay.open(0) as rank:
-        rank.write(b"one\n")
-    assert {*threading.enumerate()} > before
-    with relay.open(1) as rank:
-        rank.write(b"two\n")
-    relay.end_round()
-
-    relay.close()
+    with StderrRelay() as relay:
+        with relay.open(0) as rank:
+            rank.write(b"one\n")
+        assert {*threading.enumerate()} > before
+        with relay.open(1) as rank:
+            rank.write(b"two\n")
+        relay.end_round()
 
     assert {*threading.enumerate()} == before
     assert sorted(capfd.readouterr().err.split()) == ["one", "two"]
@@ -37,11 +35,10 @@ def test_the_thread_ends_although_nobody_reads_what_ranks_have_written() -> None
         with suppress(BlockingIOError):
             while True:
                 os.write(writer, bytes(4096))
-        relay = StderrRelay()
-        with relay.open(0) as rank:
-            rank.write(b"one\n")
-        relay.end_round()
-        relay.close()
+        with StderrRelay() as relay:
+            with relay.open(0) as rank:
+                rank.write(b"one\n")
+            relay.end_round()
         wait_for(lambda: {*threading.enumerate()} == before, "the end of the thread")
     finally:
         os.dup2(kept, 2)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.adapters.launch.cgroups import Cgroup, remove_unused
+from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.kit.processes import become_subreaper, die_with_parent, kill_below, reap
 
 FORWARDED: Final = (
@@ -71,7 +72,8 @@ def fork_under_guard(cgroup: Cgroup | None) -> Lease | int:
     for signum in FORWARDED:
         signal.signal(signum, lambda number, _: _pass_on(child, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-    return _outlive(child, leases, cgroup)
+    with StderrRelay():
+        return _outlive(child, leases, cgroup)
 
 
 def _pass_on(child: int, signum: int) -> None:

@@ -23,9 +23,11 @@ from holdfast.apps.launch.guard import FORWARDED, Lease
 from holdfast.apps.launch.node_ranks import NodeRanks
 from holdfast.apps.launch.node_watch import NodeWatch
 from holdfast.apps.launch.options import LaunchOptions
+from holdfast.apps.launch.rank_output import RankOutput
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.apps.launch.ranks import describe_unkillable
 from holdfast.apps.launch.rendezvous import Rendezvous
+from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.decisions.launch_events import (
     Joined,
     Lost,
@@ -66,6 +68,7 @@ class Launcher:
         options: LaunchOptions,
         environment: Mapping[str, str],
         lease: Lease,
+        relay: StderrRelay,
         cgroup: Cgroup | None,
     ) -> None:
         self._options = options
@@ -86,7 +89,8 @@ class Launcher:
         inherited = {
             name: value for name, value in environment.items() if name != LAUNCH_KEY_VARIABLE
         }
-        self._node = NodeRanks(member, options, inherited, self._reports.append, cgroup)
+        output = RankOutput(options.logs, options.run_id, options.role, relay)
+        self._node = NodeRanks(member, options, inherited, self._reports.append, output, cgroup)
         self._health = NodeWatch(options.node_report)
         self._coordinator: Coordinator | None = None
         self._job = environment.get(JOB_VARIABLE) or options.run_id

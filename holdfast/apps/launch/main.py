@@ -11,6 +11,7 @@ from holdfast.apps.launch.guard import fork_under_guard
 from holdfast.apps.launch.launcher import Launcher
 from holdfast.apps.launch.option_rows import Options
 from holdfast.apps.launch.options import PROGRAM, command_line_parser, parse
+from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.kit.processes import become_subreaper
 from holdfast.model.errors import ConfigError
 
@@ -34,4 +35,5 @@ def main(argv: Sequence[str], program: str = PROGRAM, more: Options = ()) -> int
     if isinstance(lease, int):
         return lease
     become_subreaper()
-    return Launcher(options, environment, lease, cgroup).run()
+    with StderrRelay() as relay:
+        return Launcher(options, environment, lease, relay, cgroup).run()

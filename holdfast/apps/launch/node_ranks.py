@@ -63,6 +63,7 @@ class NodeRanks:
         options: LaunchOptions,
         environment: Mapping[str, str],
         report: Report,
+        output: RankOutput,
         cgroup: Cgroup | None = None,
     ) -> None:
         self.member = member
@@ -77,7 +78,7 @@ class NodeRanks:
         self._environment = environment
         self._report = report
         self._cgroup = cgroup
-        self._output = RankOutput(options.logs, options.run_id, options.role)
+        self._output = output
         self._ranks = RankProcesses()
         self._attempt = self._first_rank = 0
         self._is_stopping = False

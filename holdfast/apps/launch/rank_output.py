@@ -64,14 +64,14 @@ class RankOutput:
     neither a slow terminal nor the end of the launcher blocks them.
     """
 
-    def __init__(self, options: LogOptions, run_id: str, role: str) -> None:
+    def __init__(self, options: LogOptions, run_id: str, role: str, relay: StderrRelay) -> None:
         self._options = options
         self._role = role
         self._is_temporary = not options.directory
         base = options.directory or tempfile.mkdtemp(prefix="holdfast-launch-")
         self._root = Path(base) / run_id.replace("/", "_")
         self._followed: list[_FollowedFile] = []
-        self._relay = StderrRelay()
+        self._relay = relay
 
     def folder(self, attempt: int, local_rank: int) -> Path:
         """Return the directory of a rank's files; created if it is missing."""
@@ -145,14 +145,13 @@ class RankOutput:
             self._relay.end_round()
 
     def close(self, *, keeps_evidence: bool) -> None:
-        """Wait for a slow reader, and remove the directory if no one asked for it.
+        """Remove the directory if no one asked for it.
 
         Args:
             keeps_evidence: whether flight recorder dumps and the evidence of hangs are kept, and
                 named.
 
         """
-        self._relay.close()
         if not self._is_temporary:
             return
         kept: list[Path] = []

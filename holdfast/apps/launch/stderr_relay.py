@@ -1,17 +1,20 @@
 """Relays the standard error of ranks to that of this process, and keeps its end.
 
 Without a log directory, ranks would inherit the descriptor, and the exception that ended one would
-be unknown.
+be unknown. The messages of this process take the same way: if nobody reads them, it would else
+block, notice no failed rank, and renew no lease.
 """
 
 import contextlib
+import io
 import os
 import select
 import sys
 import threading
 from dataclasses import dataclass, field
 from functools import partial
-from typing import IO, Final
+from types import TracebackType
+from typing import IO, Final, Self
 
 _STDERR: Final = 2
 _CHUNK: Final = 65536
@@ -20,6 +23,10 @@ _KEPT: Final = 65536
 
 _UNWRITTEN: Final = 16 * _CHUNK
 """Bytes of all ranks that wait for a slow reader; then ranks wait, as with an inherited one."""
+
+_MESSAGES: Final = 16 * _CHUNK
+"""Bytes beyond ``_UNWRITTEN`` for messages of this process, which does not wait: thousands of
+messages. More are lost."""
 
 _FLUSH_S: Final = 0.2
 """Time for a slow reader to accept what a rank wrote, before the launcher reports its end."""
@@ -44,7 +51,7 @@ class _Source:
 
 
 class StderrRelay:
-    """Standard error of the ranks of a round.
+    """Standard error of the ranks of a round, and of this process while it is entered.
 
     A thread reads and writes, so that a slow reader does not block the launcher, and ranks only
     when much is unwritten. Where standard error is a terminal, ranks get one, too: progress bars
@@ -61,17 +68,53 @@ class StderrRelay:
         self._wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._is_closed = False
         self._thread: threading.Thread | None = None
+        self._redirected = contextlib.redirect_stderr(_Messages(self))
+
+    def __enter__(self) -> Self:
+        """Relay what this process writes to ``sys.stderr``."""
+        self._redirected.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Wait while a slow reader accepts what is unwritten: this process ends next.
+
+        The thread ends before: Python 3.11 aborts a process whose thread it must end itself where
+        ``libgcc_s.so.1`` is missing, as in small images.
+        """
+        self._redirected.__exit__(kind, error, traceback)
+        self._notify()
+        with self._lock:
+            is_accepted = True
+            while (left := len(self._unwritten)) and is_accepted:
+                is_accepted = self._is_shown.wait_for(
+                    partial(self._has_fewer_than, left), _ACCEPT_S
+                )
+            self._is_closed = True
+        self._notify()
+        if self._thread is not None:
+            self._thread.join(_JOIN_S)
+
+    def write(self, message: bytes) -> None:
+        """Show a message of this process, after what the ranks have written. Does not block."""
+        with self._lock:
+            for source in self._sources.values():
+                self._read(source)
+            if len(self._unwritten) + len(message) <= _UNWRITTEN + _MESSAGES:
+                self._unwritten += message
+        self._run()
 
     def open(self, local_rank: int) -> IO[bytes]:
         """Return the file to which a rank writes; the caller closes it."""
-        reader, writer = _terminal() if sys.stderr.isatty() else os.pipe2(os.O_CLOEXEC)
+        reader, writer = _terminal() if os.isatty(_STDERR) else os.pipe2(os.O_CLOEXEC)
         os.set_blocking(reader, False)
         with self._lock:
             self._sources[local_rank] = _Source(reader)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._relay, name="stderr", daemon=True)
-            self._thread.start()
-        self._notify()
+        self._run()
         return os.fdopen(writer, "wb", buffering=0)
 
     def end_of(self, local_rank: int) -> bytes | None:
@@ -96,24 +139,6 @@ class StderrRelay:
             for source in self._sources.values():
                 os.close(source.reader)
             self._sources.clear()
-
-    def close(self) -> None:
-        """Wait while a slow reader accepts the output of the ranks: this process ends next.
-
-        The thread ends before: Python 3.11 aborts a process whose thread it must end itself where
-        ``libgcc_s.so.1`` is missing, as in small images.
-        """
-        self._notify()
-        with self._lock:
-            is_accepted = True
-            while (left := len(self._unwritten)) and is_accepted:
-                is_accepted = self._is_shown.wait_for(
-                    partial(self._has_fewer_than, left), _ACCEPT_S
-                )
-            self._is_closed = True
-        self._notify()
-        if self._thread is not None:
-            self._thread.join(_JOIN_S)
 
     def _has_fewer_than(self, count: int) -> bool:
         return len(self._unwritten) < count
@@ -176,9 +201,29 @@ class StderrRelay:
             del self._unwritten[:count]
             self._is_shown.notify_all()
 
+    def _run(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._relay, name="stderr", daemon=True)
+            self._thread.start()
+        self._notify()
+
     def _notify(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.write(self._wake_write, b"\0")
+
+
+class _Messages(io.TextIOBase):
+    """Text stream of the messages of this process."""
+
+    def __init__(self, relay: StderrRelay) -> None:
+        self._relay = relay
+
+    def write(self, text: str) -> int:
+        self._relay.write(text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+    def fileno(self) -> int:
+        return _STDERR
 
 
 def _terminal() -> tuple[int, int]:
@@ -191,7 +236,7 @@ def _terminal() -> tuple[int, int]:
     reader, writer = os.openpty()
     tty.setraw(writer)
     with contextlib.suppress(OSError):
-        size = os.get_terminal_size(sys.stderr.fileno())
+        size = os.get_terminal_size(_STDERR)
         rows = struct.pack("HHHH", size.lines, size.columns, 0, 0)
         fcntl.ioctl(writer, termios.TIOCSWINSZ, rows)
     return reader, writer
