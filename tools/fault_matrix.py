@@ -17,10 +17,11 @@ NODES: Final = "Kubernetes nodes"
 SLURM: Final = "Slurm"
 PLATFORMS: Final[Mapping[str, tuple[str, ...]]] = {
     LOCAL: ("processes",),
-    OPERATORS: ("PyTorchJob", "MPIJob", "JobSet", "Job", "TrainJob", "RayCluster", "RayJob"),
+    OPERATORS: ("PyTorchJob", "MPIJob", "JobSet", "Job", "TrainJob", "RayCluster", "RayJob",
+                "HyperPodPyTorchJob"),
     NODES: ("Job", "PyTorchJob", "MPIJob", "JobSet", "TrainJob", "RayCluster", "RayJob"),
     SLURM: ("22.05", "24.11"),
-}
+}  # fmt: skip
 """Kinds of jobs of each platform; of Slurm, its versions."""
 
 COLUMNS: Final = tuple(
@@ -91,6 +92,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
                                "hot spare, with a spare node"),
     "launch-no-spare": Fault("node", "a node loses its power under `holdfast launch`; without any "
                              "spare"),
+    "keep-pods": Fault("hardware", "XID under a job that keeps the pods on its other nodes"),
     "operators-away": Fault("launcher", "XID while all operators are down; they come back"),
     "agent-killed": Fault("agent", "the agent of a node is killed"),
     "controller-killed": Fault("controller", "XID; the controller is killed at each step"),
@@ -123,18 +125,19 @@ FAULTS: Final[Mapping[str, Fault]] = {
 _SLURM_ONLY: Final = ("gres", "array", "array-other", "heterogeneous", "two-on-a-node-1",
                       "two-on-a-node-2", "supervised", "prolog", "prolog-slurmctld",
                       "prolog-while-resumed", "slurmctld-killed")  # fmt: skip
-_KUBERNETES_ONLY: Final = ("eviction", "hang", "heartbeat", "operators-away", "unreliable-api",
-                           "etcd", "leader-deleted", "holdfast-away", "budget", "let-go",
-                           "fewer-retries", "bad-switch", "bad-counts")  # fmt: skip
+_KUBERNETES_ONLY: Final = ("keep-pods", "eviction", "hang", "heartbeat", "operators-away",
+                           "unreliable-api", "etcd", "leader-deleted", "holdfast-away", "budget",
+                           "let-go", "fewer-retries", "bad-switch", "bad-counts")  # fmt: skip
 _LAUNCHED: Final = ("launch-rank", "launch-node", "launch-spent", "launch-repair",
                     "launch-exchange", "launch-power-loss", "launch-no-spare")  # fmt: skip
 _OF_KUBERNETES_ITSELF: Final = ("leader-deleted", "holdfast-away")
 _OF_THE_JOB_ITSELF: Final = ("exception", "oom", "full-disk", "failures-spent")
 _OF_ANNOTATIONS: Final = ("let-go", "fewer-retries", "bad-switch", "bad-counts")
-UNTRIED: Final = (f"{NODES}/RayCluster", f"{NODES}/RayJob")
+_RAY: Final = ("RayCluster", "RayJob")
+UNTRIED: Final = tuple(f"{NODES}/{kind}" for kind in _RAY)
 """Columns without any result."""
 
-_SHARED_KINDS: Final = tuple(f"{OPERATORS}/{kind}" for kind in ("TrainJob", "RayCluster", "RayJob"))
+_SHARED_KINDS: Final = tuple(f"{OPERATORS}/{kind}" for kind in ("TrainJob", *_RAY))
 
 
 class Reason(NamedTuple):
@@ -172,6 +175,8 @@ _ABSENT: Final = (
            "tests/local/test_run_faults.py::test_no_process_survives_holdfast_being_killed"),
     Reason("without containers, a rank that the kernel kills is the killed rank above", (LOCAL,),
            ("oom",)),
+    Reason("its pods run no launchers", tuple(f"{OPERATORS}/{kind}" for kind in _RAY),
+           ("keep-pods",)),
     Reason("KubeRay needs a DNS server, which these nodes do not have", UNTRIED),
 )  # fmt: skip
 """What breaks does not exist there."""
@@ -238,8 +243,8 @@ _ALIKE: Final = (
            ("killed-process", "full-disk")),
     Reason("API server, scheduler and operators are those of the simulated nodes", (NODES,),
            ("two-faults", "fault-in-restart", "faults-spent", "bystander", "exception", "eviction",
-            "failures-spent", "operators-away", "controller-killed", "controller-killed-spent",
-            "silent-node", "no-spare", *_OF_ANNOTATIONS)),
+            "failures-spent", "keep-pods", "operators-away", "controller-killed",
+            "controller-killed-spent", "silent-node", "no-spare", *_OF_ANNOTATIONS)),
 )  # fmt: skip
 """Another cell shows the same."""
 
@@ -252,6 +257,8 @@ _DECIDED_ALIKE: Final = (
          "controller-killed-spent", "provider-fails", "spares-used", "request"),
     ),
     Reason("not tested; see the results on real nodes", (LOCAL,), ("full-disk",)),
+    Reason("not tested for this kind; its pods are those of a PyTorchJob",
+           (f"{OPERATORS}/HyperPodPyTorchJob",)),
 )  # fmt: skip
 
 REASONS: Final = (

@@ -1,5 +1,6 @@
 """Training jobs of other kinds than PyTorchJob, as people submit them."""
 
+import time
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -8,6 +9,8 @@ from real_cluster import until
 from training import PODS, Training
 
 from holdfast.model.names import APP_MAX_RETRY_COUNT, KEEP_PODS, Labels
+from tests.engines.matrix import Matrix
+from tools.fault_matrix import OPERATORS
 
 SETTINGS = """
 [nodes]
@@ -147,7 +150,7 @@ class Mpi(Gang):
         ]
 
 
-Kind = TypeVar("Kind", bound=Gang)
+Kind = TypeVar("Kind", bound=Training)
 
 
 def submitted(
@@ -172,16 +175,18 @@ def submitted(
     return job
 
 
-def exchanges_one_pod(fleet: Fleet, job: Training) -> None:
+def exchanges_one_pod(fleet: Fleet, job: Training, matrix: Matrix) -> None:
     """A node of the job is condemned, and costs one pod: the others run on."""
     bad = job.nodes[1]
     before = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in job.pods.values()}
     (leaving,) = [uid for uid, node in before.items() if node == bad]
 
+    began = time.monotonic()
     fleet.machines[bad].log(REPLACE_XID)
     job.until_running(2)
-
     until(lambda: len(uids := uids_of(job)) == len(before) and leaving not in uids)
+    seconds = {"resumed": time.monotonic() - began}
+
     assert uids_of(job) > before.keys() - {leaving}
     assert bad not in job.nodes
     assert len(job.nodes) == 2
@@ -192,6 +197,17 @@ def exchanges_one_pod(fleet: Fleet, job: Training) -> None:
     assert touch.attempt == 1
     assert touch.resumed_at is not None
     assert ("NodeExchanged", bad) in [(reason, bad) for reason, text in job.events if bad in text]
+    record = job.record
+    outcome = {
+        "job": record["phase"],
+        "attempt": record["attempt"],
+        "hardware": record["hardware_retries"],
+        "application": record["app_retries"],
+        "causes": [one["failure"]["reason"] for one in record["attempts"]],
+        "rung": "another-node",
+        "events": ["NodeExchanged"],
+    }
+    matrix.record("keep-pods", f"{OPERATORS}/{job.kind}", outcome, seconds)
 
 
 def uids_of(job: Training) -> set[str]:

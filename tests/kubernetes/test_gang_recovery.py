@@ -18,9 +18,10 @@ from gangs import (
 from machines import REPLACE_XID, Fleet, a_fleet, stays
 from real_cluster import Cluster, until
 from trainers import PREPARED, Train
-from training import ON
+from training import ON, Training
 
 from holdfast.model.names import Labels
+from tests.engines.matrix import Matrix
 
 
 @pytest.fixture
@@ -39,14 +40,23 @@ def test_a_fault_restarts_the_whole_indexed_job_on_other_nodes(fleet: Fleet) -> 
         assert pod["metadata"]["annotations"]["holdfast.dev/attempt"] == "2"
 
 
-def test_a_fault_costs_one_pod_of_an_indexed_job_that_keeps_its_pods(fleet: Fleet) -> None:
+def test_a_fault_costs_one_pod_of_an_indexed_job_that_keeps_its_pods(
+    fleet: Fleet, matrix: Matrix
+) -> None:
     job = submitted(fleet, Indexed, keeps_pods=True)
 
-    exchanges_one_pod(fleet, job)
+    exchanges_one_pod(fleet, job, matrix)
 
     fleet.cluster.nodes.finish(next(iter(job.pods)), exit_code=3)
     job.until_running(3)  # a launcher that fails restarts the whole job
     assert job.record["exchanged"] == []
+
+
+@pytest.mark.usefixtures("training_operator")
+def test_a_fault_costs_one_pod_of_a_pytorch_job_that_keeps_its_pods(
+    fleet: Fleet, matrix: Matrix
+) -> None:
+    exchanges_one_pod(fleet, submitted(fleet, Training, keeps_pods=True), matrix)
 
 
 def test_an_indexed_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet) -> None:
@@ -92,8 +102,10 @@ def test_a_fault_restarts_the_whole_job_set_on_other_nodes(fleet: Fleet) -> None
 
 
 @pytest.mark.usefixtures("job_sets")
-def test_a_fault_costs_one_pod_of_a_job_set_that_keeps_its_pods(fleet: Fleet) -> None:
-    exchanges_one_pod(fleet, submitted(fleet, Set, keeps_pods=True))
+def test_a_fault_costs_one_pod_of_a_job_set_that_keeps_its_pods(
+    fleet: Fleet, matrix: Matrix
+) -> None:
+    exchanges_one_pod(fleet, submitted(fleet, Set, keeps_pods=True), matrix)
 
 
 @pytest.mark.usefixtures("job_sets")
@@ -134,8 +146,10 @@ def test_a_fault_restarts_the_whole_mpi_job_on_other_nodes(mpi_fleet: Fleet) -> 
     )
 
 
-def test_a_fault_costs_one_pod_of_an_mpi_job_that_keeps_its_pods(mpi_fleet: Fleet) -> None:
-    exchanges_one_pod(mpi_fleet, submitted(mpi_fleet, Mpi, keeps_pods=True))
+def test_a_fault_costs_one_pod_of_an_mpi_job_that_keeps_its_pods(
+    mpi_fleet: Fleet, matrix: Matrix
+) -> None:
+    exchanges_one_pod(mpi_fleet, submitted(mpi_fleet, Mpi, keeps_pods=True), matrix)
 
 
 def test_an_mpi_job_stays_down_while_its_replacement_is_prepared(mpi_fleet: Fleet) -> None:
@@ -168,8 +182,10 @@ def test_a_fault_restarts_the_whole_train_job_on_other_nodes(fleet: Fleet) -> No
 
 
 @pytest.mark.usefixtures("trainer")
-def test_a_fault_costs_one_pod_of_a_train_job_that_keeps_its_pods(fleet: Fleet) -> None:
-    exchanges_one_pod(fleet, submitted(fleet, Train, keeps_pods=True))
+def test_a_fault_costs_one_pod_of_a_train_job_that_keeps_its_pods(
+    fleet: Fleet, matrix: Matrix
+) -> None:
+    exchanges_one_pod(fleet, submitted(fleet, Train, keeps_pods=True), matrix)
 
 
 @pytest.mark.usefixtures("trainer")

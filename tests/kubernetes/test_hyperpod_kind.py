@@ -14,6 +14,7 @@ from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.client.errors import ApiError
 from holdfast.model.names import KEEP_PODS
+from tests.engines.matrix import Matrix
 
 
 @pytest.fixture
@@ -67,13 +68,15 @@ def test_a_job_runs_and_succeeds(fleet: Fleet) -> None:
     until(lambda: not job.pods)
 
 
-def test_a_faulty_node_costs_one_pod_and_a_failed_launcher_restarts_the_job(fleet: Fleet) -> None:
+def test_a_faulty_node_costs_one_pod_and_a_failed_launcher_restarts_the_job(
+    fleet: Fleet, matrix: Matrix
+) -> None:
     controlled(fleet)
     job = submitted(fleet, runPolicy={"jobMaxRetryCount": 2})
     job.until_running(1)
     bad = job.nodes[1]
 
-    exchanges_one_pod(fleet, job)
+    exchanges_one_pod(fleet, job, matrix)
 
     until(lambda: job.status.get("restartCount") == 1)
     faulty = job.status["latestFaultyPodInstanceList"]
