@@ -41,6 +41,9 @@ RECORDINGS: Final[Mapping[str, Recording]] = {
     "megatron/torch_dcp": Recording("megatron", "iter_0000300", "iter_0000200"),
     "megatron/legacy": Recording("megatron", "iter_0000300", "iter_0000200"),
     "megatron_0_19/torch_dist": Recording("megatron", "iter_0000300", "iter_0000200"),
+    "megatron_lm/torch_dist": Recording("megatron", "iter_0000300", "iter_0000200"),
+    "megatron_lm/torch_dcp": Recording("megatron", "iter_0000300", "iter_0000200"),
+    "megatron_lm/torch": Recording("megatron", "iter_0000300", "iter_0000200"),
     "deepspeed/zero_1": Recording("deepspeed", "global_step3", "global_step2"),
     "deepspeed/zero_3": Recording("deepspeed", "global_step3", "global_step2"),
     "deepspeed_universal/universal": Recording(

@@ -23,6 +23,7 @@ SCRIPTS = {
     "dcp": (2, ("torch",)),
     "torch_save": (1, ("torch",)),
     "megatron": (2, ("megatron-core", "torch")),
+    "megatron_lm": (2, ("megatron-core", "torch")),
     "hf_trainer": (2, ("transformers", "accelerate", "safetensors", "torch")),
     "accelerate": (2, ("accelerate", "safetensors", "torch")),
     "lightning": (2, ("lightning", "torch")),
