@@ -11,12 +11,13 @@ from holdfast.decisions.launch_events import Inspected, Suspected
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 
 LIMIT: Final = timedelta(seconds=10)
-"""Maximum time of an inspection: snapshots take up to 8 s; the rest is for starting the program
-that takes them, and for the messages."""
+"""Maximum time of the first inspection of a hang: snapshots take up to 8 s; the rest is for
+starting the program that takes them, and for the messages. Each further one has twice the time."""
 
-_TRIES: Final = 3
-"""Inspections of one hang that is only reported, while they see nothing: on a node without free
-CPU time, one may end before it has read any rank."""
+TRIES: Final = 3
+"""Inspections of one hang that is only reported, while the time of one is over before a rank that
+may be the cause was read: on a node without free CPU time, py-spy takes longer than usual. The last
+one may take 40 s."""
 
 _NODE_SIDE: Final = (VerdictKind.UNINTERRUPTIBLE, VerdictKind.STORAGE)
 """Verdicts on single ranks whose cause is below the program."""
@@ -30,11 +31,14 @@ class Inspection:
     """Number in its round, from 1."""
 
     suspicion: Suspected
+    suspected_at: datetime
+    """Time of the suspicion, before the first try."""
+
     until: datetime
     """The verdict is made by then, also without launchers that do not respond."""
 
     tries: int = 1
-    """Number of inspections of this hang; those before saw nothing."""
+    """Number of inspections of this hang; those before had too little time."""
 
     found: Mapping[str, Inspected] = field(default_factory=dict)
     """By launcher."""
@@ -50,9 +54,9 @@ class Inspection:
     """What the verdict was made of; kept until the next inspection."""
 
     @property
-    def suspected_at(self) -> datetime:
-        """Return the time of the suspicion, before the first try."""
-        return self.until - self.tries * LIMIT
+    def limit(self) -> timedelta:
+        """Return the maximum time of this try."""
+        return limit_of(self.tries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,11 @@ class HungRank:
     """Whether its node is the cause: its kernel or its storage does not respond."""
 
 
+def limit_of(tries: int) -> timedelta:
+    """Return the maximum time of an inspection, the first of a hang being number 1."""
+    return LIMIT * (1 << (min(tries, TRIES) - 1))
+
+
 def begin(before: Inspection | None, suspicion: Suspected, now: datetime) -> Inspection:
     """Return the inspection of a suspected hang; one that is open continues instead.
 
@@ -75,12 +84,12 @@ def begin(before: Inspection | None, suspicion: Suspected, now: datetime) -> Ins
         now: current time.
 
     """
-    is_same_round = before is not None and before.suspicion.round == suspicion.round
-    if before is None or not is_same_round:
-        return Inspection(number=1, suspicion=suspicion, until=now + LIMIT)
-    if before.verdict is None:
-        return before
-    return Inspection(number=before.number + 1, suspicion=suspicion, until=now + LIMIT)
+    number = 1
+    if before is not None and before.suspicion.round == suspicion.round:
+        if before.verdict is None:
+            return before
+        number = before.number + 1
+    return Inspection(number=number, suspicion=suspicion, suspected_at=now, until=now + LIMIT)
 
 
 def with_report(inspection: Inspection, report: Inspected) -> Inspection:
@@ -124,8 +133,6 @@ def concluded(
     own = inspection.found.get(suspicion.launcher)
     if own is not None and not own.is_stalled:
         return replace(inspection, verdict="", found={}, stacks={}), None
-    if _is_repeated(inspection):
-        return _next_try(inspection), None
     reports = inspection.found.values()
     snapshots = sorted(
         (one for report in reports for one in report.snapshots), key=lambda one: one.rank
@@ -133,6 +140,8 @@ def concluded(
     traces = sorted((one for report in reports for one in report.traces), key=lambda one: one.rank)
     ras = next((one.ras for one in reports if one.ras is not None), None)
     found = combined(verdict(snapshots), recorded_verdict(traces), ras)
+    if not found.ranks and _is_repeated(inspection):
+        return _next_try(inspection, now), None
     text = f"{suspicion.text}; {found.text}{_unseen(missing, reports)}"
     done = replace(
         inspection, verdict=text, found={}, stacks={}, conclusion=found, seen=tuple(snapshots)
@@ -150,20 +159,24 @@ def concluded(
 
 
 def _is_repeated(inspection: Inspection) -> bool:
-    """Return whether nothing was seen, and another inspection delays no restart."""
-    if inspection.suspicion.restart or inspection.tries >= _TRIES:
+    """Return whether there was too little time, and another inspection delays no restart."""
+    if inspection.suspicion.restart or inspection.tries >= TRIES:
         return False
     reports = inspection.found.values()
+    if any(snapshot.is_unread for report in reports for snapshot in report.snapshots):
+        return True
     return not any(one.snapshots or one.traces or one.ras is not None for one in reports)
 
 
-def _next_try(inspection: Inspection) -> Inspection:
+def _next_try(inspection: Inspection, now: datetime) -> Inspection:
+    tries = inspection.tries + 1
     return replace(
         inspection,
         number=inspection.number + 1,
-        until=inspection.until + LIMIT,
-        tries=inspection.tries + 1,
+        until=now + limit_of(tries),
+        tries=tries,
         found={},
+        stacks={},
     )
 
 

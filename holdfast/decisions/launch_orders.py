@@ -2,9 +2,11 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from enum import StrEnum
 
 from holdfast.decisions.exit_meanings import ExitMeaning
+from holdfast.decisions.launch_inspection import LIMIT
 from holdfast.decisions.launch_state import JobRounds, Outcome, Phase
 from holdfast.decisions.restart_rungs import RestartHistory
 
@@ -42,6 +44,9 @@ class Order:
     inspection: int = 0
     """Number of the inspection of the round for which the ranks are to be inspected; 0 for none."""
 
+    inspection_limit: timedelta = LIMIT
+    """Maximum time of that inspection."""
+
     outcome: Outcome | None = None
     code: int = 0
     """Exit code of a rank that requests no restart; 0 if there is none."""
@@ -76,7 +81,7 @@ def _run_orders(job: JobRounds, common: Order) -> Iterator[tuple[str, Order]]:
     """Yield the orders of the round's launchers."""
     master = next(iter(job.active.values()))
     world_size = sum(member.slots for member in job.active.values())
-    inspection = job.inspection.number if job.inspection and job.is_inspecting else 0
+    inspection = job.inspection if job.is_inspecting else None
     first_rank = 0
     for node_rank, (name, member) in enumerate(job.active.items()):
         yield (
@@ -92,7 +97,8 @@ def _run_orders(job: JobRounds, common: Order) -> Iterator[tuple[str, Order]]:
                 master_addr=master.address,
                 master_port=master.port,
                 rotation=job.rotation,
-                inspection=inspection,
+                inspection=inspection.number if inspection is not None else 0,
+                inspection_limit=inspection.limit if inspection is not None else LIMIT,
             ),
         )
         first_rank += member.slots

@@ -134,6 +134,9 @@ class RankSnapshot:
     note: str = ""
     """Why there is no stack; empty if there is one."""
 
+    is_unread: bool = False
+    """Whether the time of the inspection was over before its stack was read."""
+
     has_timed_out: bool = False
     """Whether it has ended because a collective in which it waited timed out."""
 

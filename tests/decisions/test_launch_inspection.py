@@ -1,9 +1,12 @@
 """What follows when a rank of a launch seems to hang."""
 
+import itertools
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.flight_recorder import Collective, RankTrace
@@ -129,13 +132,15 @@ def test_without_a_timeout_the_verdict_is_kept_and_the_ranks_continue():
     assert order_for(job, "a").inspection == 0
 
 
-def test_a_hang_of_which_nothing_was_seen_is_inspected_again():
+def test_a_hang_of_which_nothing_was_seen_is_inspected_again_for_twice_as_long():
     """On a node without free CPU time, the program that takes snapshots may end without any."""
-    job = after(running(), REPORTED, inspected("a"), inspected("b"), now=T0)
+    job = after(running(), REPORTED)
+    assert order_for(job, "a").inspection_limit == LIMIT
+    job = after(job, inspected("a"), inspected("b"), now=T0 + LIMIT)
     assert job.inspection is not None
     assert job.inspection.verdict is None
-    assert order_for(job, "a").inspection == 2
-    assert next_deadline(job, TWO) == T0 + 2 * LIMIT
+    assert (order_for(job, "a").inspection, order_for(job, "a").inspection_limit) == (2, 2 * LIMIT)
+    assert next_deadline(job, TWO) == T0 + 3 * LIMIT
     assert after(job, FROM_A, FROM_B) == job, "reports on the first inspection"
 
     job = after(job, replace(FROM_A, number=2), replace(FROM_B, number=2))
@@ -146,10 +151,11 @@ def test_a_hang_of_which_nothing_was_seen_is_inspected_again():
 
 def test_a_hang_of_which_nothing_can_be_seen_gets_a_verdict_in_the_end():
     job = after(running(), REPORTED)
-    for tries in (1, 2, 3):
+    for limits in (1, 3, 7):
         assert job.inspection is not None
         assert job.inspection.verdict is None
-        job = after(job, None, now=T0 + tries * LIMIT)
+        assert job.inspection.until == T0 + limits * LIMIT
+        job = after(job, None, now=T0 + limits * LIMIT)
 
     assert job.inspection is not None
     assert "no rank could be read" in (job.inspection.verdict or "")
@@ -159,8 +165,65 @@ def test_a_hang_of_which_nothing_can_be_seen_gets_a_verdict_in_the_end():
     assert (job.inspection.number, job.inspection.tries) == (4, 1)
 
 
+def unread(name: str, *stacks: tuple[Frame, ...], number: int = 1) -> Inspected:
+    """A report in which a rank without a stack was not read in time."""
+    found = inspected(name, *stacks)
+    snapshots = tuple(replace(one, is_unread=not one.frames) for one in found.snapshots)
+    return replace(found, number=number, snapshots=snapshots)
+
+
+def test_a_hang_is_inspected_again_while_a_rank_that_was_not_read_may_be_the_cause():
+    """Else the network would be blamed for a rank that is not in the collective."""
+    job = after(running(), REPORTED, FROM_A, unread("b", WAITS, ()))
+    assert order_for(job, "b").inspection == 2
+
+    job = after(job, replace(FROM_A, number=2), replace(FROM_B, number=2))
+    assert job.inspection is not None
+    assert (job.inspection.verdict or "").startswith("no progress for 3m; rank 3 on b never")
+
+
+def test_a_rank_that_is_named_needs_no_other_inspection():
+    job = after(running(), REPORTED, unread("a", WAITS, ()), FROM_B)
+
+    assert job.inspection is not None
+    assert (job.inspection.verdict or "").startswith("no progress for 3m; rank 3 on b never")
+
+
 def test_a_restart_does_not_wait_for_another_inspection():
     assert after(running(), SUSPECTED, inspected("a"), inspected("b")).phase is Phase.STOP
+    unseen = unread("a", (), ()), unread("b", (), ())
+    assert after(running(), SUSPECTED, *unseen).phase is Phase.STOP
+
+
+STACKS = st.sampled_from([WAITS, READS, ()])
+ANSWERS = st.lists(st.one_of(st.none(), st.tuples(STACKS, STACKS)), min_size=1, max_size=8)
+
+
+@given(from_a=ANSWERS, from_b=ANSWERS, delay_s=st.floats(0, 60))
+def test_inspections_of_a_hang_double_their_limit_and_end(from_a, from_b, delay_s):
+    """Whatever is seen: at most 10, 20 and 40 s, and the deadline is always in the future."""
+    job, now, limits = after(running(), REPORTED), T0, []
+    for answers in itertools.zip_longest(from_a, from_b):
+        if not job.is_inspecting:
+            break
+        order = order_for(job, "a")
+        assert order.inspection == len(limits) + 1
+        assert order == replace(order_for(job, "b"), node_rank=0, first_rank=0)
+        limits.append(order.inspection_limit)
+        assert next_deadline(job, TWO) == now + order.inspection_limit
+        for name, stacks in zip("ab", answers, strict=True):
+            if stacks is not None:
+                report = unread(name, *stacks, number=order.inspection)
+                job = after(job, report, now=now)
+        if not job.is_inspecting or order_for(job, "a").inspection != order.inspection:
+            continue  # both have reported: the next try begins at once
+        now += order.inspection_limit + timedelta(seconds=delay_s)
+        job = after(job, None, now=now)
+
+    assert limits == [LIMIT, 2 * LIMIT, 4 * LIMIT][: len(limits)]
+    assert job.inspection is not None
+    assert job.inspection.suspected_at == T0
+    assert job.is_inspecting == (job.inspection.verdict is None)
 
 
 def test_a_launcher_that_does_not_report_delays_the_verdict_until_the_limit():

@@ -69,6 +69,15 @@ def numbers_in(folder: Path, pattern: str) -> list[int]:
     return [int(text) for text in texts if text.endswith("\n")]
 
 
+def arguments_of(pid: int) -> list[bytes]:
+    """Command line of a process; empty if there is none any more."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
 def is_running(pid: int) -> bool:
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:

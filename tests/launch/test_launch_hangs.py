@@ -6,12 +6,14 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from launch.launched import (
     LIMIT_S,
+    arguments_of,
     clean_environment,
     launch,
     needs_py_spy,
@@ -23,6 +25,7 @@ from launch.launched import (
 
 from holdfast.adapters.host.evidence_file import read_evidence
 from holdfast.kit.free_ports import free_port
+from holdfast.kit.processes import descendants
 
 TRAIN = """
 import os, pathlib, sys, time
@@ -151,6 +154,43 @@ def test_without_a_timeout_a_hang_is_reported_once_and_the_ranks_continue(train:
     assert started.returncode == 0, rest
     assert ("".join(printed) + rest).count("HangSuspected") == 1
     assert numbers_in(folder, "rank.1.*") == []
+
+
+INSPECTION = b"holdfast.adapters.host.rank_findings"
+
+
+def inspections(launcher: int) -> list[int]:
+    return [pid for pid in descendants(launcher) if INSPECTION in arguments_of(pid)]
+
+
+@needs_py_spy
+def test_on_a_node_that_delays_an_inspection_beyond_its_limit_another_one_names_the_rank(
+    train: Path,
+) -> None:
+    """Each inspection gets no CPU time for the 10 s that the first one may take."""
+    folder = train.parent
+    started = start("--nproc-per-node", 2, *QUICK, train, folder, "all", 1)
+    assert started.stderr is not None
+    os.set_blocking(started.stderr.fileno(), False)
+    stopped: dict[int, float] = {}
+    printed: list[str] = []
+
+    def is_reported() -> bool:
+        for pid in inspections(started.pid):
+            if pid not in stopped:
+                os.kill(pid, signal.SIGSTOP)
+                stopped[pid] = time.monotonic()
+            elif time.monotonic() - stopped[pid] > 10:
+                os.kill(pid, signal.SIGCONT)
+        printed.extend(started.stderr or ())
+        return "HangSuspected" in "".join(printed)
+
+    wait_for(is_reported, "the report of the hang")
+    (folder / "continue").touch()
+    started.communicate(timeout=LIMIT_S)
+
+    assert re.search(r"rank 1 on \S+ never entered all_reduce: .+", "".join(printed)), printed
+    assert len(stopped) in (2, 3)
 
 
 RECORDED = """

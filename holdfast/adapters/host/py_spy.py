@@ -8,13 +8,18 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from holdfast.decisions.rank_snapshots import Frame, Helper
 
 _TIMEOUT_S: Final = 5.0
-"""Maximum time of one dump; 0.1 s are usual."""
+"""Time that one dump may take, if so much is left; 0.1 s are usual."""
+
+_SHARE: Final = 0.7
+"""Share of the time that is left which one dump may take if that is more: processes below the rank
+are read after it."""
 
 _THREADS_LIMIT: Final = 64
 _FRAMES_LIMIT: Final = 100
@@ -32,8 +37,22 @@ def py_spy() -> str | None:
     return str(beside) if beside.is_file() else shutil.which("py-spy")
 
 
-def dumped_threads(pid: int, deadline: float) -> tuple[tuple[Helper, ...], str]:
-    """Return the threads of a process, the main thread first, or why there are none.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadDump:
+    """The threads of a process, or why there are none."""
+
+    threads: tuple[Helper, ...] = ()
+    """The main thread first."""
+
+    note: str = ""
+    """Why there are none; empty if there are some."""
+
+    is_late: bool = False
+    """Whether there was too little time for them."""
+
+
+def dumped_threads(pid: int, deadline: float) -> ThreadDump:
+    """Return the threads of a process, or why there are none.
 
     Args:
         pid: a Python process.
@@ -42,10 +61,12 @@ def dumped_threads(pid: int, deadline: float) -> tuple[tuple[Helper, ...], str]:
     """
     program = py_spy()
     if program is None:
-        return (), NO_PY_SPY
-    timeout_s = min(_TIMEOUT_S, deadline - time.monotonic())
-    if timeout_s <= 0:
-        return (), "no stack: too many ranks for the time of the inspection"
+        return ThreadDump(note=NO_PY_SPY)
+    left_s = deadline - time.monotonic()
+    timeout_s = max(min(_TIMEOUT_S, left_s), _SHARE * left_s)
+    if left_s <= 0:
+        note = "no stack: too many ranks for the time of the inspection"
+        return ThreadDump(note=note, is_late=True)
     command = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
     try:
         done = subprocess.run(
@@ -57,18 +78,20 @@ def dumped_threads(pid: int, deadline: float) -> tuple[tuple[Helper, ...], str]:
         )
         threads = json.loads(done.stdout[:_OUTPUT_LIMIT]) if done.returncode == 0 else None
     except subprocess.TimeoutExpired:
-        return (), f"no stack: py-spy did not respond within {timeout_s:.1f} s"
+        note = f"no stack: py-spy did not respond within {timeout_s:.1f} s"
+        return ThreadDump(note=note, is_late=True)
     except (OSError, ValueError) as error:
-        return (), f"no stack: {error}"
+        return ThreadDump(note=f"no stack: {error}")
     if threads is None:
         printed = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return (), f"no stack: py-spy: {printed[-1][:200] if printed else done.returncode}"
+        why = printed[-1][:200] if printed else done.returncode
+        return ThreadDump(note=f"no stack: py-spy: {why}")
     found = [_thread(one) for one in threads]
     if not found:
-        return (), "no stack: no thread runs Python code"
+        return ThreadDump(note="no stack: no thread runs Python code")
     main = next((one for one in found if one.name == "MainThread" or one.id == pid), found[0])
     rest = [one for one in found if one is not main]
-    return (main, *rest[: _THREADS_LIMIT - 1]), ""
+    return ThreadDump(threads=(main, *rest[: _THREADS_LIMIT - 1]))
 
 
 def _thread(printed: Any) -> Helper:

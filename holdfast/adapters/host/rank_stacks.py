@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.fault_stacks import requested_threads
-from holdfast.adapters.host.py_spy import dumped_threads
+from holdfast.adapters.host.py_spy import ThreadDump, dumped_threads
 from holdfast.decisions.hang_evidence import RankEvidence
 from holdfast.decisions.rank_snapshots import (
     HELPERS_LIMIT,
@@ -184,9 +184,12 @@ def _take_snapshot(deadline: float, rank: int, node: str, pid: int | None) -> Ra
     if pid is None:
         return RankSnapshot(rank=rank, node=node, pid=None, note="no process")
     before = _waiting(str(pid))
-    threads, note = _threads(pid, deadline)
+    dump = _threads(pid, deadline)
+    threads = dump.threads
     frames = threads[0].frames if threads else ()
-    seen = RankSnapshot(rank=rank, node=node, pid=pid, frames=frames, note=note)
+    seen = RankSnapshot(
+        rank=rank, node=node, pid=pid, frames=frames, note=dump.note, is_unread=dump.is_late
+    )
     below = [] if is_in_collective(seen) else descendants(pid)[:HELPERS_LIMIT]
     paths = {one.id: f"{pid}/task/{one.id}" for one in threads[1:]} | {
         child: str(child) for child in below
@@ -208,22 +211,22 @@ def _take_snapshot(deadline: float, rank: int, node: str, pid: int | None) -> Ra
     )
 
 
-def _threads(pid: int, deadline: float) -> tuple[tuple[Helper, ...], str]:
+def _threads(pid: int, deadline: float) -> ThreadDump:
     """Return the threads of a process, or why there are none.
 
     Where py-spy cannot read them, the process is asked, if it takes such requests.
     """
-    threads, note = dumped_threads(pid, deadline)
-    if threads:
-        return threads, note
+    dump = dumped_threads(pid, deadline)
+    if dump.threads:
+        return dump
     threads = requested_threads(pid, deadline)
-    return threads, "" if threads else note
+    return ThreadDump(threads=threads) if threads else dump
 
 
 def _process(pid: int, deadline: float) -> Helper:
     """Return a process below a rank with the stack of its main thread, if it has one."""
     name = _read(f"/proc/{pid}/comm")
-    threads, _ = dumped_threads(pid, deadline) if _is_python(pid) else ((), "")
+    threads = dumped_threads(pid, deadline).threads if _is_python(pid) else ()
     frames = threads[0].frames if threads else ()
     return Helper(id=pid, name=name, is_process=True, frames=frames)
 

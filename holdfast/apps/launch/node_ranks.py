@@ -107,7 +107,8 @@ class NodeRanks:
                 self._start(order)
                 self._prepare()
             elif order.round == self.round and order.inspection > self._inspections.number:
-                self._inspections.begin(order.inspection, self._processes())
+                limit_s = order.inspection_limit.total_seconds()
+                self._inspections.begin(order.inspection, self._processes(), limit_s)
         else:
             self.stop(order.signal or self._options.shutdown_signal)
 

@@ -20,11 +20,11 @@ from holdfast.decisions.rank_snapshots import RankSnapshot, shortened
 from holdfast.kit.serial import to_plain
 from holdfast.model.names import Cause
 
-_LIMIT_S: Final = 9.5
-"""Less than ``launch_inspection.LIMIT``; snapshots take at most 8 s."""
+_REPORT_S: Final = 0.5
+"""Time of an inspection that is left for the message to the coordinator."""
 
-_STACKS_S: Final = 7.0
-"""Time from the start of the inspection after which it reads no more stacks."""
+_STATES_S: Final = 2.5
+"""Time before that in which no more stacks are read; states are, a second time."""
 
 _LONGEST_REPORT: Final = 48_000
 """Characters of all snapshots of a node, so that they fit into one message to the coordinator."""
@@ -44,18 +44,24 @@ class RankInspection:
         files: where the ranks dump their flight recorders.
         since: start of the round, in seconds since 1970.
         processes: the ranks' processes by rank.
+        limit_s: maximum time of the inspection with its message, more than 3 s.
 
     """
 
     def __init__(
-        self, node: str, files: DumpFiles, since: float, processes: Mapping[int, int | None]
+        self,
+        node: str,
+        files: DumpFiles,
+        since: float,
+        processes: Mapping[int, int | None],
+        limit_s: float,
     ) -> None:
         ranks = [f"{rank}:{pid or 0}" for rank, pid in processes.items()]
         module = "holdfast.adapters.host.rank_findings"
-        until = time.monotonic() + _STACKS_S
+        until = time.monotonic() + limit_s - _REPORT_S - _STATES_S
         times = (str(since), str(until))
         command = (sys.executable, "-m", module, node, files.dump, files.pipe, *times, *ranks)
-        self._printed = PrintedValue(RankFindings, command, limit_s=_LIMIT_S)
+        self._printed = PrintedValue(RankFindings, command, limit_s=limit_s - _REPORT_S)
 
     @property
     def pid(self) -> int:
@@ -63,7 +69,7 @@ class RankInspection:
         return self._printed.pid
 
     def findings(self) -> RankFindings | None:
-        """Return what the ranks do; None until that is known, which takes at most 9.5 s.
+        """Return what the ranks do; None until that is known.
 
         Ranks for which one message has no room are missing.
         """
@@ -135,17 +141,18 @@ class RankInspections:
             self._ended_waiting.add(rank)
         return has_dumped or cause is Cause.COLLECTIVE_TIMEOUT
 
-    def begin(self, number: int, processes: Mapping[int, int | None]) -> None:
+    def begin(self, number: int, processes: Mapping[int, int | None], limit_s: float) -> None:
         """Begin to look at the ranks of this node.
 
         Args:
             number: number of the inspection in the round.
             processes: the ranks' processes by rank; None for one that has ended.
+            limit_s: maximum time of the inspection with its message.
 
         """
         self.end()
         self._number = number
-        self._running = RankInspection(self._node, self._files, self._since, processes)
+        self._running = RankInspection(self._node, self._files, self._since, processes, limit_s)
 
     def found(self, *, is_stalled: Callable[[], bool]) -> Inspected | None:
         """Return what the ranks do, once; None until that is known.
