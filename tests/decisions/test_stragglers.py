@@ -1,6 +1,8 @@
 """Stragglers: a slow rank is named, and noise of healthy ranks names none."""
 
+import math
 import random
+import statistics
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +10,15 @@ from hypothesis import strategies as st
 
 from holdfast.decisions.rank_snapshots import Activity, RankSamples
 from holdfast.decisions.stragglers import straggler, window_of
-from tests.simulation.straggling_ranks import FACTOR, first_found, sampled
+from tests.simulation.straggling_ranks import (
+    CALM,
+    DISTURBED,
+    FACTOR,
+    Noise,
+    first_found,
+    first_found_later,
+    sampled,
+)
 
 
 @settings(max_examples=30, deadline=None)
@@ -20,6 +30,7 @@ def test_a_rank_that_takes_1_3_times_as_long_is_named(seed, ranks, data) -> None
     assert named is not None
     assert (named[1].rank, named[1].node) == (slow, f"node-{slow}")
     assert 1.15 <= named[1].factor <= 1.6
+    assert named[0] >= 4
     assert named[1].wait < named[1].others_wait
 
 
@@ -27,6 +38,66 @@ def test_a_rank_that_takes_1_3_times_as_long_is_named(seed, ranks, data) -> None
 @given(seed=st.integers(0, 2**32), ranks=st.integers(2, 16))
 def test_no_rank_of_a_healthy_job_is_named_within_an_hour(seed, ranks) -> None:
     assert first_found(seed, dict.fromkeys(range(ranks), 1.0), 90) is None
+
+
+@pytest.mark.parametrize(("noise", "alarms"), [(CALM, 0), (DISTURBED, 1)])
+def test_three_days_of_noise_name_at_most_one_rank_and_none_if_it_is_calm(
+    noise: Noise, alarms: int
+) -> None:
+    """Twelve hours each of jobs of 2 to 8 ranks, with fixed seeds."""
+    jobs = [(ranks, seed) for ranks in (2, 4, 8) for seed in (1, 2)]
+    windows = 12 * 3600 // 43
+    found = [
+        one
+        for ranks, seed in jobs
+        if (one := first_found(seed, dict.fromkeys(range(ranks), 1.0), windows, noise))
+    ]
+
+    assert len(found) <= alarms, found
+
+
+def test_a_rank_that_becomes_slow_is_named_within_5_minutes_in_95_of_100_jobs() -> None:
+    late = 0
+    for seed in range(100):
+        slowdowns = {rank: 1.3 if rank == seed % 4 else 1.0 for rank in range(4)}
+        found = first_found_later(seed, slowdowns, healthy=20, windows=12, noise=CALM)
+        assert found is not None
+        assert (found[0] > 0, found[1].rank) == (True, seed % 4)
+        late += found[0] * 43 > 300
+    assert late <= 5
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    ranks=st.integers(2, 8),
+    scale=st.sampled_from([2.0, 4.0]),
+)
+def test_what_is_named_in_a_quiet_job_is_not_named_if_the_windows_are_noisier(
+    seed: int, ranks: int, scale: float
+) -> None:
+    """Noise that is not that of counting samples counts, too: here, ranks differ by 30 %."""
+    draw = random.Random(seed)
+    own = [{rank: max(0.5, draw.gauss(1, 0.15 * scale)) for rank in range(ranks)} for _ in range(8)]
+    windows = [window_of(sampled(draw, one)) for one in own]
+
+    assert straggler([one for one in windows if one is not None], FACTOR) is None
+
+
+@given(
+    excesses=st.lists(st.floats(0.1, 1), min_size=2, max_size=40),
+    value=st.integers(0, 39),
+)
+def test_the_share_of_each_rank_is_compared_with_the_median_of_the_others(excesses, value) -> None:
+    taken = 1000
+    counts = {rank: round(taken * (1 - one)) for rank, one in enumerate(excesses)}
+    window = window_of(shares(counts, taken))
+    if window is None:
+        return
+    rank = value % len(excesses)
+    others = statistics.median(one.busy for other, one in window.items() if other != rank)
+
+    assert window[rank].excess == pytest.approx(math.log(window[rank].busy / others))
 
 
 @settings(max_examples=20, deadline=None)

@@ -1,7 +1,8 @@
 """Samples what the main threads of ranks do, at a low rate and without pausing them.
 
 One window is two recordings of py-spy of 20 seconds each: of all samples, and of those in which the
-thread runs. One recording of a DDP rank took 57 to 63 ms of CPU time, 0.3 % of a core.
+thread runs. One recording of a training process took 55 to 105 ms of CPU time at a load average of
+10 on two CPUs, 0.3 to 0.5 % of a core, of which starting py-spy is 15 to 20 ms.
 
 ``python -m holdfast.adapters.host.rank_samples SECONDS NODE RANK:PID ...`` prints one window of
 some ranks as JSON, with recordings of that duration. PID is the process that was started for the
@@ -33,7 +34,7 @@ from holdfast.decisions.rank_snapshots import (
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.serial import to_plain
 
-RATE: Final = 8
+RATE: Final = 12
 """Samples per second."""
 
 SECONDS: Final = 20
