@@ -21,6 +21,9 @@ from holdfast.decisions.storage_waits import storage_of
 _SHOWN_RANKS: Final = 8
 """Maximum number of ranks that are listed one by one."""
 
+_POINT_TO_POINT: Final = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})
+"""Calls of PyTorch between two ranks. Stages of a pipeline are in different ones at any time."""
+
 _SHOWN_CALLS: Final = 4
 """Maximum number of different calls that are listed."""
 
@@ -33,7 +36,7 @@ class VerdictKind(StrEnum):
     UNINTERRUPTIBLE = "uninterruptible"
     STORAGE = "storage"
     ABSENT = "absent"
-    """A rank never entered the collective in which the others wait."""
+    """A rank never entered the collective, or is not in the line, in which the others wait."""
 
     DESYNCHRONIZED = "desynchronized"
     """Ranks wait in different collectives."""
@@ -42,7 +45,8 @@ class VerdictKind(StrEnum):
     """All ranks wait for data."""
 
     SAME = "same"
-    """All ranks wait in the same collective: the network, an accelerator, or a rank elsewhere."""
+    """All ranks wait in the same collective, or some for single other ranks: the network, an
+    accelerator, or a rank elsewhere."""
 
     UNKNOWN = "unknown"
 
@@ -140,6 +144,11 @@ def _by_stacks(snapshots: Sequence[RankSnapshot]) -> Verdict:
         entered = collective(waiting or backward)
         what = f"never entered {entered}: it is in {place(absent[0])}"
         return _of(VerdictKind.ABSENT, absent, snapshots, what)
+    elsewhere = _elsewhere(absent, snapshots)
+    if elsewhere:
+        usual = next(one for one in absent if one not in elsewhere)
+        what = f"is in {place(elsewhere[0])}, while the others sleep in {place(usual)}"
+        return _of(VerdictKind.ABSENT, elsewhere, snapshots, what)
     if absent:
         is_data = all(by_activity[snapshot.rank] is Activity.DATA for snapshot in absent)
         kind = VerdictKind.DATA if is_data else VerdictKind.UNKNOWN
@@ -148,6 +157,25 @@ def _by_stacks(snapshots: Sequence[RankSnapshot]) -> Verdict:
         text = f"{_names(absent)} {_are(absent)} {where}; rank {one.rank} is in {place(one)}"
         return Verdict(kind=kind, ranks=(), text=text)
     return _of_waiting(waiting, backward, snapshots)
+
+
+def _elsewhere(
+    outside: Sequence[RankSnapshot], snapshots: Sequence[RankSnapshot]
+) -> Sequence[RankSnapshot]:
+    """Return the ranks that are not in the line of the program in which most ranks sleep.
+
+    ``wait`` of an asynchronous collective has no frame of PyTorch: the innermost one is that of the
+    program. Empty if a rank could not be read, or if not all but a few are in one line.
+    """
+    if len(outside) < max(3, len(snapshots)):
+        return ()
+    at: dict[tuple[str, int], list[RankSnapshot]] = {}
+    for one in outside:
+        if one.state == "S" and (inner := own_frame(one.frames)) is one.frames[0]:
+            at.setdefault((inner.file, inner.line), []).append(one)
+    most = max(at.values(), key=len, default=[])
+    rest = [one for one in outside if one not in most]
+    return rest if 0 < len(rest) < len(most) else ()
 
 
 def _of_waiting(
@@ -159,6 +187,8 @@ def _of_waiting(
     places: dict[tuple[str, str, int], list[RankSnapshot]] = {}
     for snapshot in sorted((*waiting, *backward), key=lambda one: one.rank):
         places.setdefault(_call(snapshot), []).append(snapshot)
+    if len(places) > 1 and any(name in _POINT_TO_POINT for name, _, _ in places):
+        return _of_point_to_point(list(places.values()))
     if len(places) > 1:
         return _desynchronized(list(places.values()))
     if waiting or backward:
@@ -171,6 +201,19 @@ def _of_waiting(
     notes = sorted({snapshot.note for snapshot in snapshots if snapshot.note})
     why = f": {notes[0]}" if notes else ""
     return Verdict(kind=VerdictKind.UNKNOWN, ranks=(), text=f"no rank could be read{why}")
+
+
+def _of_point_to_point(by_call: Sequence[Sequence[RankSnapshot]]) -> Verdict:
+    """Return the verdict on ranks that wait for single other ones: their calls blame none."""
+    parts = [
+        f"{_names(ranks)} {_are(ranks)} in {collective(ranks)}{_caller(ranks[0])}"
+        for ranks in by_call[:_SHOWN_CALLS]
+    ]
+    text = (
+        f"all ranks that could be read wait for others: {', '.join(parts)}: check that each send "
+        f"has its receive, the network and the accelerators"
+    )
+    return Verdict(kind=VerdictKind.SAME, ranks=(), text=text)
 
 
 def majority(counts: Sequence[int]) -> int | None:

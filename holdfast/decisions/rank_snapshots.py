@@ -45,6 +45,9 @@ STOPPED: Final = ("T", "t")
 
 UNINTERRUPTIBLE: Final = "D"
 _LIBRARIES: Final = re.compile(r"/(?:site-packages|dist-packages)/|/lib/python3[^/]*/|^<")
+_FOREIGN: Final = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
+"""Libraries other than PyTorch, such as the one of a model."""
+
 _INTERNAL: Final = frozenset({"wrapper", "_decorate", "inner", "__torch_function__"})
 """Functions of PyTorch around a collective that do not name it."""
 
@@ -151,13 +154,17 @@ def activity(snapshot: RankSnapshot) -> Activity:
         return Activity.COLLECTIVE
     if not snapshot.frames:
         return Activity.UNKNOWN
+    is_in_library = False
     for frame in snapshot.frames:
         if _DATALOADER.search(frame.file):
             return Activity.DATA
         if _COLLECTIVES.search(frame.file):
             return Activity.COLLECTIVE
-        if _BACKWARD.search(frame.file) or _DDP.search(frame.file):
+        if _BACKWARD.search(frame.file):
             return Activity.BACKWARD
+        if _DDP.search(frame.file):  # below it, a model of a library computes
+            return Activity.OTHER if is_in_library else Activity.BACKWARD
+        is_in_library |= _FOREIGN.search(frame.file) is not None
         if not _LIBRARIES.search(frame.file):
             return Activity.OTHER
     return Activity.OTHER

@@ -64,6 +64,9 @@ WAITS_FOR_QUEUE = (
     frame("get", "/usr/lib/python3.11/queue.py", 171),
     OWN,
 )
+DDP = frame("forward", f"{SITE}/torch/nn/parallel/distributed.py")
+MODULE = frame("_call_impl", f"{SITE}/torch/nn/modules/module.py")
+IN_MODEL = (frame("forward", f"{SITE}/transformers/modeling_llama.py", 9), MODULE, DDP, OWN)
 ASLEEP = (frame("sleepy", "/src/train.py", 9), OWN)
 
 
@@ -92,6 +95,9 @@ def but(rank: int, frames: tuple[Frame, ...] = (), **changes) -> list[RankSnapsh
     [
         (in_collective(), Activity.COLLECTIVE),
         (BACKWARD, Activity.BACKWARD),
+        ((DDP, OWN), Activity.BACKWARD),
+        ((MODULE, DDP, OWN), Activity.BACKWARD),
+        (IN_MODEL, Activity.OTHER),
         (DATA, Activity.DATA),
         (ASLEEP, Activity.OTHER),
         ((frame("get", "/usr/lib/python3.11/queue.py"), OWN), Activity.OTHER),
@@ -106,6 +112,7 @@ def test_the_stack_shows_what_a_rank_does(frames, expected) -> None:
     ("looks", "kind", "ranks", "text"),
     [
         (but(2, ASLEEP), VerdictKind.ABSENT, (2,), "never entered all_reduce: it is in sleepy"),
+        (but(2, IN_MODEL), VerdictKind.ABSENT, (2,), "it is in forward (modeling_llama.py:9)"),
         (but(1, DATA), VerdictKind.ABSENT, (1,), "it is in the DataLoader, in _try_get_data"),
         (
             [*all_in(BACKWARD, 3), look(3, ASLEEP)],
@@ -307,7 +314,54 @@ def test_the_wait_channel_shows_which_storage_a_process_waits_for(channel, stora
     assert storage_of(channel) == storage
 
 
-FRAMES = st.sampled_from([in_collective(), in_collective("barrier", 3), BACKWARD, DATA, ASLEEP, ()])
+IN_WAIT = (replace(OWN, line=44), replace(OWN, line=60))
+"""``wait`` of an asynchronous collective has no frame of its own."""
+
+
+@pytest.mark.parametrize("frames", [ASLEEP, DATA])
+def test_the_rank_that_is_elsewhere_while_all_others_wait_in_one_line_is_named(frames) -> None:
+    looks = [*all_in(IN_WAIT, 3), look(3, frames)]
+    found = verdict(looks)
+
+    assert (found.kind, found.ranks) == (VerdictKind.ABSENT, (3,))
+    assert "while the others sleep in train (train.py:44)" in found.text
+
+
+@pytest.mark.parametrize(
+    "looks",
+    [
+        all_in(IN_WAIT),
+        [*all_in(IN_WAIT, 2), look(2, ASLEEP), look(3, ASLEEP)],  # half of them
+        [look(0, IN_WAIT), look(1, ASLEEP)],
+        [*all_in(IN_WAIT, 3), look(3, ASLEEP), look(4)],  # one was not read
+        [*(look(rank, IN_WAIT, state="R") for rank in range(3)), look(3, ASLEEP)],  # they compute
+    ],
+)
+def test_ranks_outside_of_collectives_are_not_named_without_a_majority_that_sleeps(looks) -> None:
+    assert verdict(looks).ranks == ()
+
+
+@pytest.mark.parametrize("call", ["send", "recv", "batch_isend_irecv"])
+def test_stages_that_wait_for_single_others_are_not_blamed_for_different_calls(call) -> None:
+    found = verdict([*all_in(in_collective(), 3), look(3, in_collective(call, 9))])
+
+    assert (found.kind, found.ranks) == (VerdictKind.SAME, ())
+    assert f"rank 3 is in {call}, called by train (train.py:9)" in found.text
+    assert "check that each send has its receive" in found.text
+
+
+FRAMES = st.sampled_from(
+    [
+        IN_WAIT,
+        in_collective("recv", 7),
+        in_collective(),
+        in_collective("barrier", 3),
+        BACKWARD,
+        DATA,
+        ASLEEP,
+        (),
+    ]
+)
 LOOKS = st.lists(
     st.tuples(FRAMES, st.sampled_from("RSDTt"), st.booleans()), min_size=1, max_size=12
 )

@@ -75,6 +75,32 @@ def test_the_rank_that_hangs_real_training_is_named(hang: str, verdict: str) -> 
 
 @pytest.mark.torch
 @needs_py_spy
+@pytest.mark.parametrize(
+    ("hang", "verdict"),
+    [
+        ("handle", r"rank 1 on \S+ is in never_comes .+, while the others sleep in waits_for_the"),
+        ("group", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
+        ("save", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
+        ("exit", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
+        ("debugger", r"rank 1 on \S+ never entered barrier: it is in .+, called by asks_a_person"),
+        ("receives", r"all ranks that could be read wait for others: rank 0 is in recv, called by"),
+    ],
+)
+def test_a_rank_that_does_not_come_is_named_however_the_others_wait(
+    hang: str, verdict: str
+) -> None:
+    options = ("--nproc-per-node", 3, "--hang-timeout", "auto", "--stall-floor", "2s")
+    done = launch(
+        *options, "--max-restarts", 0, FRAMEWORKS / "torch_waits.py", hang,
+        limit_s=TORCH_LIMIT_S, **ON_CPU,
+    )  # fmt: skip
+
+    assert done.returncode == 1, done.stderr
+    assert re.search(rf"RankFailed: round 1: rank \d on .+; {verdict}", done.stderr), done.stderr
+
+
+@pytest.mark.torch
+@needs_py_spy
 def test_a_timeout_of_gloo_names_the_rank_that_never_came(tmp_path: Path) -> None:
     done = launch(
         "--nproc-per-node", 3, "--max-restarts", 0, "--log-dir", tmp_path,
