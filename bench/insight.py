@@ -20,11 +20,12 @@ from bench.hang_schedules import EXPECTED, FRAMEWORKS, Outcome, Results, Schedul
 from bench.hang_verdicts import run_schedules
 from bench.hanging_job import storage
 from bench.restart_launchers import uv
-from bench.watch_overhead import overhead
+from bench.watch_overhead import cpu_time, overhead
 
 BY_NAME_ONLY = "its schedules take about a quarter of a minute each"
 SCHEDULES, QUICK_SCHEDULES = 200, 20
 PAIRS, QUICK_PAIRS = 60, 3
+WINDOWS, QUICK_WINDOWS = 8, 1
 CONCURRENT_JOBS = 2
 """Jobs at a time."""
 
@@ -59,6 +60,7 @@ def run(*, quick: bool = False, samples: int = 0) -> list[Figure]:
         *_verdicts(outcomes, count),
         *measure_peers(kinds, PEERS),
         *overhead(QUICK_PAIRS if quick else PAIRS),
+        *cpu_time(QUICK_WINDOWS if quick else WINDOWS),
     ]
 
 

@@ -1,8 +1,11 @@
 """What watching costs a job: the same ranks, watched and not watched in turn."""
 
+import json
 import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,12 +13,18 @@ from signal import SIGCONT, SIGSTOP
 from typing import Final
 
 from bench.figure import Figure
-from bench.hang_schedules import Schedule
+from bench.hang_schedules import RANKS, Schedule
 from bench.hanging_job import LIMIT_S, SCRIPT, HangingJob, hanging_job, launch_command
+from holdfast.adapters.host.rank_samples import SECONDS
 from holdfast.kit.processes import descendants, send
 
 _WINDOW_S: Final = 4.0
 """Duration of a window; a window of samples takes as long."""
+
+_PERIOD_S: Final = 43.0
+"""Time from one default window of samples to the next one."""
+
+_CALM: Final = Schedule(0, "ddp", "none", 0, 10**9, 0)
 
 
 def overhead(pairs: int) -> list[Figure]:
@@ -24,9 +33,8 @@ def overhead(pairs: int) -> list[Figure]:
     The load of a machine that other programs use as well changes the steps more than watching
     does, which the standard error shows. The CPU time of watching does not depend on it.
     """
-    calm = Schedule(0, "ddp", "none", 0, 10**9, 0)
     command = launch_command("--straggler-factor", "1.15", "--straggler-window", f"{_WINDOW_S:g}s")
-    with hanging_job(command, [calm], None, {"HANGING_RANKS_REPORTED": "1"}) as job:
+    with hanging_job(command, [_CALM], None, {"HANGING_RANKS_REPORTED": "1"}) as job:
         steps = _Steps(job)
         if not steps.wait(100):
             sys.stderr.write(f"overhead: the job did not start: {job.log[-1500:]}\n")
@@ -44,6 +52,52 @@ def overhead(pairs: int) -> list[Figure]:
         Figure(name="watching: standard error", value=100 * error, unit="%", goal=None),
         Figure(name="watching: share of the CPUs", value=100 * share, unit="%", goal=1),
     ]  # fmt: skip
+
+
+def cpu_time(windows: int) -> list[Figure]:
+    """Measure the CPU time of watching with the default window of samples.
+
+    It hardly depends on what other programs do, unlike the duration of steps, so that it is
+    measured without pairs. On a busy machine the launcher skips windows, so that they are taken
+    here, one after the other, and count as if one began every 43 s.
+    """
+    with hanging_job(
+        launch_command("--straggler-factor", "0"), [_CALM], None, {"HANGING_RANKS_REPORTED": "1"}
+    ) as job:
+        if not _Steps(job).wait(20):
+            sys.stderr.write(f"CPU time: the job did not start: {job.log[-1500:]}\n")
+            return []
+        used, began = _cpu_s(_watching(job.process.pid)), time.monotonic()
+        in_windows = [_window_cpu_s(job.process.pid) for _ in range(windows)]
+        took = time.monotonic() - began
+        launcher = (_cpu_s(_watching(job.process.pid)) - used) / took
+    share = statistics.mean(in_windows) / _PERIOD_S
+    return [
+        Figure(
+            name=f"samples, {windows} windows of 40 s: share of a core for each rank",
+            value=100 * share / RANKS, unit="%", goal=0.5,
+        ),
+        Figure(
+            name="launcher and samples: share of the CPUs",
+            value=100 * (launcher + share) / (os.cpu_count() or 1), unit="%", goal=None,
+        ),
+    ]  # fmt: skip
+
+
+def _window_cpu_s(launcher: int) -> float:
+    """Return the CPU time of one window of samples of all ranks, in seconds."""
+    ranks = enumerate(sorted(_ranks(launcher)))
+    pairs = [f"{number}:{pid}" for number, pid in ranks]
+    command = (sys.executable, "-m", "holdfast.adapters.host.rank_samples", str(SECONDS), "bench")
+    with tempfile.TemporaryFile() as printed:
+        process = subprocess.Popen([*command, *pairs], stdout=printed)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        printed.seek(0)
+        sampled = json.load(printed)
+    if len(sampled["ranks"]) != RANKS:
+        raise RuntimeError(f"a window has no samples of {RANKS} ranks: {sampled['note']}")
+    return usage.ru_utime + usage.ru_stime
 
 
 def _pair(job: HangingJob, steps: "_Steps", *, is_first: bool) -> tuple[float, float]:
@@ -93,10 +147,15 @@ class _Steps:
 
 def _watching(launcher: int) -> list[int]:
     """Return the launcher and what it started to watch, but no rank."""
+    spared = {pid for rank in _ranks(launcher) for pid in (rank, *descendants(rank))}
+    return [pid for pid in (launcher, *descendants(launcher)) if pid not in spared]
+
+
+def _ranks(launcher: int) -> set[int]:
+    """Return the processes of the ranks, without their workers, which have the same arguments."""
     below = descendants(launcher)
-    ranks = {pid for pid in below if _arguments(pid)[1:3] == [b"-u", str(SCRIPT).encode()]}
-    spared = {pid for rank in ranks for pid in (rank, *descendants(rank))}
-    return [pid for pid in (launcher, *below) if pid not in spared]
+    same = {pid for pid in below if _arguments(pid)[1:3] == [b"-u", str(SCRIPT).encode()]}
+    return same - {worker for pid in same for worker in descendants(pid)}
 
 
 def _cpu_s(pids: Sequence[int]) -> float:
