@@ -17,11 +17,12 @@ FOLDER: Final = ROOT / "build" / "frameworks"
 
 PACKAGES: Final = {
     "composer": ("mosaicml", "torch", "torchvision"),
+    "dlrover": ("dlrover[k8s,torch]", "numpy", "torch"),
     "megatron": ("megatron-core", "numpy", "psutil", "torch"),
     "orbax": ("orbax-checkpoint", "jax"),
     "torchtitan": ("torchtitan", "torch"),
 }
-"""Environment to its packages. Megatron-core imports psutil without requiring it."""
+"""Environment to its packages. Megatron-core imports psutil without requiring it, DLRover gRPC."""
 
 _NEWER: Final = ("numpy>=1.26", "torchvision")
 """Instead of the versions that frameworks require: they run with newer ones."""

@@ -40,8 +40,12 @@ IN_ENVIRONMENTS = {
     "megatron_core": "megatron",
     "torchtitan_manager": "torchtitan",
     "composer_trainer": "composer",
+    "dlrover_flash": "dlrover",
 }
 """Script to its environment; without a name, that of the tests. The first one is always tried."""
+
+NODES = {"dlrover_flash": "2"}
+"""Script to its number of nodes, one by default."""
 
 
 def scripts() -> list[str]:
@@ -86,7 +90,8 @@ def test_the_job_resumes_from_the_checkpoint_before_a_damaged_one(run, tmp_path,
     folder = tmp_path / "ckpt"
     folder.mkdir()
 
-    run.start("--checkpoint-dir", str(folder), "--", "python", str(SCRIPTS / f"{script}.py"))
+    options = ("--checkpoint-dir", str(folder), "--nodes", NODES.get(script, "1"))
+    run.start(*options, "--", "python", str(SCRIPTS / f"{script}.py"))
     saved = {}
     for attempt, damage in ((1, cut_off), (2, flip)):
         saved |= wait_for_saves(run, attempt)
