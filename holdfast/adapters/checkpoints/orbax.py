@@ -156,17 +156,26 @@ def _metadata_problems(path: Path, names: Names) -> Iterator[Problem]:
         return  # was reported
     if metadata.get("use_ocdbt") is True and _MANIFEST not in names:
         yield damaged(f"{_MANIFEST} is missing")
+    if metadata.get("use_ocdbt") is False and _MANIFEST in names:
+        yield damaged(f"{TREE} states that {_MANIFEST} is not used")
 
 
 def _missing_files(path: Path, older: Path | None) -> Iterator[Problem]:
     """Compare with the older checkpoint. The number of processes may change, and data files do."""
     if older is None:
         return
-    own = {name for name, _ in files_in(path)}
-    for name, _ in files_in(older):
-        is_fixed = _DATA not in name.split("/") and "process_" not in name
-        if is_fixed and name not in own and name != _COMMITTED:
+    own = {_fixed(name) for name, _ in files_in(path)}
+    for name in dict.fromkeys(_fixed(name) for name, _ in files_in(older)):
+        if name and name not in own:
             yield incomplete(f"{name[:80]} is missing, but {older.name} has it")
+
+
+def _fixed(name: str) -> str:
+    """Return the part of a path that each save has; empty if there is none."""
+    folder, _, last = name.rpartition("/")
+    if last.startswith("process_"):
+        return folder
+    return "" if _DATA in name.split("/") or "process_" in name or name == _COMMITTED else name
 
 
 FORMAT: Final = CheckpointFormat(
@@ -176,10 +185,12 @@ FORMAT: Final = CheckpointFormat(
     check=check,
     recognized_by=f"directories `STEP` with `{_CONFIG}` or items, or `*.orbax-checkpoint-tmp*`",
     complete_when=f"`{_CONFIG}` has the time of the commit, or `{_COMMITTED}` is there; of each"
-    " item `_METADATA` and the manifest are valid, and no part of a data file is cut off; no"
-    " such file is missing that the checkpoint before has",
+    " item `_METADATA`, `_sharding`, `array_metadatas` and the manifest are valid and name the same"
+    " arrays, and no part of a data file is cut off; no such file is missing that the checkpoint"
+    " before has",
     loads="the highest step",
     not_detected="a data file that is missing among others, if its name in the manifest is"
-    " compressed; a text file of another step; changed numbers in a text file; changed bytes in"
-    " an array, with `hashes` too: only nodes of OCDBT have a checksum",
+    " compressed; a text file of another step; changed numbers in a text file; shardings on devices"
+    " that this machine does not have; kinds of values and shardings of later releases; changed"
+    " bytes in an array, with `hashes` too: only nodes of OCDBT have a checksum",
 )

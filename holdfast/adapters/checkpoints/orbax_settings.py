@@ -7,14 +7,23 @@ Source: ``orbax.checkpoint._src.metadata`` of 0.12.8, ``array_metadata_store.py`
 """
 
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import damaged
 from holdfast.adapters.checkpoints.dcp_consistency import renamed
+from holdfast.adapters.checkpoints.orbax_arrays import (
+    Arrays,
+    disagreements,
+    lost,
+    row_problems,
+    sharding_problems,
+    tree_problems,
+)
 from holdfast.adapters.checkpoints.plain_files import JSON_LIMIT, listed, read_bytes, read_object
 from holdfast.kit.bounded_files import parse_json
 from holdfast.model.checkpoints import Problem
@@ -22,9 +31,11 @@ from holdfast.model.checkpoints import Problem
 TREE: Final = "_METADATA"
 SHARDING: Final = "_sharding"
 ARRAYS: Final = "array_metadatas"
-_ROW: Final = ("param_name", "write_shape", "chunk_shape")
 _NAMES: Final = ("param_name", "sharding_type", "key", "key_type", "value_type", "device_str")
 """Keys whose values are names as well. Numbers of devices may change from save to save."""
+
+_LISTED: Final = 5
+"""Problems that are named of a file."""
 
 _NUMBER: Final = re.compile(r"\d+")
 _OWN: Final = "custom_metadata"
@@ -38,6 +49,7 @@ def settings_problems(item: Path) -> Iterator[Problem]:
         OSError: a file cannot be read.
 
     """
+    found = Arrays()
     for path, name in _files(item):
         if path.stat().st_size == 0:
             continue  # reported as incomplete
@@ -47,27 +59,47 @@ def settings_problems(item: Path) -> Iterator[Problem]:
         if not head.startswith(b"{"):
             yield damaged(f"{name} is not a JSON object")
         with suppress(ValueError):  # reported
-            if name.startswith(f"{ARRAYS}/"):
-                yield from _row_problems(name, parse_json(head))
-            elif name == SHARDING:
-                yield from _sharding_problems(parse_json(head))
+            for why in islice(_problems(found, name, parse_json(head)), _LISTED):
+                yield damaged(f"{name} {why}")
+    for name, why in islice(disagreements(found), _LISTED):
+        yield damaged(f"{name} {why}")
 
 
 def changed_settings(item: Path, older: Path) -> Iterator[Problem]:
-    """Yield names that differ in one bit from those in the same item of the older checkpoint.
+    """Yield names that are not as in the same item of the older checkpoint.
+
+    One that differs from a name there in one bit is damage, and an array without a sharding or a
+    shape that it has there.
 
     Raises:
         OSError: a file cannot be read.
 
     """
     others = {name: path for path, name in _files(older)}
+    own_arrays, older_arrays = Arrays(), Arrays()
     for path, name in _files(item):
         if name in others:
             with suppress(ValueError):  # reported, or of the older checkpoint
-                own, before = _names(read_object(path)), _names(read_object(others[name]))
-                lost = {one for one, count in before.items() if own[one] < count}
-                for why in renamed(own.keys() - before.keys(), lost):
+                value, other = read_object(path), read_object(others[name])
+                own, before = _names(value), _names(other)
+                missing = {one for one, count in before.items() if own[one] < count}
+                for why in renamed(own.keys() - before.keys(), missing):
                     yield damaged(f"{name} {why}")
+                for arrays, content in ((own_arrays, value), (older_arrays, other)):
+                    deque(_problems(arrays, name, content), maxlen=0)  # reported
+    for name, why in islice(lost(own_arrays, older_arrays), _LISTED):
+        yield damaged(f"{name} {why}")
+
+
+def _problems(found: Arrays, name: str, value: object) -> Iterator[str]:
+    """Yield what is wrong with the form of a file; adds the arrays that it names to ``found``."""
+    if isinstance(value, dict):
+        if name == TREE:
+            yield from tree_problems(found, value)
+        elif name == SHARDING:
+            yield from sharding_problems(found, name, value)
+        else:
+            yield from row_problems(found, name, value)
 
 
 def _files(item: Path) -> Iterator[tuple[Path, str]]:
@@ -77,30 +109,6 @@ def _files(item: Path) -> Iterator[tuple[Path, str]]:
     for name, entry in listed(item / ARRAYS).items() if (item / ARRAYS).is_dir() else ():
         if entry.is_file and name.startswith("process_"):
             yield entry.path, f"{ARRAYS}/{name}"
-
-
-def _row_problems(name: str, value: object) -> Iterator[Problem]:
-    """Check that each row of arrays has the keys that Orbax reads."""
-    rows = value.get(ARRAYS) if isinstance(value, dict) else None
-    if not isinstance(rows, list):
-        yield damaged(f"{name} has no list {ARRAYS}")
-        return
-    for row in rows:
-        fields = row.get("array_metadata") if isinstance(row, dict) else None
-        for key in _ROW:
-            if not isinstance(fields, dict) or key not in fields:
-                yield damaged(f"{name} has an array without {key}")
-                return
-
-
-def _sharding_problems(value: object) -> Iterator[Problem]:
-    """Check that the sharding of each array is a JSON object in a string."""
-    for text in value.values() if isinstance(value, dict) else ():
-        with suppress(ValueError):
-            if isinstance(text, str) and isinstance(parse_json(text), dict):
-                continue
-        yield damaged(f"{SHARDING} has an invalid sharding")
-        return
 
 
 def _names(value: object) -> Counter[str]:
