@@ -104,16 +104,10 @@ class CheckpointWatch:
         """Verify the newest checkpoint that was saved since the last call.
 
         Raises:
-            BackendError: the directory cannot be read, its format cannot be watched, or a manifest
-                cannot be written.
+            BackendError: the directory cannot be read, or a manifest cannot be written.
 
         """
         survey = self.checkpoints.survey()
-        if not survey.is_copyable:
-            raise BackendError(
-                f"{survey.folder}: checkpoints of {survey.format} are files in several directories,"
-                " which are not watched; verify them with --depth hashes"
-            )
         damaged: list[Checkpoint] = []
         seen: list[Checkpoint] = []
         self._forget_deleted(survey)

@@ -172,7 +172,7 @@ class Survey:
     loads."""
 
     is_copyable: bool = True
-    """Whether each checkpoint is one file or directory, which can be watched and copied."""
+    """Whether each checkpoint is one file or directory, which can be copied."""
 
     exists: bool = True
     """Whether the directory exists."""

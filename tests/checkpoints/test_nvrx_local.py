@@ -6,14 +6,17 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from recorded import content, flip, guarded, states, unpacked, verified
+from recorded import content, flip, guarded, keeping_times, states, unpacked, verified
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.adapters.checkpoints.manifest_check import SAMPLE
+from holdfast.adapters.checkpoints.manifests import DirectoryManifests
 from holdfast.apps.main import run
 from holdfast.apps.run.checkpoint_watch import watch_of
 from holdfast.apps.run.copy_restore import mirror_of
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.decisions.checkpoint_copies import RetentionPolicy
+from holdfast.model.checkpoint_manifests import CheckpointManifest
 from holdfast.model.checkpoints import CheckpointState, Depth
 from holdfast.model.errors import BackendError
 
@@ -220,10 +223,107 @@ def test_an_invented_rank_costs_no_time_for_those_before_it(alone: Path) -> None
     assert "no files of rank 4: those of other nodes" in found.before.checkpoints[0].problems[0]
 
 
-def test_what_cannot_be_copied_or_watched_says_so(alone: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_copied_says_so(alone: Path, tmp_path: Path) -> None:
     done = mirror_of(alone, str(tmp_path / "copies")).run_once(RetentionPolicy(keep=2))
 
     assert done.copied == ()
     assert "files in several directories, which cannot be copied" in done.skipped[0][1]
-    with pytest.raises(BackendError, match="are not watched; verify them with --depth hashes"):
-        watch_of(alone, None).run_once()
+
+
+def watched(folder: Path) -> dict[str, CheckpointManifest]:
+    watch = watch_of(folder, None)
+    return {one.name: one for one in iter(lambda: watch.run_once().verified, None)}
+
+
+def test_the_watch_records_the_files_of_all_ranks(replicated: Path) -> None:
+    files = sorted(path.relative_to(replicated).as_posix() for path in replicated.rglob("*300_*"))
+
+    manifest = watched(replicated)[NEWEST]
+
+    assert [file.path for file in manifest.files] == files
+    assert manifest.is_good
+    store = CheckpointDirectory(replicated, sample=SAMPLE)
+    store.survey()
+    assert store.verify(NEWEST, Depth.SIZES, None).compared == len(files)
+
+
+def test_damage_after_the_watch_is_found_by_the_manifest(alone: Path) -> None:
+    watched(alone)
+    path = alone / "2/iter_0000300_2_local.pt"
+    keeping_times(path, lambda: flip_in_tensor(path))
+
+    one = verified(alone, NEWEST, Depth.HASHES)
+    assert "2/iter_0000300_2_local.pt: SHA-256 differs from the manifest" in one.problems
+    assert chosen(alone, Depth.HASHES) == BEFORE
+
+
+@pytest.mark.parametrize("rank", range(4))
+def test_a_file_of_the_manifest_may_be_missing_if_it_has_a_replica(
+    replicated: Path, rank: int
+) -> None:
+    watched(replicated)
+    (replicated / f"{rank}/iter_0000300_{rank}_local.pt").unlink()
+
+    for depth in Depth:
+        assert verified(replicated, NEWEST, depth).state is CheckpointState.COMPLETE
+        assert chosen(replicated, depth) == NEWEST
+    assert len(watched(replicated)[NEWEST].files) == 7
+
+
+def test_a_damaged_file_that_came_after_the_watch_is_found(replicated: Path) -> None:
+    path = replicated / "3/iter_0000300_1_local.pt"
+    path.rename(replicated / "kept")
+    watched(replicated)
+    (replicated / "kept").rename(path)
+    keeping_times(path, lambda: flip_in_tensor(path))
+
+    assert verified(replicated, NEWEST, Depth.HASHES).is_broken
+
+
+def test_manifests_of_deleted_iterations_are_deleted(alone: Path) -> None:
+    """NVRx deletes an iteration once the next one is saved."""
+    watch = watch_of(alone, None)
+    while watch.run_once().verified is not None:
+        pass
+    for path in alone.rglob("*200_*"):
+        path.unlink()
+
+    watch.run_once()
+
+    assert DirectoryManifests(alone).names() == {NEWEST, "iter_0000100"}
+
+
+def test_an_iteration_that_was_moved_keeps_its_manifest(alone: Path) -> None:
+    watched(alone)
+    store = CheckpointDirectory(alone)
+    store.survey()
+    store.apply(None, [NEWEST])
+    assert not list(alone.rglob("*300_*"))
+    assert watched(alone) == {}
+    assert run(["checkpoint", "release", str(alone), NEWEST]) == 0
+
+    assert verified(alone, NEWEST).watched_at is not None
+
+
+def test_nan_in_a_shard_is_found_by_the_watch(alone: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = alone / "1/iter_0000300_1_local.pt"
+    nan = torch.full((4,), float("nan"))
+    keeping_times(path, lambda: torch.save({"weight": nan}, path))
+
+    manifest = watched(alone)[NEWEST]
+
+    assert manifest.weights.nan == ("1/iter_0000300_1_local.pt: weight",)
+    assert verified(alone, NEWEST).nan
+
+
+def test_the_watch_of_a_node_without_the_first_ranks_changes_no_verdict(alone: Path) -> None:
+    for rank in (0, 1):
+        shutil.rmtree(alone / str(rank))
+    before = content(alone)
+
+    watched(alone)
+
+    assert set(states(alone, Depth.HASHES).values()) == {"unknown"}
+    assert guarded(alone).choice.outcome is ResumeOutcome.UNDECIDED
+    assert content(alone) == before

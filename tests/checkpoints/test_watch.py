@@ -103,13 +103,7 @@ Neither are those that DLRover writes for FSDP, as bytes without a header.
 """
 
 
-NOT_WATCHED = {"nvrx_local"}
-"""Recordings of formats that are not watched, see ``test_nvrx_local.py``."""
-
-
-@pytest.mark.parametrize(
-    "recording", sorted({path.name[:-7] for path in RECORDINGS.iterdir()} - NOT_WATCHED)
-)
+@pytest.mark.parametrize("recording", sorted(path.name[:-7] for path in RECORDINGS.iterdir()))
 def test_checkpoints_of_every_framework_get_a_manifest(recording: str, tmp_path: Path) -> None:
     for folder in sorted(unpacked(recording, tmp_path).iterdir()):
         if not folder.is_dir():

@@ -19,6 +19,7 @@ PACKAGES: Final = {
     "composer": ("mosaicml", "torch", "torchvision"),
     "dlrover": ("dlrover[k8s,torch]", "numpy", "torch"),
     "megatron": ("megatron-core", "numpy", "psutil", "torch"),
+    "nvrx": ("nvidia-resiliency-ext", "numpy", "torch"),
     "orbax": ("orbax-checkpoint", "jax"),
     "torchtitan": ("torchtitan", "torch"),
 }

@@ -103,10 +103,11 @@ class CheckpointDirectory:
         one = replace(one, size=size, changed_at=changed_at, depth=depth)
         previous = self._folder / older if older is not None else None
         problems: list[Problem] = []
-        manifest = manifest_of(self._folder, name)
+        base, is_split = self.base(name), row.parts is not None
+        manifest = manifest_of(self._folder, name, base)
         try:
             if manifest is not None:
-                found = compare(path, manifest, depth, self._sample)
+                found = compare(base, manifest, depth, self._sample, may_lack=is_split)
                 problems += found.problems[:_PROBLEMS]
                 one = replace(
                     one,
@@ -114,7 +115,8 @@ class CheckpointDirectory:
                     compared=found.compared,
                     nan=manifest.weights.nan,
                 )
-            own_depth = depth if manifest is None else Depth.SIZES  # SHA-256 covers all files
+            is_covered = manifest is not None and not is_split  # SHA-256 covers all files
+            own_depth = Depth.SIZES if is_covered else depth
             for problem in row.check(path, own_depth, previous):
                 problems.append(problem)
                 if len(problems) >= _PROBLEMS:
@@ -132,6 +134,24 @@ class CheckpointDirectory:
             state=_state(problems),
             problems=tuple(dict.fromkeys(problem.text for problem in problems)),
         )
+
+    def base(self, name: str) -> Path:
+        """Return the directory to which the files of a checkpoint are relative, or its one file."""
+        is_split = self._row is not None and self._row.parts is not None
+        return self._folder if is_split else self._folder / name
+
+    def parts(self, name: str) -> tuple[str, ...] | None:
+        """Return the files of a checkpoint in the directories of others, relative to ``base``.
+
+        None if each checkpoint is one file or directory.
+
+        Raises:
+            OSError: the directory cannot be read.
+
+        """
+        if self._row is None or self._row.parts is None:
+            return None
+        return self._row.parts(self._folder, name)
 
     def apply(self, resume: str | None, aside: Sequence[str]) -> Mapping[str, str]:
         """See ``CheckpointStore.apply``."""

@@ -23,9 +23,19 @@ _PARTIAL: Final = ".holdfast-restore-"
 class DirectoryFiles:
     """Files of the checkpoints in ``folder``."""
 
-    def __init__(self, folder: Path) -> None:
-        """Use ``folder``; it need not exist."""
+    def __init__(
+        self, folder: Path, parts: Callable[[str], tuple[str, ...] | None] = lambda _: None
+    ) -> None:
+        """Use a directory.
+
+        Args:
+            folder: the directory; it need not exist.
+            parts: returns the files of a checkpoint that is files in several directories, relative
+                to ``folder``; None for others. Such a checkpoint cannot be read or placed.
+
+        """
         self._folder = folder
+        self._parts = parts
 
     def files(self, name: str) -> tuple[SourceFile, ...]:
         """See ``CheckpointFiles.files``."""
@@ -33,6 +43,9 @@ class DirectoryFiles:
         found: list[SourceFile] = []
         pending = [top]
         try:
+            parts = self._parts(name)
+            if parts is not None:
+                top, pending = self._folder, [self._folder / part for part in parts]
             while pending:
                 path = pending.pop()
                 status = os.stat(path)  # model hubs store files as links into a cache

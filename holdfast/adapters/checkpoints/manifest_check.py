@@ -59,10 +59,18 @@ def file_record(window: Window, path: str, changed_ns: int) -> ManifestFile:
     )
 
 
-def manifest_of(folder: Path, name: str) -> CheckpointManifest | None:
-    """Return the manifest of the save of a checkpoint that is in ``folder`` now."""
+def manifest_of(folder: Path, name: str, base: Path | None = None) -> CheckpointManifest | None:
+    """Return the manifest of the save of a checkpoint that is in ``folder`` now.
+
+    Args:
+        folder: the checkpoint directory.
+        name: name of the checkpoint.
+        base: directory to which its files are relative; None if that is the checkpoint.
+
+    """
     manifest = DirectoryManifests(folder).read(name)
-    return manifest if manifest is not None and applies(folder / name, manifest) else None
+    is_own = manifest is not None and applies(base or folder / name, manifest)
+    return manifest if is_own else None
 
 
 def applies(path: Path, manifest: CheckpointManifest) -> bool:
@@ -79,16 +87,24 @@ def applies(path: Path, manifest: CheckpointManifest) -> bool:
         return False
 
 
-def compare(path: Path, manifest: CheckpointManifest, depth: Depth, sample: int) -> Comparison:
+def compare(
+    path: Path,
+    manifest: CheckpointManifest,
+    depth: Depth,
+    sample: int,
+    *,
+    may_lack: bool = False,
+) -> Comparison:
     """Compare a checkpoint with its manifest.
 
     Args:
-        path: the checkpoint.
+        path: the checkpoint, or the directory to which its files are relative.
         manifest: a manifest that applies.
         depth: with ``hashes``, the SHA-256 of every file is compared.
         sample: otherwise, number of full blocks, or as many bytes of shorter ones, to compare,
             chosen at random; with one or more, also every file whose modification time is not that
             of the manifest.
+        may_lack: whether a missing file is no problem: another one may be its replica.
 
     Raises:
         OSError: a file cannot be read.
@@ -103,7 +119,8 @@ def compare(path: Path, manifest: CheckpointManifest, depth: Depth, sample: int)
         except OSError as error:
             if error.errno not in _MISSING:
                 raise
-            problems.append(damaged(f"{_name(file)[:_SHOWN]} is missing; the manifest has it"))
+            if not may_lack:
+                problems.append(damaged(f"{_name(file)[:_SHOWN]} is missing; the manifest has it"))
             continue
         is_touched = status.st_mtime_ns != file.changed_ns
         if is_touched and file.path.endswith(_TEXT):

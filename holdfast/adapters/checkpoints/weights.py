@@ -1,7 +1,7 @@
 """Searches the tensors of a checkpoint for NaN and infinity, without torch."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -34,10 +34,14 @@ _LISTED: Final = 20
 """Maximum number of tensors that a result names."""
 
 
-def scan_weights(path: Path) -> WeightScan:
+def scan_weights(path: Path, parts: Sequence[str] | None = None) -> WeightScan:
     """Return what a checkpoint contains that is not finite.
 
     Files that cannot be parsed are left out: verification reports them.
+
+    Args:
+        path: the checkpoint, or the directory of ``parts``.
+        parts: files of a checkpoint that is files in several directories.
 
     Raises:
         OSError: a file cannot be read.
@@ -46,7 +50,7 @@ def scan_weights(path: Path) -> WeightScan:
     scanned = 0
     nan: list[str] = []
     infinite: list[str] = []
-    for name, kind, window in _tensors(path):
+    for name, kind, window in _tensors(path) if parts is None else _of_parts(path, parts):
         layout = _KINDS.get(kind)
         if layout is None:
             continue
@@ -59,6 +63,11 @@ def scan_weights(path: Path) -> WeightScan:
         if len(nan) >= _LISTED:
             break
     return WeightScan(scanned=scanned, nan=tuple(nan), infinite=tuple(infinite[:_LISTED]))
+
+
+def _of_parts(folder: Path, parts: Sequence[str]) -> Iterator[tuple[str, str, Window]]:
+    for part in parts:
+        yield from _of_file(folder / part, part)
 
 
 def _tensors(path: Path) -> Iterator[tuple[str, str, Window]]:

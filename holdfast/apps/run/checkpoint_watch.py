@@ -38,9 +38,9 @@ def watch_of(folder: Path, format_name: str | None) -> CheckpointWatch:
     return CheckpointWatch(
         store,
         Contents(
-            files=DirectoryFiles(folder),
-            record=partial(_record, folder),
-            scan=partial(_scan, folder),
+            files=DirectoryFiles(folder, store.parts),
+            record=partial(_record, store),
+            scan=partial(_scan, store),
         ),
         DirectoryManifests(folder, may_be_inside=store.accepts_files),
         lambda name: store.moved_to(name) is not None,
@@ -71,8 +71,8 @@ def describe(manifest: CheckpointManifest, size: str) -> str:
     return f"{manifest.name}: {state}: {'; '.join(notes)}"
 
 
-def _record(folder: Path, name: str, file: SourceFile) -> ManifestFile:
-    path = folder / name / file.path if file.path else folder / name
+def _record(store: CheckpointDirectory, name: str, file: SourceFile) -> ManifestFile:
+    path = store.base(name) / file.path if file.path else store.base(name)
     try:
         with opened(path) as window:
             return file_record(window, file.path, file.changed_ns)
@@ -80,8 +80,8 @@ def _record(folder: Path, name: str, file: SourceFile) -> ManifestFile:
         raise BackendError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-def _scan(folder: Path, name: str) -> WeightScan:
+def _scan(store: CheckpointDirectory, name: str) -> WeightScan:
     try:
-        return scan_weights(folder / name)
+        return scan_weights(store.base(name), store.parts(name))
     except OSError as error:
-        raise BackendError(f"{folder / name} cannot be read: {error}") from error
+        raise BackendError(f"{store.base(name)} cannot be read: {error}") from error
