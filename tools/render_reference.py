@@ -245,6 +245,7 @@ def _failed_saves() -> Iterator[str]:
     yield "completed. A save to a temporary name that is renamed at its end leaves nothing to move"
     yield "away. The scripts are `killed_saves.py`, `killed_nvrx_saves.py` and `full_disk_saves.py`"
     yield "in `tests/checkpoints/frameworks`, such as `python killed_saves.py FOLDER ROUNDS KIND`."
+    yield "If only the replica of an NVRx file is left, PyTorch reads it: NVRx needs CUDA for it."
     yield ""
     yield from _table(checkpoint_damage.FAILED_SAVE_TITLES, checkpoint_damage.failed_saves())
 

@@ -1,12 +1,14 @@
 """Saves of real frameworks, killed at random moments, or to a disk that gets full."""
 
-import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from effort import examples, is_quick
+
+from tests.engines.framework_environments import ROOT, environment_of
 
 SCRIPTS = Path(__file__).parent / "frameworks"
 
@@ -42,17 +44,25 @@ def test_a_framework_loads_what_is_chosen_after_a_kill(tmp_path: Path, kind: str
     assert f"{kind}: {rounds} kills" in output_of("killed_saves.py", tmp_path, rounds, kind)
 
 
-if importlib.util.find_spec("nvidia_resiliency_ext") is not None:  # not in `make frameworks`
+if not is_quick():  # builds an environment
 
     @pytest.mark.frameworks
-    def test_nvrx_loads_what_is_chosen_after_a_kill(tmp_path: Path) -> None:
-        rounds = examples(50)
+    @pytest.mark.parametrize("kind", ["alone", "replicated"])
+    def test_nvrx_loads_what_is_chosen_after_a_kill(tmp_path: Path, kind: str) -> None:
+        pytest.importorskip("torch")  # the environments of frameworks have the same release
+        python = str(environment_of("nvrx") / "bin/python")
 
-        assert output_of("killed_nvrx_saves.py", tmp_path, rounds).count(f"{rounds} kills") == 2
+        output = output_of("killed_nvrx_saves.py", tmp_path, 100, kind, python=python)
+        assert f"{kind}: 100 kills" in output
 
 
-def output_of(script: str, folder: Path, rounds: int, *kinds: str) -> str:
-    command = [sys.executable, str(SCRIPTS / script), str(folder), str(rounds), *kinds]
-    done = subprocess.run(command, check=False, capture_output=True, encoding="utf-8")
+def output_of(
+    script: str, folder: Path, rounds: int, *kinds: str, python: str = sys.executable
+) -> str:
+    command = [python, str(SCRIPTS / script), str(folder), str(rounds), *kinds]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, check=False, capture_output=True, encoding="utf-8", env=environment
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -112,12 +112,9 @@ def deepspeed() -> Kind:
     os.environ["TORCH_EXTENSIONS_DIR"] = f"{sys.prefix}/torch_extensions"  # `make frameworks`
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     import deepspeed  # noqa: PLC0415 - see above
-    from deepspeed.utils.zero_to_fp32 import (  # noqa: PLC0415 - see above
-        get_fp32_state_dict_from_zero_checkpoint,
-    )
+    from deepspeed.utils import safe_get_full_fp32_param  # noqa: PLC0415 - see above
 
-    def save(folder: Path) -> None:
-        store = folder.with_name(f"{folder.name}-store")
+    def prepared(store: Path) -> deepspeed.DeepSpeedEngine:
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{store}", rank=0, world_size=1
         )
@@ -128,18 +125,23 @@ def deepspeed() -> Kind:
             "zero_optimization": {"stage": 1},
             "bf16": {"enabled": True},
         }
-        engine, *_ = deepspeed.initialize(
+        return deepspeed.initialize(
             model=model, model_parameters=model.parameters(), config=settings
-        )
+        )[0]
+
+    def save(folder: Path) -> None:
+        engine = prepared(folder.with_name("store-save"))
         for step in range(1, LAST):
             for part in engine.optimizer.single_partition_of_fp32_groups:
                 part.data.fill_(float(step))
             engine.save_checkpoint(str(folder), f"global_step{step}")
 
     def load(path: Path) -> Iterable[torch.Tensor]:
-        named = (path.parent / "latest").read_text(encoding="utf-8")
-        assert named == path.name
-        return get_fp32_state_dict_from_zero_checkpoint(str(path.parent)).values()
+        engine = prepared(path.parent.with_name("store-load"))
+        loaded, _ = engine.load_checkpoint(str(path.parent))  # of the tag that `latest` names
+        assert loaded is not None
+        assert path.name in Path(loaded).parts
+        return [safe_get_full_fp32_param(one) for one in engine.module.parameters()]
 
     return Kind(save, load, longest=0.3)
 

@@ -1,9 +1,10 @@
 """Kills ranks of NVRx while they save local checkpoints; NVRx loads what Holdfast then chooses.
 
-    python killed_nvrx_saves.py FOLDER ROUNDS
+    python killed_nvrx_saves.py FOLDER ROUNDS KIND...
 
 Fails if NVRx loads another iteration, other values, or cannot save the iteration that was cut off
-once more. Half of the rounds have replicas. Prints in how many an iteration was moved away.
+once more. KIND is ``alone``, or ``replicated``: each rank also has the file of the other one.
+Prints in how many rounds an iteration was moved away.
 """
 
 import os
@@ -121,7 +122,7 @@ def main() -> None:
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"  # gloo resolves the name of the machine otherwise
     folder, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2])
-    for kind in ("alone", "replicated"):
+    for kind in sys.argv[3:]:
         moved = sum(
             killed(folder / f"{kind}-{number}", has_replicas=kind == "replicated")
             for number in range(rounds)
