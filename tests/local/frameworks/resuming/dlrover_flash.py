@@ -1,16 +1,17 @@
 """DLRover's flash checkpoint of a DDP model on two nodes; it loads what its tracker names.
 
 The process that saves is a child of the rank, as it always is without ``dlrover-run``. DLRover
-names its sockets and shared memory by ``TORCHELASTIC_RUN_ID`` alone. Nodes of one machine share
-them without it, and those of an attempt that was killed are still there in the next one. It loses
-what is sent to that process while it starts: its first answer is waited for.
+names its sockets and shared memory by ``TORCHELASTIC_RUN_ID`` alone: nodes of one machine share
+them without it. It loses what is sent to that process while it starts: its first answer is waited
+for.
 """
 
 import os
 import time
+import zlib
 
-os.environ["TORCHELASTIC_RUN_ID"] = "-".join(
-    os.environ[name] for name in ("HOLDFAST_JOB", "MASTER_PORT", "NODE_RANK")
+os.environ["TORCHELASTIC_RUN_ID"] = (  # other tests run jobs of the same name
+    f"test-{zlib.crc32(os.environ['HOLDFAST_CHECKPOINT_DIR'].encode())}-{os.environ['NODE_RANK']}"
 )
 
 import torch
