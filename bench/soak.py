@@ -27,6 +27,9 @@ _WARM_UP = 20
 _RESTARTS: Final = 250
 """Restarts in place of one launch. The first ones are its warm-up."""
 
+_LEASE: Final = "1m"
+"""On a busy machine, a launcher may wait for a CPU longer than its usual lease lasts."""
+
 _FIRST: Final = 10
 _SHARED_MEMORY: Final = Path("/dev/shm")  # noqa: S108
 _RANKS: Final = 4
@@ -107,8 +110,8 @@ def _launched() -> list["subprocess.Popen[bytes]"]:
     endpoint = f"127.0.0.1:{free_port()}"
     command = [
         sys.executable, "-m", "holdfast", "launch", "--nnodes", "2", "--nproc-per-node", "2",
-        "--rdzv-endpoint", endpoint, "--max-restarts", str(_RESTARTS), "--no-python",
-        "--node-rank",
+        "--rdzv-endpoint", endpoint, "--max-restarts", str(_RESTARTS),
+        "--lease-timeout", _LEASE, "--no-python", "--node-rank",
     ]  # fmt: skip
     nodes = [
         subprocess.Popen(
