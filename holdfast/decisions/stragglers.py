@@ -21,7 +21,7 @@ that, over 2 R windows of 40 seconds per day: 4.7 errors for 2 ranks, 4.9 for 4,
 import math
 import statistics
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
@@ -155,10 +155,11 @@ def straggler(windows: Sequence[Window], factor: float) -> Straggler | None:
 
     """
     ranks = set.intersection(*(set(window) for window in windows)) if windows else set()
-    if len(ranks) < 2:
+    if len(ranks) < 2 or len(windows) < MIN_WINDOWS:
         return None
     measured = {rank: [window[rank].excess for window in windows] for rank in sorted(ranks)}
-    threshold, noise = _threshold(len(ranks)), _noise(measured.values())
+    threshold = _threshold(len(ranks))
+    noise = _noise(measured.values(), threshold)
     for count in range(MIN_WINDOWS, len(windows) + 1):
         medians = {rank: statistics.median(found[-count:]) for rank, found in measured.items()}
         slowest = max(medians, key=medians.__getitem__)
@@ -220,14 +221,21 @@ def _threshold(ranks: int) -> float:
     return NormalDist().inv_cdf(1 - _ALARMS_PER_DAY / (_TESTS_PER_DAY * ranks))
 
 
-def _noise(measured: Iterable[Sequence[float]]) -> float:
-    """Return the standard deviation of the excess from window to window, of all ranks together."""
-    return _NORMAL * statistics.median(
+def _noise(measured: Collection[Sequence[float]], threshold: float) -> float:
+    """Return the standard deviation of the excess from window to window, of all ranks together.
+
+    Few values may show too little of it. So it is larger by the ratio of Student's t to the normal
+    distribution at the threshold, to the first order in the degrees of freedom.
+    """
+    observed = _NORMAL * statistics.median(
         abs(one - median)
         for found in measured
         for median in [statistics.median(found)]
         for one in found
     )
+    windows = min(map(len, measured))
+    freedom = (windows - 1) * (len(measured) - 1)
+    return observed * (1 + (threshold**2 + 1) / (4 * freedom))
 
 
 def _typical(recent: Sequence[_Compared], noise: float, threshold: float) -> float | None:

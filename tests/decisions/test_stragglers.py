@@ -67,21 +67,18 @@ def test_a_rank_that_becomes_slow_is_named_within_5_minutes_in_95_of_100_jobs() 
     assert late <= 5
 
 
-@settings(max_examples=30, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    ranks=st.integers(2, 8),
-    scale=st.sampled_from([2.0, 4.0]),
-)
-def test_what_is_named_in_a_quiet_job_is_not_named_if_the_windows_are_noisier(
-    seed: int, ranks: int, scale: float
-) -> None:
-    """Noise that is not that of counting samples counts, too: here, ranks differ by 30 %."""
-    draw = random.Random(seed)
-    own = [{rank: max(0.5, draw.gauss(1, 0.15 * scale)) for rank in range(ranks)} for _ in range(8)]
-    windows = [window_of(sampled(draw, one)) for one in own]
+@pytest.mark.parametrize("ranks", [2, 3, 4, 8])
+@pytest.mark.parametrize("noise", [0.3, 0.6])
+def test_few_windows_of_a_noisy_job_hardly_ever_name_a_rank(ranks: int, noise: float) -> None:
+    """Noise that is not that of counting samples counts, too, though few windows show little."""
+    named = 0
+    for seed in range(100):
+        draw = random.Random(seed)
+        own = [{rank: max(0.5, draw.gauss(1, noise)) for rank in range(ranks)} for _ in range(8)]
+        windows = [window_of(sampled(draw, one)) for one in own]
+        named += straggler([one for one in windows if one is not None], FACTOR) is not None
 
-    assert straggler([one for one in windows if one is not None], FACTOR) is None
+    assert named <= 1
 
 
 @given(

@@ -238,12 +238,22 @@ class RealNode:
         if (process := self._process) is None:
             return
         self._process = None
+        self._unplug(process.pid)
         first = _children(process.pid)
         process.send_signal(signal.SIGKILL)
         process.wait()
         _until(lambda: not any(Path("/proc", str(pid)).exists() for pid in first))
         # The next boot must find none: cAdvisor waits seconds for the containers of each.
         _until(self._are_cgroups_gone)
+
+    def _unplug(self, pid: int) -> None:
+        """Disconnect it: the kernel would send others the end of the connections of its processes.
+
+        Nobody sends that for a machine without power.
+        """
+        network = f"--net=/proc/{pid}/ns/net"
+        command = ["nsenter", network, "ip", "link", "set", "eth0", "down"]
+        subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
 
     def reboot(self) -> None:
         """Take its power and give it back."""

@@ -9,9 +9,14 @@ from launched import LIMIT_S, clean_environment
 
 PROGRAM = "import sys; from holdfast.apps.main import hyperpodrun; sys.argv[0] = 'x'; hyperpodrun()"
 SCRIPT = """
-import os, pathlib, sys
+import os, pathlib, sys, time
 marker = pathlib.Path(sys.argv[1])
 print("rank", os.environ["RANK"], sys.argv[2:], flush=True)
+other = marker.with_name("printed")
+if os.environ["RANK"] == "0":
+    other.touch()
+while not other.exists():
+    time.sleep(0.01)
 if not marker.exists() and os.environ["RANK"] == "1":
     marker.touch()
     sys.exit(3)
