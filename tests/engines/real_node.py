@@ -252,7 +252,7 @@ class RealNode:
         Nobody sends that for a machine without power.
         """
         network = f"--net=/proc/{pid}/ns/net"
-        command = ["nsenter", network, "ip", "link", "set", "eth0", "down"]
+        command = ["nsenter", network, "ip", "link", "delete", "eth0"]
         subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
 
     def reboot(self) -> None:
