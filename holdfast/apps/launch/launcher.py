@@ -236,12 +236,14 @@ class Launcher:
     def _without_coordinator(self, link: CoordinatorLink) -> None:
         if self._order is not None and self._order.kind is OrderKind.END:
             return
+        is_idle = self._node.is_idle()
+        if not is_idle:
+            self._node.stop(signal.SIGKILL)
+        # Nothing runs, or SIGKILL is on its way: the guard need not act.
+        self._lease.renew(math.inf if is_idle else time.monotonic() + _UNKILLABLE_S)
         if self._is_joined:
             self._is_joined = False
             sys.stderr.write(f"holdfast: connection to the coordinator lost: {link.problem}\n")
-        if not self._node.is_idle():  # SIGKILL is on its way, so the guard need not act
-            self._node.stop(signal.SIGKILL)
-            self._lease.renew(time.monotonic() + _UNKILLABLE_S)
         rendezvous = self._options.rendezvous
         limit_s = rendezvous.join_timeout.total_seconds() if rendezvous is not None else 0.0
         if not self._leaving and time.monotonic() - link.lost_since > limit_s:
