@@ -55,7 +55,7 @@ class Inspection:
 
     @property
     def limit(self) -> timedelta:
-        """Return the maximum time of this try."""
+        """Return the timeout of this inspection."""
         return limit_of(self.tries)
 
 

@@ -5,17 +5,18 @@ their collectives. The rank that waits least, and clearly less than the others, 
 
 The excess of a rank in a window is the logarithm of its own time over the median of the others.
 Its mean over the last 4 to 30 windows is tested after each window, without outliers: a checkpoint
-or an evaluation of one rank is no trend. The
-noise of one window is the largest of three: that of counting samples, which is binomial, because
-py-spy samples at random times; that of this rank; and that of all ranks, which sees noise of the
-machine that few windows of one rank do not show. It shrinks with the root of the number of
-windows, but ranks also wander slowly, which it does not see: ``_WANDER`` is added.
+or an evaluation of one rank is no trend. The noise of one window is the largest of three: that of
+counting samples, which is binomial, because py-spy samples at random times; that of this rank; and
+that of all ranks, which sees noise of the machine that few windows of one rank do not show. It
+shrinks with the root of the number of windows, but ranks also wander slowly, which it does not see:
+``_WANDER`` is added.
 
-The threshold follows from the false alarms of healthy ranks, in which the excess over its error is
-normal. The maximum over all stretches of 4 to 30 windows exceeds 5 about 1.9 times as often in a
-window as one value does (D. Siegmund and E. S. Venkatraman, Ann. Statist. 23, 1995, 255-271). So a
-job of R ranks has ``_ALARMS_PER_DAY`` with the quantile of the normal distribution at 1 minus
-that, over 2 R windows of 40 seconds per day: 4.7 errors for 2 ranks, 4.9 for 4, 5.9 for 1024.
+The threshold follows from the rate of false alarms of healthy ranks, whose excess over its error is
+normally distributed. The maximum over all stretches of 4 to 30 windows exceeds 5 about 1.9 times as
+often in a window as one value does (D. Siegmund and E. S. Venkatraman, Ann. Statist. 23, 1995,
+255-271). So a job of R ranks has ``_ALARMS_PER_DAY`` with the quantile of the normal distribution
+at 1 minus that, over 2 R windows of 40 seconds per day: 4.7 errors for 2 ranks, 4.9 for 4, 5.9 for
+1024.
 """
 
 import math

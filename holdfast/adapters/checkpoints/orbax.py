@@ -171,7 +171,7 @@ def _missing_files(path: Path, older: Path | None) -> Iterator[Problem]:
 
 
 def _fixed(name: str) -> str:
-    """Return the part of a path that each save has; empty if there is none."""
+    """Return the part of a path that is the same in each save; empty if there is none."""
     folder, _, last = name.rpartition("/")
     if last.startswith("process_"):
         return folder

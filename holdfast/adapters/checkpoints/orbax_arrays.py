@@ -1,4 +1,4 @@
-"""Checks what Orbax states of arrays in JSON: the form that it reads, and that its files agree.
+"""Checks the metadata of arrays that Orbax saves as JSON: the schema, and consistency of the files.
 
 ``_METADATA`` has the tree of the state. Orbax fails on an entry of another form. ``_sharding`` has
 the devices of each array, by which Orbax loads it unless the script states others.
@@ -52,7 +52,7 @@ class Arrays:
 
 
 def tree_problems(found: Arrays, value: Mapping[str, object]) -> Iterator[str]:
-    """Yield what is wrong with the tree in ``_METADATA``; adds its leaves to ``found``."""
+    """Yield the problems of the tree in ``_METADATA``, and add its leaves to ``found``."""
     rows = value.get("tree_metadata")
     if not isinstance(rows, dict) or not rows:
         yield "has no entry in tree_metadata"
@@ -79,7 +79,7 @@ def tree_problems(found: Arrays, value: Mapping[str, object]) -> Iterator[str]:
 
 
 def sharding_problems(found: Arrays, file: str, value: Mapping[str, object]) -> Iterator[str]:
-    """Yield what is wrong with ``_sharding``; adds its arrays to ``found``.
+    """Yield the problems of ``_sharding``, and add its arrays to ``found``.
 
     A kind of sharding that is not known is not judged.
     """
@@ -95,7 +95,7 @@ def sharding_problems(found: Arrays, file: str, value: Mapping[str, object]) -> 
 
 
 def row_problems(found: Arrays, file: str, value: Mapping[str, object]) -> Iterator[str]:
-    """Yield what is wrong with a file of ``array_metadatas``; adds its arrays to ``found``."""
+    """Yield the problems of a file of ``array_metadatas``, and add its arrays to ``found``."""
     names = found.stated.setdefault(file, set())
     rows = value.get("array_metadatas")
     if not isinstance(rows, list):
@@ -177,7 +177,7 @@ def _is_row(row: Mapping[str, object]) -> bool:
 
 
 def _is_key(more: Mapping[str, object]) -> bool:
-    """Return whether the kind of a random key is text, if there is one."""
+    """Return whether the kind of a random key is a string or absent."""
     return isinstance(more.get("random_key_impl", ""), str)
 
 

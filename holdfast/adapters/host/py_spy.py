@@ -15,11 +15,11 @@ from typing import Any, Final
 from holdfast.decisions.rank_snapshots import Frame, Helper
 
 _TIMEOUT_S: Final = 5.0
-"""Time that one dump may take, if so much is left; 0.1 s are usual."""
+"""Timeout of one dump, if that much time remains; 0.1 s is usual."""
 
 _SHARE: Final = 0.7
-"""Share of the time that is left which one dump may take if that is more: processes below the rank
-are read after it."""
+"""Share of the remaining time that one dump may take, if that is more than ``_TIMEOUT_S``.
+Processes below the rank are read after it."""
 
 _THREADS_LIMIT: Final = 64
 _FRAMES_LIMIT: Final = 100

@@ -19,7 +19,7 @@ from typing import Final
 _PREFIX: Final = "holdfast-launch-"
 _SLURM_STEP: Final = re.compile(r"/job_[^/]+/step_")
 _LIMIT: Final = 1 << 22
-"""Bytes that are read of a file of the kernel."""
+"""Maximum number of bytes that are read from a kernel file."""
 
 _END_S: Final = 5.0
 """Time for killed processes to end; one in uninterruptible sleep does not."""

@@ -92,7 +92,7 @@ class RankProcesses:
         return any(rank.code is None for rank in self.ranks)
 
     def signal(self, signum: int) -> None:
-        """Send a signal to the process groups of all ranks that run; SIGKILL to all processes."""
+        """Send a signal to the process group of each running rank; SIGKILL to all processes."""
         if signum == signal.SIGKILL and self.cgroup is not None:
             self.cgroup.kill()
         for rank in self.ranks:

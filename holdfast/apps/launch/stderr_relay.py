@@ -1,8 +1,8 @@
 """Relays the standard error of ranks to that of this process, and keeps its end.
 
 Without a log directory, ranks would inherit the descriptor, and the exception that ended one would
-be unknown. The messages of this process take the same way: if nobody reads them, it would else
-block, notice no failed rank, and renew no lease.
+be unknown. The messages of this process are written in the same way: otherwise it would block
+while nobody reads them, and neither notice failed ranks nor renew leases.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _FLUSH_S: Final = 0.2
 """Time for a slow reader to accept what a rank wrote, before the launcher reports its end."""
 
 _ACCEPT_S: Final = 5.0
-"""Time without progress, at the end of the launcher, after which nobody seems to read."""
+"""Timeout for a reader to accept more, at the end of the process."""
 
 _JOIN_S: Final = 1.0
 """Time for the thread to end; only a terminal that blocks a write keeps it."""
@@ -227,7 +227,7 @@ class _Messages(io.TextIOBase):
 
 
 def _terminal() -> tuple[int, int]:
-    """Return a terminal that changes nothing of what it relays, as large as the present one."""
+    """Return a terminal in raw mode, with the size of the present one."""
     import fcntl  # noqa: PLC0415 - in a terminal only
     import struct  # noqa: PLC0415 - in a terminal only
     import termios  # noqa: PLC0415 - in a terminal only
