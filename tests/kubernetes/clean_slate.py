@@ -1,5 +1,8 @@
 """Puts a shared cluster back into the state that it had before a test."""
 
+import base64
+import http.client
+import json
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,10 +26,12 @@ NOT_OURS |= {"prioritylevelconfigurations", "servicecidrs"}
 
 @dataclass(frozen=True)
 class Thing:
-    """An object of any kind, told from a later one of the same name by its uid."""
+    """An object of any kind."""
 
     path: str
-    uid: str
+    revision: int
+    """Of etcd, by which it was last written."""
+
     namespace: str
     """In which it is, or which it is; empty for what is in none."""
 
@@ -37,23 +42,51 @@ class Thing:
 
 
 class CleanSlate:
-    """What there is now; ``restore`` deletes what came later."""
+    """What there is now; ``restore`` deletes what came later.
+
+    Asks etcd, in 2 ms: to list all kinds takes the API server 70 ms, and hundreds of tests begin
+    and end with it.
+    """
 
     def __init__(self, plane: ControlPlane) -> None:
         self._plane = plane
-        with plane.connect() as api:
-            self._kept = set(_things(api))
+        self._kept = {key: created for key, (created, _) in stored(plane).items()}
 
     def restore(self) -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        with self._plane.connect() as api:
-            while left := set(_things(api)) - self._kept:
+        unlisted: set[int] = set()
+        while new := self._new() - unlisted:
+            with self._plane.connect() as api:
+                left = [thing for thing in _things(api) if thing.revision in new]
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"still there: {', '.join(thing.path for thing in left)}")
                 full = {thing.namespace for thing in left if not thing.is_namespace}
                 for thing in left:
                     with suppress(Refused):  # it is gone, or has changed: the next round tells
                         remove(api, thing, is_full=thing.namespace in full)
+            # What has changed meanwhile has another revision, and is looked for again.
+            unlisted |= new - {thing.revision for thing in left}
+
+    def _new(self) -> set[int]:
+        """Revisions of what was created since, also anew under the same name."""
+        return {
+            changed
+            for key, (created, changed) in stored(self._plane).items()
+            if self._kept.get(key) != created
+        }
+
+
+def stored(plane: ControlPlane) -> dict[str, tuple[int, int]]:
+    """Every key in etcd, with the revisions by which it was created and last written."""
+    first, end = (base64.b64encode(key).decode() for key in (b"/registry/", b"/registry0"))
+    body = json.dumps({"key": first, "range_end": end, "keys_only": True})
+    connection = http.client.HTTPConnection(*plane.etcd, timeout=TIMEOUT_S)
+    try:
+        connection.request("POST", "/v3/kv/range", body)
+        found = json.loads(connection.getresponse().read())["kvs"]
+    finally:
+        connection.close()
+    return {one["key"]: (int(one["create_revision"]), int(one["mod_revision"])) for one in found}
 
 
 def remove(api: ApiConnection, thing: Thing, *, is_full: bool) -> None:
@@ -79,7 +112,7 @@ def _things(api: ApiConnection) -> Iterator[Thing]:
             is_namespace = plural == "namespaces"
             yield Thing(
                 path=f"{folder}/{plural}/{meta['name']}",
-                uid=meta["uid"],
+                revision=int(meta["resourceVersion"]),
                 namespace=meta["name"] if is_namespace else namespace,
                 is_namespace=is_namespace,
                 is_dying="deletionTimestamp" in meta,
