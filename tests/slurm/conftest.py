@@ -1,5 +1,9 @@
-"""A real Slurm cluster for each test of this folder that asks for one."""
+"""A real Slurm cluster for each test of this folder that asks for one.
 
+``HOLDFAST_TESTS_SLURM=26.05`` runs all of them on that release, instead of on that of the machine.
+"""
+
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,17 +14,19 @@ from slurm_fleet_at_work import Fleet, a_fleet
 from holdfast.model.errors import BackendError
 from tests.engines.matrix import Matrix
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms, installed_slurm
-from tools.slurm_versions import VERSION, CannotGet, provide
+from tools.slurm_versions import SUITES, CannotGet, provide
 
 
 @pytest.fixture(scope="session")
 def programs(request: pytest.FixtureRequest) -> SlurmPrograms:
-    """The Slurm of this machine, or the newer one for ``on_both_versions``.
+    """The Slurm of this machine, or a newer one for ``on_both_versions`` and ``on_newest_version``.
 
     Skips where it cannot be had.
     """
+    asked = getattr(request, "param", "")
+    version = asked if asked in SUITES else os.environ.get("HOLDFAST_TESTS_SLURM", "")
     try:
-        return provide() if getattr(request, "param", "") == VERSION else installed_slurm()
+        return provide(version) if version else installed_slurm()
     except (BackendError, CannotGet) as error:
         pytest.skip(str(error))
 
@@ -28,7 +34,7 @@ def programs(request: pytest.FixtureRequest) -> SlurmPrograms:
 @pytest.fixture
 def final(programs: SlurmPrograms, matrix: Matrix) -> FinalStates:
     """What becomes of nodes and jobs in the end, to be compared with what was recorded."""
-    return FinalStates(programs.version, matrix)
+    return FinalStates(programs, matrix)
 
 
 @pytest.fixture

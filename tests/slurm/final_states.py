@@ -8,7 +8,9 @@ from slurm_fleet_at_work import Fleet
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.model.names import Reason
 from tests.engines.matrix import Matrix
-from tools.fault_matrix import SLURM, outcome
+from tests.engines.slurm_cluster import SlurmPrograms
+from tools.fault_matrix import COLUMNS, SLURM, outcome
+from tools.slurm_versions import VERSION
 
 _BUSY = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "RESERVED", "PLANNED"}
 _DONE = {"replace": "replaced", "reboot": "rebooted"}
@@ -19,11 +21,17 @@ _TIMEOUT_S = 180.0
 _SETTLES_S = 4.0
 
 
+def column_of(programs: SlurmPrograms) -> str:
+    """The column of the matrix; a release without one must have the outcomes of 24.11."""
+    own = f"{SLURM}/{programs.version}"
+    return own if own in COLUMNS else f"{SLURM}/{VERSION}"
+
+
 class FinalStates:
     """Those of one version of Slurm."""
 
-    def __init__(self, version: str, matrix: Matrix) -> None:
-        self._column = f"{SLURM}/{version}"
+    def __init__(self, programs: SlurmPrograms, matrix: Matrix) -> None:
+        self._column = column_of(programs)
         self._matrix = matrix
 
     def check(

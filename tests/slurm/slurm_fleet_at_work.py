@@ -20,10 +20,13 @@ from holdfast.model.incidents import Incident
 from holdfast.model.nodes import NodeRecord
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.slurm_machine import Machine
-from tools.slurm_versions import VERSION
+from tools.slurm_versions import NEWEST, VERSION
 
 on_both_versions = pytest.mark.parametrize("programs", ["installed", VERSION], indirect=True)
 """A test that runs on the Slurm of this machine and on the newer one."""
+
+on_newest_version = pytest.mark.parametrize("programs", [NEWEST], indirect=True)
+"""One that runs on the newest Slurm alone: it needs 25.11, or is a smoke test of that release."""
 
 on_newer_version = pytest.mark.parametrize("programs", [VERSION], indirect=True)
 """One that runs on the newer Slurm alone, as what it shows is not there before."""

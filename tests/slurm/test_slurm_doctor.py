@@ -187,6 +187,7 @@ SETTINGS = {
     "UnkillableStepTimeout": "60",
     "MaxBatchRequeue": "20",
     "PrologFlags": "Alloc",
+    "SlurmctldParameters": "power_save_interval=1,enable_expedited_requeue",
 }
 
 

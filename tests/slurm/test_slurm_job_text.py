@@ -63,12 +63,33 @@ def test_a_batch_job_is_one_also_after_a_launch_that_failed() -> None:
         assert job.is_batch is is_batch
 
 
-@pytest.mark.parametrize("state", ["PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"])
+@pytest.mark.parametrize(
+    "state", ["PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "EXPEDITING"]
+)
 def test_a_job_that_waits_has_no_nodes(state: str) -> None:
     """Slurm 22.05 lists the nodes of the run before, if one of them was powered down."""
     (job,) = parse_batch_jobs(said(RUNS.replace("RUNNING", state)), MARK).values()
 
-    assert (job.nodes, job.has_nodes) == ((), False)
+    assert (job.nodes, job.has_nodes, job.is_over) == ((), False, False)
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "is_held"),
+    [
+        ("REQUEUE_HOLD", "1:0", True),
+        ("REQUEUE_HOLD", "0:15", False),  # by scontrol requeuehold
+        ("REQUEUE_HOLD", "0:0", False),
+        ("PENDING", "1:0", False),
+        ("FAILED", "1:0", False),
+    ],
+)
+def test_a_job_that_slurm_holds_after_its_failure_is_told_from_others(
+    state: str, status: str, is_held: bool
+) -> None:
+    record = ENDED.replace("|768|", f"|{status}|").replace("FAILED", state)
+    (job,) = parse_batch_jobs(said(record), MARK).values()
+
+    assert job.is_held_after_failure is is_held
 
 
 def test_tasks_that_are_no_jobs_yet_are_left_out() -> None:

@@ -7,13 +7,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from final_states import column_of
 from launch.agent_at_work import AgentAtWork
 from slurm_fleet_at_work import on_both_versions
 
 from holdfast.kit.free_ports import free_port
 from tests.engines.matrix import Matrix
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
-from tools.fault_matrix import SLURM
 
 TRAIN = """
 import json, os, pathlib, sys, time
@@ -80,7 +80,7 @@ echo ended with $? > {tmp_path}/code
     begun, resumed = (max(map(_written_at, tmp_path.glob(f"{n}.?"))) for n in (1, 2))
     matrix.record(
         fault,
-        f"{SLURM}/{programs.version}",
+        column_of(programs),
         {"job": "running", "rung": rung},
         {"resumed": resumed - begun},
     )
@@ -137,7 +137,7 @@ echo ended with $? > {tmp_path}/code
     assert nodes == agents.keys() - {bad}
     assert (tmp_path / "code").read_text(encoding="utf-8") == "ended with 0\n", output
     assert re.search(r"RanksRestarted: spare: \S+ is being repaired: Nvidia", output)
-    column = f"{SLURM}/{programs.version}"
+    column = column_of(programs)
     matrix.record("launch-repair", column, {"job": "running", "rung": "hot-spare"}, seconds)
 
 

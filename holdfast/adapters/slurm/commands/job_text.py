@@ -16,7 +16,12 @@ _FIELDS: Final = (
 
 _ABSENT: Final = ("", "N/A", "n/a", "(null)", "None", "Unknown")
 
-WAITING: Final = frozenset(("PENDING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT", "REQUEUE_FED"))
+REQUEUE_HOLD: Final = "REQUEUE_HOLD"
+WAITING: Final = frozenset(
+    ("PENDING", "REQUEUED", REQUEUE_HOLD, "SPECIAL_EXIT", "REQUEUE_FED", "EXPEDITING")
+)
+"""``EXPEDITING``: requeued with ``--requeue=expedite``, since 25.11; it is first in the queue."""
+
 AT_WORK: Final = frozenset(
     ("RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT")
 )
@@ -93,6 +98,15 @@ class BatchJob:
     def has_nodes(self) -> bool:
         """Whether nodes are allocated to it."""
         return self.is_at_work or self.state in (CONFIGURING, COMPLETING)
+
+    @property
+    def is_held_after_failure(self) -> bool:
+        """Whether Slurm has requeued and held it after its script exited with an error.
+
+        So ends a job with ``--requeue=expedite`` whose Epilog finds no fault, and one with
+        ``RequeueExitHold``. The script of a job that a person requeues is ended by a signal.
+        """
+        return self.state == REQUEUE_HOLD and self.exit_code > 0
 
     @property
     def is_over(self) -> bool:

@@ -347,8 +347,8 @@ RULES: Final = (
     ClusterRule(
         "expedited-requeue", RuleSeverity.NOTE,
         "jobs without auto-resume wait in the queue after a fault of a node; from version 25.11 on,"
-        " Slurm restarts those at once that were submitted with sbatch --requeue=expedite, if the"
-        " Epilog fails",
+        " Slurm restarts those at once that were submitted with sbatch --requeue=expedite, if a"
+        " node fails, or the Epilog of a job that exits with an error",
         "slurm.conf: SlurmctldParameters=...,enable_expedited_requeue, and Epilog=... with:"
         " holdfast check epilog",
         _setting("SlurmctldParameters", lacks_expedited_requeue),

@@ -13,7 +13,7 @@ from holdfast.adapters.slurm.nodes.reservations import Reservations
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
-from holdfast.model.jobs import JobPhase
+from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink
 
@@ -71,14 +71,15 @@ class JobHolds:
     def let_start(self, case: Case) -> None:
         """Let a job start in two seconds, on the nodes that are reserved for it."""
         job = case.job
-        is_parked = job.why == NOT_LAUNCHED
+        failure = case.run.record.failure
+        has_fault = failure is not None and failure.kind is FailureKind.HARDWARE
+        is_parked = job.why == NOT_LAUNCHED or (has_fault and job.is_held_after_failure)
         if job.state not in WAITING or (_is_eligible(job, self._clock.now()) and not is_parked):
             return
         if is_parked:
             self._slurm.release_job(job.id)
         name = self._reserve(case)
         changes = [f"reservationname={name}"] if name else []
-        failure = case.run.record.failure
         if failure is not None:
             why = restart_reason(job.restarts, failure.reason, failure.node)
             text = changed(job.comment, {Key.RESTART_REASON: why, Key.REQUEUE_REQUEST: None})
