@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,8 +23,13 @@ from launch.launched import (
 )
 
 from holdfast.adapters.launch.cgroups import Cgroup
+from holdfast.apps.launch.rank_output import RankStreams
+from holdfast.apps.launch.ranks import RankProcesses
+from holdfast.kit.processes import descendants
 
 PLACES = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
+
+NOBODY = 65534
 
 IN_CGROUP = 'echo $$ > "$0/cgroup.procs" && exec "$@"'
 
@@ -143,6 +149,62 @@ note("processes", sum(len((one / "cgroup.procs").read_text().split()) for one in
     assert numbers_in(tmp_path, "rounds.1.*") == [1]
     assert numbers_in(tmp_path, "processes.1.*") == [1], "the new rank alone"
     assert made_in(home) == []
+
+
+FORKING = """
+import os, sys
+for _ in range(8):
+    if os.fork() == 0:
+        os.setsid()
+        open(sys.argv[1], "a").write(".")
+        while True:
+            if os.fork():
+                os._exit(0)
+import time
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("way", ["signal", "kill_left"])
+def test_one_kill_ends_all_processes_also_those_that_fork_meanwhile(
+    home: Path, tmp_path: Path, way: str
+) -> None:
+    cgroup = Cgroup(home).below("round-1")
+    assert cgroup is not None
+    ranks, begun = RankProcesses(cgroup), tmp_path / "begun"
+    streams = RankStreams(None, None)
+    ranks.start(0, [sys.executable, "-c", FORKING, str(begun)], dict(os.environ), streams)
+    wait_for(lambda: begun.exists() and begun.stat().st_size == 8, "the start of all")
+
+    if way == "signal":
+        ranks.signal(signal.SIGKILL)
+    else:
+        ranks.kill_left(spare=descendants(os.getpid()))
+
+    wait_for(lambda: cgroup.processes() == [], "the end of all", 10)
+    ended = [ranks.reap() for _ in iter(ranks.are_running, False)]
+    assert {rank.code for one in ended for rank in one} == {-signal.SIGKILL}
+
+
+def test_the_kernel_kills_not_this_process_one_after_the_other(home: Path) -> None:
+    """So it is at once for any number of them: this works without permission to signal any."""
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    cgroup = Cgroup(home).below("round-1")
+    assert cgroup is not None
+    ranks = RankProcesses(cgroup)
+    for number in range(3):
+        ranks.start(number, ["sleep", "600"], dict(os.environ), RankStreams(None, None))
+    os.chown(cgroup.folder / "cgroup.kill", NOBODY, -1)
+    os.setresuid(NOBODY, NOBODY, 0)
+    try:
+        cgroup.kill()
+    finally:
+        os.setresuid(0, 0, 0)
+
+    wait_for(lambda: cgroup.processes() == [], "the end of all", 10)
+    ended = [ranks.reap() for _ in iter(ranks.are_running, False)]
+    assert {rank.code for one in ended for rank in one} == {-signal.SIGKILL}
 
 
 WITH_DAEMON = f"""{DAEMON}
