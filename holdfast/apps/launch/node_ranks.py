@@ -125,8 +125,11 @@ class NodeRanks:
         self._end_watching()
         self._ranks.signal(signum)
         self._ranks.signal(signal.SIGCONT)  # a stopped process handles no other signal
-        if self._kill_at is None:
-            self._kill_at = time.monotonic() + self._options.grace.total_seconds()
+        now = time.monotonic()
+        if signum == signal.SIGKILL:
+            self._kill_at, self._give_up_at = None, self._give_up_at or now + _UNKILLABLE_S
+        else:
+            self._kill_at = now + self._options.grace.total_seconds()
 
     def relay(self, signum: int) -> None:
         """Send a signal to the process groups of all ranks."""
@@ -140,8 +143,8 @@ class NodeRanks:
         """Return the monotonic time of the next call of ``advance``; None: on an event only."""
         now = time.monotonic()
         times = [self._kill_at] if self._kill_at is not None else []
-        if self._is_stopping and not self._ranks.are_running() and not self._is_swept:
-            times.append(now + _SWEEP_S)
+        if self._is_stopping and not (self._is_swept or self._awaits_ranks()):
+            times.append(now + (_COPY_S if self._ranks.are_running() else _SWEEP_S))
         if self._wait or self._inspections.is_running or self._output.is_following():
             times.append(now + _COPY_S)
         if self._progress is not None and not self._is_stopping and not self._is_swept:
@@ -166,14 +169,13 @@ class NodeRanks:
         self._after_inspection()
         self._report_samples()
         is_awaited = self._inspections.is_running and not self._is_stopping
-        if not (self._is_swept or self._ranks.are_running() or is_awaited):
+        if not (self._is_swept or self._awaits_ranks() or is_awaited):
             self._check_losses(is_last=True)
             self._is_stopping = True
             self._end_watching()
             self._sweep()
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
-            self._kill_at = None
-            self._ranks.signal(signal.SIGKILL)
+            self.stop(signal.SIGKILL)
         self._after_wait()
 
     def evidence_file(self) -> Path:
@@ -234,7 +236,8 @@ class NodeRanks:
         """Return the environment of a rank, whose files of earlier attempts are removed."""
         options = self._options
         dumps = self._output.dumps(self._attempt)
-        files = RankFiles(error=str(self._error_file(local_rank)), dumps=str(dumps))
+        error = self._output.error_file(self._attempt, local_rank)
+        files = RankFiles(error=str(error), dumps=str(dumps))
         for path in (files.error, dumps / f"{DUMP_PREFIX}{order.first_rank + local_rank}"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
@@ -272,8 +275,7 @@ class NodeRanks:
     def _check_progress(self) -> None:
         if self._progress is None or self._is_stopping or self._is_swept:
             return
-        stall = self._progress.stalled()
-        if stall is None:
+        if (stall := self._progress.stalled()) is None:
             return
         self._suspected = stall.local_rank
         self._report(
@@ -307,8 +309,7 @@ class NodeRanks:
     def _report_samples(self) -> None:
         if self._sampling is None or (found := self._sampling.advance()) is None:
             return
-        window, ranks = found
-        name = self.member.name
+        name, (window, ranks) = self.member.name, found
         self._report(Sampled(launcher=name, round=self.round, window=window, ranks=ranks))
 
     def _end_watching(self) -> None:
@@ -325,9 +326,6 @@ class NodeRanks:
             for local_rank in range(self._options.slots):
                 self._warm.prepare(local_rank, environment)
 
-    def _error_file(self, local_rank: int) -> Path:
-        return self._output.folder(self._attempt, local_rank) / "error.json"
-
     def _report_failure(self, rank: Rank) -> None:
         if self._is_stopping or rank.code is None:
             return
@@ -336,7 +334,7 @@ class NodeRanks:
         number = self._first_rank + rank.local_rank
         is_crash = meaning is ExitMeaning.CRASH
         stderr = self._output.end_of_stderr(self._attempt, rank.local_rank)
-        crash = crash_of(self._error_file(rank.local_rank), stderr)
+        crash = crash_of(self._output.error_file(self._attempt, rank.local_rank), stderr)
         read = crash if is_crash else rerun_of(self._options.command, number, crash)
         reason = rank.error or read
         has_timed_out = is_crash and self._inspections.has_timed_out(number, reason)
@@ -357,14 +355,16 @@ class NodeRanks:
             )
         )
 
+    def _awaits_ranks(self) -> bool:
+        """Return whether a rank runs that has not been sent SIGKILL."""
+        return self._ranks.are_running() and self._give_up_at is None
+
     def _sweep(self) -> None:
-        """End processes that the ranks left running, in any session."""
+        """End processes that the ranks left running, in any session, and ranks after SIGKILL."""
         spared = self.spared | self._inspections.pids | (self._warm.pids() if self._warm else set())
-        if left := self._ranks.kill_left(spared):
-            now = time.monotonic()
-            self._give_up_at = self._give_up_at or now + _UNKILLABLE_S
-            if now >= self._give_up_at:
-                self.unkillable = left
+        if (left := self._ranks.kill_left(spared)) or self._ranks.are_running():
+            self._give_up_at = self._give_up_at or time.monotonic() + _UNKILLABLE_S
+            self.unkillable = left if time.monotonic() >= self._give_up_at else []
             return
         self._is_swept = True
         self._kill_at = None

@@ -79,6 +79,10 @@ class RankOutput:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
+    def error_file(self, attempt: int, local_rank: int) -> Path:
+        """Return the file for PyTorch's ``@record``."""
+        return self.folder(attempt, local_rank) / "error.json"
+
     def dumps(self, attempt: int) -> Path:
         """Return the directory of the ranks' flight recorder dumps; created if it is missing."""
         folder = self._attempt(attempt) / _DUMPS

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from launch.launched import clean_environment, command
 
 from holdfast.adapters.host import host_state
 from holdfast.detectors.contract import Profile, Readings, Sample
@@ -74,3 +75,39 @@ def test_a_process_that_sigkill_does_not_end_makes_its_node_suspect(frozen: Path
         subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
         process.wait(30)
         subprocess.run(["fsfreeze", "--freeze", frozen], check=True)
+
+
+RANK = """
+import os, sys, time
+from pathlib import Path
+if os.environ["RANK"] == "0":
+    Path(sys.argv[1]).write_text(str(os.getpid()))
+    open(sys.argv[2], "w").write("x")
+while not Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+sys.exit(3)
+"""
+
+
+def test_a_launcher_reports_a_rank_that_sigkill_does_not_end(frozen: Path, tmp_path: Path) -> None:
+    script, pid = tmp_path / "train.py", tmp_path / "pid"
+    script.write_text(RANK, encoding="utf-8")
+    options = ("--nproc-per-node", 2, "--shutdown-timeout", "100ms")
+    launcher = subprocess.Popen(
+        command(*options, script, pid, frozen / "file"),
+        env=clean_environment(),
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    try:
+        _, errors = launcher.communicate(timeout=90)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
+        launcher.kill()
+        wait_for(lambda: not Path(f"/proc/{pid.read_text()}").exists(), "the end of the rank")
+        subprocess.run(["fsfreeze", "--freeze", frozen], check=True)
+
+    assert launcher.returncode == 1
+    assert f"holdfast: process {pid.read_text()} did not end after SIGKILL (" in errors
+    assert "mnt_want_write" in errors, "its kernel stack"
+    assert "RanksRestarted" not in errors
