@@ -141,6 +141,42 @@ echo ended with $? > {tmp_path}/code
     matrix.record("launch-repair", column, {"job": "running", "rung": "hot-spare"}, seconds)
 
 
+FAILS = """
+import os, pathlib, sys
+folder, run = pathlib.Path(sys.argv[1]), os.environ.get("SLURM_RESTART_COUNT", "0")
+(folder / f"{run}.{os.environ['RANK']}").touch()
+sys.exit(3 if run == "0" else 0)
+"""
+
+
+def test_slurm_restarts_a_job_that_may_not_restart_in_place(
+    programs: SlurmPrograms, tmp_path: Path, matrix: Matrix
+) -> None:
+    """With code 75 of the launcher, and ``RequeueExit=75``; within its budget of such restarts."""
+    script = tmp_path / "train.py"
+    script.write_text(FAILS, encoding="utf-8")
+    endpoint = f"127.0.0.1:{free_port()}"
+    budget = "--max-restarts 0 --max-job-restarts 1"
+    settings = {"RequeueExit": "75", "JobFileAppend": "1"}
+    with SlurmCluster(programs, nodes=("node1", "node2"), settings=settings) as slurm:
+        job = slurm.submit(
+            "-N2",
+            f"--output={tmp_path}/output",
+            script=f"""export HOLDFAST_LAUNCH_KEY=0123456789abcdef
+exec srun --ntasks-per-node=1 {sys.executable} -m holdfast launch {budget} \\
+  --rdzv-endpoint {endpoint} --nproc-per-node 2 {script} {tmp_path}
+""",
+        )
+        slurm.until(lambda: slurm.jobs()[job] == "COMPLETED")
+
+    output = (tmp_path / "output").read_text(encoding="utf-8")
+    assert "JobRestartRequested" in output
+    assert "JobSucceeded" in output
+    ended, resumed = (max(map(_written_at, tmp_path.glob(f"{run}.?"))) for run in (0, 1))
+    found = {"job": "running", "rung": "whole-job"}
+    matrix.record("launch-spent", column_of(programs), found, {"resumed": resumed - ended})
+
+
 HANGS = """
 import os, time
 rank, number = os.environ["RANK"], os.environ["HOLDFAST_LAUNCH_ROUND"]
