@@ -98,6 +98,16 @@ def until(is_so: Callable[[], object]) -> None:
         time.sleep(0.1)
 
 
+def lists_are_selected(call) -> None:
+    """The lists of the cluster ``lab`` with one node show what is selected."""
+    named = ("-o", "name", "--since", "1h", "-l", "name=lab", "--state", "InService")
+    assert call("list", *named).out == "lab\n"
+    assert call("list", "--state", "Failed,Deleting").err == "No cluster matches.\n"
+    of_group = ("--state", "Running", "-l", "group=gpu", "--sort-by", "since", "--no-headers")
+    assert len(call("nodes", "lab", *of_group).out.splitlines()) == 1
+    assert call("nodes", "lab", "--reason", "capacity").err == "No node matches.\n"
+
+
 def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
     missing = call("describe", "nowhere")
     assert missing.code == ExitCode.FAILED
@@ -113,6 +123,7 @@ def test_a_cluster_from_its_file_to_its_end(call, source) -> None:
     [listed] = call.rows("list")
     assert yaml.safe_load(call("list", "-o", "yaml").out)[0]["ClusterArn"] == listed["ClusterArn"]
     assert "InService" in call("list").out
+    lists_are_selected(call)
     described = call("describe", "lab")
     assert "gpu    ml.g5.xlarge  1/1" in described.out
     assert "Continuous" in described.out

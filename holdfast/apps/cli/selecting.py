@@ -53,14 +53,25 @@ class _Labels(click.ParamType[dict[str, str]]):
         return labels
 
 
-def select_options(states: Collection[str], labels: Collection[str]) -> Callable[[F], F]:
+def select_options(
+    states: Collection[str],
+    labels: Collection[str],
+    *,
+    has_reasons: bool = True,
+    has_jobs: bool = True,
+) -> Callable[[F], F]:
     """Add the options of a list; ``taken_selection`` reads them into a ``Selection``.
 
     Args:
         states: states that ``--state`` accepts.
         labels: keys that ``--selector`` and ``--sort-by`` accept.
+        has_reasons: whether rows have a reason.
+        has_jobs: whether rows concern jobs.
 
     """
+    reason = click.option("--reason", default="", help="Show only reasons that contain this text.")
+    job = click.option("--job", "of_job", default="", help="Show only rows of this job.")
+    orders = [one for one in _ORDERS if has_reasons or one != "reason"]
     options = (
         click.option(
             "--state",
@@ -68,17 +79,15 @@ def select_options(states: Collection[str], labels: Collection[str]) -> Callable
             help=f"Show only rows in these states: {', '.join(states)}.",
         ),
         click.option("--since", type=Duration(), help="Show only rows that changed in this time."),
-        click.option("--reason", default="", help="Show only reasons that contain this text."),
-        click.option("--job", "of_job", default="", help="Show only rows of this job."),
+        *([reason] if has_reasons else []),
+        *([job] if has_jobs else []),
         click.option(
             "-l",
             "--selector",
             type=_Labels(labels),
             help=f"Show only rows with these labels: {', '.join(labels)}.",
         ),
-        click.option(
-            "--sort-by", type=click.Choice([*_ORDERS, *labels]), help="Order of the rows."
-        ),
+        click.option("--sort-by", type=click.Choice([*orders, *labels]), help="Order of the rows."),
         click.option("--no-headers", is_flag=True, help="Omit the column headers."),
     )
 
@@ -97,8 +106,8 @@ def taken_selection(values: dict[str, Any]) -> Selection:
     return Selection(
         states=values.pop("state") or frozenset(),
         since=values.pop("since"),
-        reason=values.pop("reason"),
-        job=values.pop("of_job"),
+        reason=values.pop("reason", ""),
+        job=values.pop("of_job", ""),
         labels=values.pop("selector") or {},
         sort_by=values.pop("sort_by") or "",
     )

@@ -1,6 +1,7 @@
 """``holdfast clusters``: lists and describes the clusters of a cluster API."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from holdfast.apps.cli.clusters.options import ClusterCalls, cluster_names, read
 from holdfast.apps.cli.clusters.prune import prune
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import (
+    NAMED_LISTS,
     Column,
     age,
     is_document,
@@ -19,10 +21,14 @@ from holdfast.apps.cli.output import (
     print_rows,
     print_section,
 )
+from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show
 from holdfast.apps.clock import SystemClock
+from holdfast.apps.views.selection import RowFields, Selection, selected
+from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
 
 Item = Mapping[str, Any]
+_listing: Final = functools.partial(read_options, formats=NAMED_LISTS)
 
 
 @click.group(cls=FullHelpGroup)
@@ -64,35 +70,75 @@ _NODES: Final[Sequence[Column[Item]]] = (
     Column(title="node", cell=lambda one: one["InstanceId"]),
     Column(title="name", cell=lambda one: one.get("NodeLogicalId"), wide=True),
     Column(title="group", cell=lambda one: one["InstanceGroupName"]),
-    Column(title="type", cell=lambda one: one["InstanceType"], minor=True),
-    Column(title="status", cell=lambda one: one["InstanceStatus"]["Status"]),
-    Column(title="age", cell=lambda one: _age(one["LaunchTime"])),
-    Column(title="message", cell=lambda one: one["InstanceStatus"].get("Message"), minor=True),
+    Column(title="type", cell=lambda one: one["InstanceType"], drop=2),
+    Column(title="status", cell=lambda one: one["InstanceStatus"]["Status"], whole=True),
+    Column(title="age", cell=lambda one: _age(one["LaunchTime"]), drop=1),
+    Column(title="message", cell=lambda one: one["InstanceStatus"].get("Message"), whole=True),
+)
+_CLUSTER_STATES: Final = tuple(status.value for status in ClusterStatus)
+_CLUSTER_FIELDS: Final = RowFields[Item](
+    states=lambda one: (one["ClusterStatus"],),
+    since=lambda one: one["CreationTime"],
+    reason=lambda _: "",
+    jobs=lambda _: (),
+    labels={"name": lambda one: one["ClusterName"]},
+)
+_NODE_STATES: Final = tuple(status.value for status in InstanceStatus)
+_NODE_FIELDS: Final = RowFields[Item](
+    states=lambda one: (one["InstanceStatus"]["Status"],),
+    since=lambda one: one["LaunchTime"],
+    reason=lambda one: one["InstanceStatus"].get("Message") or "",
+    jobs=lambda _: (),
+    labels={
+        "name": lambda one: one["InstanceId"],
+        "group": lambda one: one["InstanceGroupName"],
+        "type": lambda one: one["InstanceType"],
+    },
 )
 _EVENTS: Final[Sequence[Column[Item]]] = (
     Column(title="when", cell=lambda one: f"{_age(one['EventTime'])} ago"),
     Column(title="level", cell=lambda one: one.get("EventLevel")),
     Column(title="group", cell=lambda one: one.get("InstanceGroupName"), wide=True),
     Column(title="node", cell=lambda one: one.get("InstanceId"), wide=True),
-    Column(title="what", cell=lambda one: one.get("Description")),
+    Column(title="what", cell=lambda one: one.get("Description"), whole=True),
 )
 
 
-@examples("holdfast clusters list", "holdfast clusters list --config api.toml --watch")
+@examples(
+    "holdfast clusters list",
+    "holdfast clusters list --config api.toml --watch",
+    "holdfast clusters list --state Failed,Deleting --since 1h --output name",
+)
 @clusters.command("list")
-@read_options
-def list_clusters(*, calls: ClusterCalls, watch: bool, output: str) -> None:
-    """List clusters, newest first."""
+@select_options(_CLUSTER_STATES, tuple(_CLUSTER_FIELDS.labels), has_reasons=False, has_jobs=False)
+@_listing
+def list_clusters(
+    *, calls: ClusterCalls, watch: bool, output: str, no_headers: bool, **values: Any
+) -> None:
+    """List clusters, newest first; --since is the time since their creation."""
+    selection = taken_selection(values)
+    empty = "There is no cluster yet; create one with: holdfast clusters create --from FILE"
     show(
-        lambda: list(calls.pages("list_clusters", "ClusterSummaries", SortOrder="Descending")),
+        lambda: _selected(
+            calls.pages("list_clusters", "ClusterSummaries", SortOrder="Descending"),
+            _CLUSTER_FIELDS,
+            selection,
+        ),
         lambda rows: print_rows(
             rows,
             _CLUSTERS,
             output=output,
-            empty="There is no cluster yet; create one with: holdfast clusters create --from FILE",
+            empty=empty if selection == Selection() else "No cluster matches.",
+            headers=not no_headers,
         ),
         watch=watch,
     )
+
+
+def _selected(
+    rows: Iterable[Item], fields: RowFields[Item], selection: Selection
+) -> Sequence[Item]:
+    return selected(rows, fields, selection, SystemClock().now())
 
 
 @examples("holdfast clusters describe ml-cluster", "holdfast clusters describe lab -o yaml")
@@ -108,16 +154,43 @@ def describe(*, name: str, calls: ClusterCalls, watch: bool, output: str) -> Non
     )
 
 
-@examples("holdfast clusters nodes ml-cluster", "holdfast clusters nodes lab --output wide --watch")
+@examples(
+    "holdfast clusters nodes ml-cluster",
+    "holdfast clusters nodes lab --output wide --watch",
+    "holdfast clusters nodes lab --state Failure,Pending -l group=workers --sort-by since",
+)
 @clusters.command()
 @click.argument("name", shell_complete=cluster_names)
-@read_options
-def nodes(*, name: str, calls: ClusterCalls, watch: bool, output: str) -> None:
-    """List the nodes of a cluster, including nodes that have no machine yet."""
+@select_options(_NODE_STATES, tuple(_NODE_FIELDS.labels), has_jobs=False)
+@_listing
+def nodes(
+    *,
+    name: str,
+    calls: ClusterCalls,
+    watch: bool,
+    output: str,
+    no_headers: bool,
+    **values: Any,
+) -> None:
+    """List the nodes of a cluster, including nodes that have no machine yet.
+
+    --since is the time since the launch of a node, --reason a part of its message.
+    """
+    selection = taken_selection(values)
     requested = {"ClusterName": name, "IncludeNodeLogicalIds": True}
     show(
-        lambda: list(calls.pages("list_cluster_nodes", "ClusterNodeSummaries", **requested)),
-        lambda rows: print_rows(rows, _NODES, output=output, empty=f"{name} has no nodes."),
+        lambda: _selected(
+            calls.pages("list_cluster_nodes", "ClusterNodeSummaries", **requested),
+            _NODE_FIELDS,
+            selection,
+        ),
+        lambda rows: print_rows(
+            rows,
+            _NODES,
+            output=output,
+            empty=f"{name} has no nodes." if selection == Selection() else "No node matches.",
+            headers=not no_headers,
+        ),
         watch=watch,
     )
 

@@ -1,7 +1,7 @@
 """Options that select a cluster API; the client is imported on the first call."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -11,7 +11,13 @@ import click
 from holdfast.adapters.local.layout import default_home, runs
 from holdfast.apps.api.config import DEFAULT_URL
 from holdfast.apps.cli.known_names import completion
-from holdfast.apps.cli.output import LISTS, RESULTS, dry_run_option, output_option
+from holdfast.apps.cli.output import (
+    LISTS,
+    RESULTS,
+    OutputFormat,
+    dry_run_option,
+    output_option,
+)
 from holdfast.apps.cli.watch import watch_option
 from holdfast.model.errors import BackendError, ConfigError
 
@@ -62,9 +68,11 @@ def _api_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return config(url(called))
 
 
-def read_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def read_options(
+    command: Callable[..., Any], *, formats: Sequence[OutputFormat] = LISTS
+) -> Callable[..., Any]:
     """Add the options of a command that shows objects: ``calls``, ``watch``, ``output``."""
-    return _api_options(watch_option(output_option(*LISTS)(command)))
+    return _api_options(watch_option(output_option(*formats)(command)))
 
 
 def change_options(command: Callable[..., Any]) -> Callable[..., Any]:
