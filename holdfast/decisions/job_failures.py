@@ -7,7 +7,8 @@ from datetime import datetime
 from holdfast.decisions.faults import app_restart_since, node_faults
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.health import Urgency
-from holdfast.model.jobs import Failure, FailureKind, JobView, Placing
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import Failure, FailureKind, Placing
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeView, Phase
 

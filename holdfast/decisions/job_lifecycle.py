@@ -15,6 +15,7 @@ from holdfast.model.actions import (
     StartAttempt,
     StopAttempt,
 )
+from holdfast.model.job_views import JobView
 from holdfast.model.jobs import (
     ATTEMPTS_LIMIT,
     AttemptRecord,
@@ -23,7 +24,6 @@ from holdfast.model.jobs import (
     FailureKind,
     JobPhase,
     JobRecord,
-    JobView,
 )
 
 

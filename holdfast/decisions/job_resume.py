@@ -34,7 +34,8 @@ from holdfast.model.actions import (
     StopAttempt,
     Wait,
 )
-from holdfast.model.jobs import Ending, Failure, FailureKind, JobPhase, JobView, Placing, RankView
+from holdfast.model.job_views import JobView, RankView
+from holdfast.model.jobs import Ending, Failure, FailureKind, JobPhase, Placing
 from holdfast.model.names import Reason
 from holdfast.model.nodes import NodeView, Phase
 

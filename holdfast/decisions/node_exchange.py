@@ -16,7 +16,8 @@ from holdfast.decisions.restart_rungs import (
     choose_rung,
 )
 from holdfast.model.actions import ExchangeNode
-from holdfast.model.jobs import Failure, FailureKind, JobView, Placing
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import Failure, FailureKind, Placing
 from holdfast.model.nodes import NodeView
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.planned_work import is_requested_check
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
-from holdfast.model.jobs import JobView
+from holdfast.model.job_views import JobView
 from holdfast.model.nodes import NodeView, Phase
 
 

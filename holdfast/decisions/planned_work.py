@@ -6,9 +6,6 @@ from holdfast.model.names import Reason
 from holdfast.model.requests import Request, Verb
 from holdfast.model.sagemaker import EventLevel
 
-PLANNED: Final = "(planned)"
-"""Mark of phases of planned work, such as a requested reboot."""
-
 _PLANNED: Final = {
     Reason.REQUESTED_REBOOT: EventLevel.INFO,
     Reason.REQUESTED_REPLACE: EventLevel.INFO,

@@ -8,7 +8,8 @@ from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
 from holdfast.decisions.job_failures import application, hardware
 from holdfast.decisions.permanent_causes import may_be_futile
 from holdfast.decisions.policy import JobPolicy
-from holdfast.model.jobs import Failure, FailureKind, JobView, LossAction, RankView
+from holdfast.model.job_views import JobView, RankView
+from holdfast.model.jobs import Failure, FailureKind, LossAction
 from holdfast.model.names import Reason
 
 

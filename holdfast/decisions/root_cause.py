@@ -4,7 +4,8 @@ from datetime import datetime, timedelta
 
 from holdfast.decisions.permanent_causes import Circumstances, why_futile
 from holdfast.decisions.policy import JobPolicy
-from holdfast.model.jobs import Failure, FailureKind, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import Failure, FailureKind
 
 
 def futile_restart(job: JobView, failure: Failure, policy: JobPolicy) -> str:

@@ -15,7 +15,8 @@ from holdfast.decisions.suspect_nodes import (
     is_trusted,
     within_budget,
 )
-from holdfast.model.jobs import JobPhase, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import JobPhase
 from holdfast.model.names import DeepCheck, Reason
 from holdfast.model.nodes import NodeView
 

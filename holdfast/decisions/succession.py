@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from holdfast.model.nodes import NodeRecord, Phase
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(NamedTuple):
     """A node that the platform lists, reduced to what decides whether it is a replacement."""
 
     name: str

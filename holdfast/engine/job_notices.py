@@ -12,7 +12,7 @@ from holdfast.model.events import (
     JobStragglerFound,
     JobUnwatched,
 )
-from holdfast.model.jobs import JobView
+from holdfast.model.job_views import JobView
 from holdfast.ports.events import EventSink
 
 

@@ -39,6 +39,7 @@ from holdfast.model.events import (
     StragglerSuspected,
 )
 from holdfast.model.incidents import AffectedJob, Incident
+from holdfast.model.job_views import JobView
 from holdfast.model.jobs import (
     AttemptRecord,
     Failure,
@@ -46,7 +47,6 @@ from holdfast.model.jobs import (
     JobPhase,
     JobRecord,
     JobSpec,
-    JobView,
     Placing,
 )
 from holdfast.model.nodes import NodeView

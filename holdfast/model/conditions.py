@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.model.health import Fault, Urgency
 from holdfast.model.names import Condition
@@ -37,8 +37,7 @@ class NodeCondition:
     """Time at which status or reason last changed; unaffected by a restart of the agent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Healthy:
+class Healthy(NamedTuple):
     """Reason and message of a condition without a problem."""
 
     reason: str

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from holdfast.model.jobs import JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import JobRecord
 from holdfast.model.set_aside import SetAside
 
 

@@ -13,7 +13,8 @@ from holdfast.apps.clock import SystemClock
 from holdfast.detectors.instance_types import UNKNOWN_EQUIPMENT
 from holdfast.detectors.judgement import whole
 from holdfast.detectors.thresholds import Thresholds
-from holdfast.model.deep_checks import Level, Outcome
+from holdfast.model.deep_checks import Outcome
+from holdfast.model.node_checks import Level
 
 HANGS = (sys.executable, "-c", "import time; open('left', 'w').close(); time.sleep(60)")
 FAILS_TO_START = ("/nowhere/tool",)

@@ -15,10 +15,11 @@ from checked_node import CheckedNode
 
 from holdfast.apps.checks.job import faults_found
 from holdfast.apps.main import run
-from holdfast.model.deep_checks import Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Remedy
 from holdfast.model.names import Reason
+from holdfast.model.node_checks import PartResult
 from tests.engines.host_tools import require_tool
 from tests.engines.slurm_cluster import installed_slurm, running_munged
 from tests.ports.builders import NOW

@@ -19,7 +19,7 @@ from holdfast.apps.checks.node import check_node, lay_out
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.main import run
 from holdfast.kit.config import load_config
-from holdfast.model.deep_checks import Level
+from holdfast.model.node_checks import Level
 from tests.engines.host_tools import require_tool
 
 CONFIG_ONLY = "dcgm/diag4-config.json"

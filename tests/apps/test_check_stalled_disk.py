@@ -16,7 +16,8 @@ from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import check_node, lay_out
 from holdfast.apps.checks.pair_server import Unwatched
 from holdfast.apps.clock import SystemClock
-from holdfast.model.deep_checks import Level, Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
+from holdfast.model.node_checks import Level, PartResult
 from tests.engines.host_tools import require_tool
 
 GROUPS = Path("/sys/fs/cgroup")

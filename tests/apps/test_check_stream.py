@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.apps.checks.stream import append_results, line
-from holdfast.model.deep_checks import Level, NodeCheck, Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.node_checks import Level, NodeCheck, PartResult
 
 NOW = datetime(2024, 6, 18, 21, 15, 22, tzinfo=UTC)
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.adapters.telemetry.check_summary import LIMIT, read_summary, summary_of, summary_text
-from holdfast.model.deep_checks import CheckSummary, Level, NodeCheck, Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
+from holdfast.model.node_checks import CheckSummary, Level, NodeCheck, PartResult
 from tests.ports.builders import NOW
 
 NUMBERS = st.dictionaries(st.sampled_from("abcde"), st.floats(allow_nan=False), max_size=5)

@@ -5,13 +5,20 @@ import sys
 
 import pytest
 
-NEVER = {"difflib", "hashlib", "shutil", "subprocess", "tempfile", "textwrap"}
-OF_OTHERS = {"holdfast.adapters.local.layout", "holdfast.adapters.kubernetes.settings"}
+NEVER = {"difflib", "hashlib", "shutil", "subprocess", "tempfile", "textwrap", "yaml"}
+OF_OTHERS = {
+    "holdfast.adapters.kubernetes.settings",
+    "holdfast.adapters.local.layout",
+    "holdfast.model.incidents",
+    "holdfast.model.node_checks",
+}
 OF_FEW_JOBS = {
     "holdfast.adapters.kubernetes.jobs.hang_rules",
     "holdfast.adapters.kubernetes.jobs.heartbeat_settings",
     "holdfast.decisions.crash_text",
     "holdfast.decisions.loss_settings",
+    "holdfast.model.job_views",
+    "holdfast.model.requests",
 }
 
 

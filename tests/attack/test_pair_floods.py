@@ -15,7 +15,7 @@ from holdfast.apps.checks.pair import Other, check_pair
 from holdfast.apps.checks.pair_server import PairServer, Unwatched
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
-from holdfast.model.deep_checks import NodeCheck
+from holdfast.model.node_checks import NodeCheck
 
 IDLE = 300
 """More connections than a listener completes by default before the program accepts them."""

@@ -11,8 +11,9 @@ from holdfast.decisions.node_labels import deep_check_status
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide_node
 from holdfast.model.actions import Release
-from holdfast.model.deep_checks import KindResult, Level, NodeCheck, Outcome, PartResult
+from holdfast.model.deep_checks import KindResult, Outcome
 from holdfast.model.names import DeepCheck
+from holdfast.model.node_checks import Level, NodeCheck, PartResult
 from holdfast.model.nodes import CheckResult, Phase
 from tests.ports.builders import NOW, a_node
 

@@ -22,7 +22,8 @@ from holdfast.model.actions import (
     Wait,
 )
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, RankView
+from holdfast.model.job_views import RankView
+from holdfast.model.jobs import Failure, FailureKind, JobPhase
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Phase
 from tests.ports.builders import (

@@ -20,7 +20,8 @@ from holdfast.decisions.loss_settings import (
 )
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.actions import StartAttempt, StopAttempt, Wait
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, LossAction, RankView
+from holdfast.model.job_views import RankView
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, LossAction
 from holdfast.model.names import Reason
 from tests.ports.builders import NOW, a_job, by_name, healthy_nodes
 

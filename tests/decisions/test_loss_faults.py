@@ -19,12 +19,12 @@ from holdfast.decisions.loss_faults import (
 )
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.actions import Finish, Retry, StopAttempt, Wait
+from holdfast.model.job_views import JobView
 from holdfast.model.jobs import (
     AttemptRecord,
     Failure,
     FailureKind,
     JobPhase,
-    JobView,
     LossAction,
     LossFault,
     StepReport,

@@ -11,7 +11,8 @@ from holdfast.decisions.job_lifecycle import after_job
 from holdfast.decisions.job_resume import KILL_BACKOFF, ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.model.actions import ExchangeNode, KillAttempt, Relaunch, StopAttempt, Wait
-from holdfast.model.jobs import FailureKind, JobPhase, RankView
+from holdfast.model.job_views import RankView
+from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.model.nodes import Phase
 from tests.ports.builders import NOW, a_job, a_node, by_name
 

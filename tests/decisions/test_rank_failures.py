@@ -12,7 +12,8 @@ from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.rank_failures import application_failure, watched_until
 from holdfast.model.actions import StopAttempt, Wait
 from holdfast.model.health import Urgency
-from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobView, RankView
+from holdfast.model.job_views import JobView, RankView
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind
 from holdfast.model.names import Reason
 from tests.ports.builders import NOW, a_fault, a_job, a_node, by_name, healthy_nodes
 

@@ -21,7 +21,8 @@ from holdfast.decisions.rank_failures import application_failure, watched_until
 from holdfast.decisions.root_cause import futile_restart
 from holdfast.kit.units import one_line
 from holdfast.model.actions import Finish, Retry
-from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, RankView
+from holdfast.model.job_views import RankView
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.names import Cause, Reason
 from tests.ports.builders import NOW, a_job, by_name, healthy_nodes
 

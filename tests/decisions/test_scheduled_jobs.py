@@ -21,7 +21,8 @@ from holdfast.model.actions import (
     Wait,
 )
 from holdfast.model.health import Remedy
-from holdfast.model.jobs import Ending, Failure, FailureKind, JobPhase, Placing, RankView
+from holdfast.model.job_views import RankView
+from holdfast.model.jobs import Ending, Failure, FailureKind, JobPhase, Placing
 from holdfast.model.names import Reason
 from holdfast.model.nodes import Phase
 from holdfast.model.requests import Verb

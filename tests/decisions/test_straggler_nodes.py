@@ -24,7 +24,8 @@ from holdfast.model.actions import (
     StopAttempt,
 )
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.jobs import JobPhase, SlowRank
+from holdfast.model.job_views import SlowRank
+from holdfast.model.jobs import JobPhase
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import CheckResult, NodeView, Phase, StragglerCheck
 from holdfast.model.requests import Verb

@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from holdfast.engine.job_notices import JobNotices
-from holdfast.model.jobs import LossAction, LossFault, SlowRank
+from holdfast.model.job_views import SlowRank
+from holdfast.model.jobs import LossAction, LossFault
 from holdfast.model.names import Reason
 from tests.ports.builders import a_job
 from tests.ports.fakes import FakeEvents

@@ -12,14 +12,8 @@ from holdfast.model.errors import BackendError, StorageFull
 from holdfast.model.events import AttemptStopped, CallFailed, JobFinished, JobRetried
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import AffectedJob, Incident
-from holdfast.model.jobs import (
-    AttemptRecord,
-    Failure,
-    FailureKind,
-    JobPhase,
-    Placing,
-    RankView,
-)
+from holdfast.model.job_views import RankView
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, Placing
 from holdfast.model.names import Reason
 from holdfast.model.nodes import Phase
 from holdfast.ports.leadership import Alone

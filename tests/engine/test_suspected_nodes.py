@@ -19,7 +19,8 @@ from holdfast.model.events import (
     NodeSuspected,
     StragglerSuspected,
 )
-from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, SlowRank
+from holdfast.model.job_views import SlowRank
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
 from holdfast.model.names import Reason
 from holdfast.model.nodes import CheckResult, Phase
 from tests.ports.builders import NOW, a_job, a_node

@@ -20,9 +20,10 @@ from holdfast.adapters.kubernetes.checks.deep_checks import (
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.adapters.telemetry.check_summary import summary_text
 from holdfast.apps.checks.config import CheckConfig
-from holdfast.model.deep_checks import RESULT_VARIABLE, CheckSummary
+from holdfast.model.deep_checks import RESULT_VARIABLE
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
+from holdfast.model.node_checks import CheckSummary
 from holdfast.model.nodes import Pairing, Phase
 from tests.ports.builders import a_record
 

@@ -39,7 +39,8 @@ from holdfast.decisions.termination_message import termination_message
 from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, CheckpointChosen
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.names import ATTEMPT, JOB_RECORD, RECORD_OF, REPORT
 from holdfast.model.report import NodeReport
 from holdfast.model.set_aside import SetAside

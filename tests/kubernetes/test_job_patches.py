@@ -15,14 +15,7 @@ from holdfast.adapters.kubernetes.jobs.records import (
     summary,
 )
 from holdfast.kit.serial import parse_value
-from holdfast.model.jobs import (
-    AttemptRecord,
-    Failure,
-    FailureKind,
-    JobPhase,
-    JobRecord,
-    LossAction,
-)
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord, LossAction
 from holdfast.model.names import (
     ATTEMPT,
     BAD_LOSS,

@@ -20,7 +20,8 @@ from job_objects import (
 from holdfast.adapters.kubernetes.jobs.objects import QUEUE
 from holdfast.adapters.kubernetes.jobs.pods import AttemptPods, FinalPodStates
 from holdfast.adapters.kubernetes.jobs.views import LATE, job_view, nodes_of, record_of
-from holdfast.model.jobs import JobPhase, Placing, RankView
+from holdfast.model.job_views import RankView
+from holdfast.model.jobs import JobPhase, Placing
 from holdfast.model.names import APP_MAX_RETRY_COUNT, JOB_RECORD, JOB_STATUS, KEEP_PODS, RECORD_OF
 
 SEEN = BEGAN + timedelta(seconds=30)

@@ -11,7 +11,7 @@ from node_objects import a_node_object, state_of
 from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings, with_findings
 from holdfast.adapters.kubernetes.jobs.objects import PodState, pod_state
 from holdfast.decisions.notice_lines import LoggedNotices
-from holdfast.model.jobs import SlowRank
+from holdfast.model.job_views import SlowRank
 from tests.ports.builders import a_job
 
 LONG = "llama-" + "x" * 56 + "-worker-0"  # its 63rd character is the dash

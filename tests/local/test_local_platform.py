@@ -27,14 +27,7 @@ from holdfast.apps.run.summary import recoveries
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import NodeGone
 from holdfast.model.events import CallFailed
-from holdfast.model.jobs import (
-    AttemptRecord,
-    Failure,
-    FailureKind,
-    JobPhase,
-    JobRecord,
-    JobSpec,
-)
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord, JobSpec
 from holdfast.model.nodes import Pairing, Phase
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb

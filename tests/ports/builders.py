@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from holdfast.model.health import Fault, Remedy, Severity, Urgency
-from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, RankView
+from holdfast.model.job_views import JobView, RankView
+from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import (
     Breaker,

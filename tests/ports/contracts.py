@@ -15,7 +15,8 @@ from typing import Final, Protocol
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.health import Urgency
 from holdfast.model.incidents import Incident
-from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.nodes import NodeView, Phase
 from holdfast.model.requests import Request, Verb
 from holdfast.ports.cluster import ClusterBackend

@@ -7,7 +7,8 @@ from datetime import datetime
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.events import Event
 from holdfast.model.incidents import Incident
-from holdfast.model.jobs import JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import JobRecord
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Pool
 from holdfast.model.requests import Request

@@ -20,7 +20,8 @@ from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, JobInputRejected
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.nodes import NodeRecord, Phase
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.ports.fakes import FakeEvents

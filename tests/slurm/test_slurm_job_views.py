@@ -25,7 +25,8 @@ from holdfast.adapters.slurm.jobs.views import (
 from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.adapters.slurm.settings import RequeueJobs
-from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.nodes import NodeRecord, Phase
 from tests.ports.builders import NOW, a_remediation
 

@@ -15,7 +15,7 @@ from holdfast.decisions.failure_signatures import cause_of
 from holdfast.decisions.flight_recorder import DumpFiles, RankFindings, after_timeouts
 from holdfast.decisions.hangs import Hang
 from holdfast.decisions.step_progress import SuspectedHang
-from holdfast.model.jobs import Abort, RankView
+from holdfast.model.job_views import Abort, RankView
 from holdfast.model.names import Cause, Reason
 
 _RESTARTED: Final = "it is restarted only after --hang-timeout"

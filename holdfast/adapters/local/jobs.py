@@ -23,15 +23,8 @@ from holdfast.decisions.flight_recorder import dump_files
 from holdfast.decisions.hangs import AttemptProgress, is_unarmed, silence
 from holdfast.decisions.step_progress import StepProgress, after_look, suspected_hang
 from holdfast.kit.bounded_files import end_text
-from holdfast.model.jobs import (
-    Ending,
-    JobPhase,
-    JobRecord,
-    JobSpec,
-    JobView,
-    RankView,
-    SlowRank,
-)
+from holdfast.model.job_views import JobView, RankView, SlowRank
+from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec
 from holdfast.model.names import Reason
 from holdfast.model.set_aside import SetAside
 from holdfast.ports.clock import Clock

@@ -12,7 +12,8 @@ from holdfast.adapters.sim.scheduler import (
 )
 from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT, SimJob, SimRank
 from holdfast.adapters.sim.world import World
-from holdfast.model.jobs import JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import JobRecord
 from holdfast.model.set_aside import SetAside
 
 

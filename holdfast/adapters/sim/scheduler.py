@@ -6,7 +6,8 @@ from dataclasses import replace
 from holdfast.adapters.sim.machine import Power
 from holdfast.adapters.sim.training import SIGKILL_EXIT, SIGTERM_EXIT, SimJob, SimRank
 from holdfast.adapters.sim.world import SimNode, World
-from holdfast.model.jobs import JobPhase, JobRecord, JobView, Placing, RankView
+from holdfast.model.job_views import JobView, RankView
+from holdfast.model.jobs import JobPhase, JobRecord, Placing
 from holdfast.model.nodes import Phase
 
 SUSPENDED = (JobPhase.STOPPING, JobPhase.WAITING)

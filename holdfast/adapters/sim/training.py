@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from holdfast.adapters.sim.checkpoints import SimCheckpoints
 from holdfast.adapters.sim.machine import Power, SimMachine
 from holdfast.adapters.sim.scenario import Crash, Training
-from holdfast.model.jobs import JobPhase, JobRecord, JobView, Placing, RankView
+from holdfast.model.job_views import JobView, RankView
+from holdfast.model.jobs import JobPhase, JobRecord, Placing
 
 SIGTERM_EXIT = -15
 SIGKILL_EXIT = -9

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from holdfast.kit.serial import parse_value, to_plain
-from holdfast.model.deep_checks import CheckSummary, NodeCheck
+from holdfast.model.node_checks import CheckSummary, NodeCheck
 
 LIMIT: Final = 4000
 """Limit in bytes, to fit into a container's termination message (4 KiB in Kubernetes)."""

@@ -16,10 +16,11 @@ from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import Watcher, check_node, lay_out
 from holdfast.detectors.folding import Health, fold
 from holdfast.kit.files import open_lock
-from holdfast.model.deep_checks import Level, Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault, Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
+from holdfast.model.node_checks import Level, PartResult
 from holdfast.ports.clock import Clock
 
 BEFORE: Final = ("gpu", "nvlink", "neuron", "efa", "dcgm")

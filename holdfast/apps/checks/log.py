@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.deep_checks.contract import Work
-from holdfast.model.deep_checks import Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Remedy
+from holdfast.model.node_checks import PartResult
 
 _STRESS: Final = ("cpu", "memory", "disk")
 _WORDS: Final = {Outcome.PASSED: "success", Outcome.FAILED: "failed", Outcome.UNKNOWN: "unknown"}

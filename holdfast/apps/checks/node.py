@@ -14,7 +14,7 @@ from holdfast.adapters.host.machine import Machine
 from holdfast.apps.agent.equipment import equipment_for
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.detectors.thresholds import thresholds_of
-from holdfast.model.deep_checks import Level, NodeCheck, PartResult
+from holdfast.model.node_checks import Level, NodeCheck, PartResult
 from holdfast.ports.clock import Clock
 
 _PLACES_OF_AWS: Final = "/opt/aws/neuron/bin:/opt/amazon/efa/bin"

@@ -18,8 +18,9 @@ from holdfast.adapters.host.pairs.table import PARTS
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.node import Watcher, node_name, target_of
 from holdfast.apps.listen_address import ListenAddress
-from holdfast.model.deep_checks import Level, NodeCheck, Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
+from holdfast.model.node_checks import Level, NodeCheck, PartResult
 from holdfast.ports.clock import Clock
 
 CONNECT: Final = "connect"

@@ -26,8 +26,9 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.pairing import Pair
 from holdfast.kit.serial import from_plain
-from holdfast.model.deep_checks import TOKEN_VARIABLE, Level, NodeCheck, Outcome, PartResult
+from holdfast.model.deep_checks import TOKEN_VARIABLE, Outcome
 from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.node_checks import Level, NodeCheck, PartResult
 
 _ADDRESS: Final = re.compile(r"\bNodeAddr=(\S+)")
 _SHORT: Final = timedelta(seconds=30)

@@ -20,8 +20,8 @@ from holdfast.apps.checks.pair import Other, check_pair
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.kit.serial import to_plain
-from holdfast.model.deep_checks import Level, PartResult
 from holdfast.model.errors import BackendError
+from holdfast.model.node_checks import Level, PartResult
 
 PAIR: Final = "pair"
 """Request to this node to start the tests with another node."""

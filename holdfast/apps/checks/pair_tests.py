@@ -20,10 +20,11 @@ from holdfast.decisions.pairing import (
     localize,
     next_pairs,
 )
-from holdfast.model.deep_checks import Level, NodeCheck, Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Finding, Remedy, Severity
 from holdfast.model.names import Condition, Reason
+from holdfast.model.node_checks import Level, NodeCheck, PartResult
 
 PART: Final = "pairs"
 """Name of the part that stands for all pair tests in a node's check."""

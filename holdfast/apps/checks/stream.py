@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from holdfast.model.deep_checks import NodeCheck, Outcome
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.health import Remedy
+from holdfast.model.node_checks import NodeCheck
 
 _REGION: Final = "AWS_REGION"
 _LONGEST: Final = 500

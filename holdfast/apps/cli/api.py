@@ -11,7 +11,7 @@ from holdfast.api.identity import Role
 from holdfast.apps.api.config import ApiConfig, load_api_config
 from holdfast.apps.api.networks import ProxyNetwork
 from holdfast.apps.api.new_keys import create_key
-from holdfast.apps.cli.parameters import Address
+from holdfast.apps.cli.address_parameter import Address
 from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.apps.cli.parameters import Address
+from holdfast.apps.cli.address_parameter import Address
 from holdfast.apps.controller.config import ControllerConfig, LogFormat, PlatformName
 from holdfast.apps.controller.session import report_plan, run_controller
 from holdfast.apps.exit_codes import ExitCode

@@ -40,7 +40,7 @@ def completion(read: Callable[[dict[str, Any]], Iterable[str]]) -> Completion:
 def _nodes(values: dict[str, Any]) -> Iterator[str]:
     with open_fleets(taken(values)) as known:
         for fleet in known:
-            yield from (node.name for node in fleet.nodes())
+            yield from (node.name for node in fleet.nodes(brief=True))
 
 
 def _jobs(values: dict[str, Any]) -> Iterator[str]:

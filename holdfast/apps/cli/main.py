@@ -1,9 +1,8 @@
 """``holdfast``: the root command; imports only the subcommand that is called."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
@@ -14,8 +13,7 @@ if TYPE_CHECKING:  # only completion needs it
     from click.shell_completion import CompletionItem
 
 
-@dataclass(frozen=True, slots=True)
-class CommandRow:
+class CommandRow(NamedTuple):
     """Short help and module of a command."""
 
     help: str

@@ -8,15 +8,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import click
 
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.decisions.planned_work import PLANNED
+from holdfast.apps.views.marks import PLANNED
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.kit.yaml_text import to_yaml
@@ -65,8 +64,7 @@ RESULTS: Final = (OutputFormat.TABLE, OutputFormat.JSON, OutputFormat.YAML)
 """Formats of commands that change something and print the result."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Column(Generic[T]):
+class Column(NamedTuple, Generic[T]):
     """Column of a table."""
 
     title: str

@@ -1,4 +1,4 @@
-"""Types of command-line parameters: durations, numbers and addresses."""
+"""Types of command-line parameters: durations, sizes and numbers."""
 
 import math
 import re
@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import click
 
-from holdfast.apps.listen_address import ListenAddress
 from holdfast.kit.units import parse_duration
 
 _SIZE: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?)([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -62,16 +61,3 @@ class Number(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a number", param, ctx)
         return number
-
-
-class Address(click.ParamType[ListenAddress]):
-    """``host:port``, or a port on the loopback address."""
-
-    name = "[host:]port"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """See ``click.ParamType.convert``."""
-        try:
-            return ListenAddress.parse(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)

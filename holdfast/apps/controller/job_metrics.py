@@ -15,7 +15,8 @@ from holdfast.model.events import (
     JobFinished,
     JobLossFault,
 )
-from holdfast.model.jobs import FailureKind, JobPhase, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.model.names import Reason
 from holdfast.ports.clock import Clock
 from holdfast.ports.jobs import JobBackend

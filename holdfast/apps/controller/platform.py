@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.apps.controller.config import ControllerConfig
-from holdfast.model.jobs import JobView
+from holdfast.model.job_views import JobView
 from holdfast.ports.cluster import ClusterBackend
 from holdfast.ports.events import EventSink
 from holdfast.ports.incidents import IncidentStore

@@ -14,11 +14,11 @@ from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Forbidden, Json, NotFound
 from holdfast.adapters.kubernetes.client.kubeconfig import find_server
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
+from holdfast.adapters.kubernetes.jobs.conditions import SUSPENDED_PHASES, WAITS
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.kinds import KINDS
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
-from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES, WAITS
 from holdfast.apps.kubernetes.job_pods import pods_of
 from holdfast.apps.views.jobs import (
     JobDetails,
@@ -30,13 +30,13 @@ from holdfast.apps.views.jobs import (
     find_name,
 )
 from holdfast.apps.views.not_found import NotFound as NodeNotFound
-from holdfast.apps.views.rank_logs import LogPart, LogRequest, chosen_attempt
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import Labels
 from holdfast.model.sagemaker import EventLevel
 
 if TYPE_CHECKING:  # lists of jobs need none of them
     from holdfast.apps.kubernetes.job_steps import JobSteps, StepReader
+    from holdfast.apps.views.rank_logs import LogPart, LogRequest
     from holdfast.decisions.hang_evidence import HangEvidence
 
 UNMANAGED: Final = "unmanaged"
@@ -165,8 +165,10 @@ class KubernetesJobList:
             f"{_cancel_command(state)}"
         )
 
-    def read_log(self, job: str, request: LogRequest) -> LogPart:
+    def read_log(self, job: str, request: "LogRequest") -> "LogPart":
         """See ``Jobs.read_log``: only the pods of the current attempt still have logs."""
+        from holdfast.apps.views.rank_logs import chosen_attempt  # noqa: PLC0415 - see above
+
         kind, state = self._found(job)
         latest = job_status(state, requests_of(state, self._labels)).attempt
         attempt = chosen_attempt(state.key, request, state.ranks, latest)
@@ -230,7 +232,10 @@ class KubernetesJobList:
         """
         read: dict[str, dict[str, JobState]] = {}
         forbidden: list[Forbidden] = []
+        served = self._served()
         for kind in KINDS:
+            if served and kind.api_version not in served:
+                continue
             try:
                 read[kind.plural] = dict(self._states_of(kind, namespace))
             except NotFound:
@@ -245,6 +250,17 @@ class KubernetesJobList:
             bodies = read.get(kind.body.plural, {}) if kind.body is not None else {}
             for name, state in read.get(kind.plural, {}).items():
                 yield kind, _with_bodies(state, bodies.get(name))
+
+    def _served(self) -> frozenset[str]:
+        """Return the API versions of the cluster; empty if they may not be read.
+
+        A cluster has few kinds of jobs, and each that is missing would cost a call.
+        """
+        try:
+            groups = self._api.get("/apis").get("groups") or ()
+        except (Forbidden, NotFound):
+            return frozenset()
+        return frozenset(one["groupVersion"] for group in groups for one in group["versions"])
 
     def _states_of(self, kind: JobKind, namespace: str) -> Iterator[tuple[str, JobState]]:
         where = f"/namespaces/{namespace}" if namespace else ""

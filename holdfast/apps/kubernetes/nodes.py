@@ -4,7 +4,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from holdfast import __version__
 from holdfast.adapters.kubernetes.client.api import Api
@@ -14,7 +16,6 @@ from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, parse_annotations
 from holdfast.adapters.kubernetes.nodes.hardware import unpack
 from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, LeaseReader, NodeLease
-from holdfast.adapters.kubernetes.nodes.incidents import KubernetesIncidents
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.views import (
@@ -29,10 +30,14 @@ from holdfast.adapters.kubernetes.nodes.views import (
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.nodes import ClusterFleet, NodeStatus, incidents_by_node, node_status
 from holdfast.model.hardware import DeviceGroup
-from holdfast.model.incidents import Incident
 from holdfast.model.names import GROUP_LABELS, HOLD, REQUEST
 from holdfast.model.nodes import Breaker
 from holdfast.model.requests import Request
+
+if TYPE_CHECKING:  # lists of nodes show none
+    from holdfast.model.incidents import Incident
+
+_INCIDENTS: Final = "holdfast.adapters.kubernetes.nodes.incidents"
 
 NAMESPACE = "HOLDFAST_NAMESPACE"
 """Environment variable: namespace of the controller's state, if not ``holdfast``."""
@@ -67,8 +72,8 @@ class KubernetesFleet(ClusterFleet):
         self._memory = ClusterMemory(api, namespace, lambda: None)
         self._agents = LeaseReader(api, agent_namespace)
         self._kubelets = LeaseReader(api, KUBELETS)
-        self._incidents = KubernetesIncidents(api)
         self._conventions = Conventions(group_labels=GROUP_LABELS)
+        self._breaker_read: Breaker | None = None
 
     def close(self) -> None:
         """Close the connections."""
@@ -79,28 +84,33 @@ class KubernetesFleet(ClusterFleet):
         """See ``Fleet.name``."""
         return self._name
 
-    def nodes(self) -> list[NodeStatus]:
+    def nodes(self, *, brief: bool = False) -> list[NodeStatus]:
         """See ``Fleet.nodes``."""
         now = SystemClock().now()
         states = [trimmed(one, self._conventions) for one in self._api.list("/api/v1/nodes")]
         memory = self._memory.fetch()
+        self._breaker_read = memory.breaker
         found = {
             state.name: (state, parse_annotations(state, self._conventions, now))
             for state in states
         }
         managed = {name: one for name, one in found.items() if is_managed(*one)}
-        leases = self._agents.of(list(managed), now, at_once=managed)
-        answers = self._kubelets.of(list(managed), now, at_once=managed)
-        incidents = incidents_by_node(self.incidents())
+        read = () if brief else list(managed)
+        leases = self._agents.of(read, now, at_once=read)
+        answers = self._kubelets.of(read, now, at_once=read)
+        incidents = incidents_by_node(() if brief else self.incidents())
         listed = [
             self._status(state, parsed, (leases.get(name), answers.get(name)), incidents[name], now)
             for name, (state, parsed) in sorted(managed.items())
         ]
         return listed + self._leaving(memory, found, incidents)
 
-    def incidents(self) -> tuple[Incident, ...]:
+    def incidents(self) -> "tuple[Incident, ...]":
         """See ``Fleet.incidents``."""
-        return self._incidents.list_incidents()
+        found: tuple[Incident, ...] = (
+            import_module(_INCIDENTS).KubernetesIncidents(self._api).list_incidents()
+        )
+        return found
 
     def hardware(self, node: str) -> tuple[DeviceGroup, ...]:
         """See ``Fleet.hardware``."""
@@ -123,8 +133,9 @@ class KubernetesFleet(ClusterFleet):
         self._api.patch(f"/api/v1/nodes/{node}", {"metadata": {"annotations": annotations}})
 
     def breaker(self) -> Breaker:
-        """See ``Fleet.breaker``."""
-        return self._memory.fetch().breaker
+        """See ``Fleet.breaker``; makes no call directly after ``nodes``, which reads it, too."""
+        read, self._breaker_read = self._breaker_read, None
+        return self._memory.fetch().breaker if read is None else read
 
     def close_breaker(self, now: datetime) -> None:
         """See ``Fleet.close_breaker``."""

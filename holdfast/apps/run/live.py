@@ -21,7 +21,7 @@ from holdfast.engine.wording import sentence
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
 from holdfast.model.events import Event
-from holdfast.model.jobs import JobView
+from holdfast.model.job_views import JobView
 from holdfast.model.nodes import NodeView, Phase
 
 _REPAINT_S: Final = 0.1

@@ -10,7 +10,7 @@ from holdfast.apps.run.nonblocking_output import NonblockingOutput
 from holdfast.engine.wording import log_line
 from holdfast.kit.serial import to_plain
 from holdfast.model.events import Event
-from holdfast.model.jobs import JobView
+from holdfast.model.job_views import JobView
 from holdfast.model.nodes import ClusterView
 
 

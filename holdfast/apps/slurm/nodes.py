@@ -77,7 +77,7 @@ class SlurmFleet(ClusterFleet):
         """See ``Fleet.name``."""
         return "slurm"
 
-    def nodes(self) -> list[NodeStatus]:
+    def nodes(self, *, brief: bool = False) -> list[NodeStatus]:  # noqa: ARG002 - takes no calls
         """See ``Fleet.nodes``."""
         now = self._clock.now()
         self._reports.refresh(now)

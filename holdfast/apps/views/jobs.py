@@ -11,13 +11,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from holdfast.apps.views.not_found import NotFound, no_such
-from holdfast.apps.views.rank_logs import LogPart, LogRequest
 from holdfast.kit.serial import to_plain
 from holdfast.model.errors import HoldfastError
 from holdfast.model.jobs import AttemptRecord, JobPhase, JobRecord
 from holdfast.model.sagemaker import EventLevel
 
-if TYPE_CHECKING:  # lists of jobs show no evidence
+if TYPE_CHECKING:  # lists of jobs show neither evidence nor logs
+    from holdfast.apps.views.rank_logs import LogPart, LogRequest
     from holdfast.decisions.hang_evidence import HangEvidence
 
 INTERRUPTED: Final = "interrupted"
@@ -223,7 +223,7 @@ class Jobs(Protocol):
         """
         ...
 
-    def read_log(self, job: str, request: LogRequest) -> LogPart:
+    def read_log(self, job: str, request: "LogRequest") -> "LogPart":
         """Return a part of the log of a rank.
 
         Raises:

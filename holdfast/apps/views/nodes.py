@@ -4,15 +4,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
+from holdfast.apps.views.marks import PLANNED
 from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.decisions.node_labels import deep_check_status, health_status
-from holdfast.decisions.planned_work import PLANNED, is_planned, is_requested_check
+from holdfast.decisions.planned_work import is_planned, is_requested_check
 from holdfast.kit.units import DAY, HOUR
-from holdfast.model.hardware import DeviceGroup
 from holdfast.model.health import Fault, Finding, Urgency
-from holdfast.model.incidents import Incident
 from holdfast.model.names import Condition, DeepCheckStatus, HealthStatus, Reason
 from holdfast.model.nodes import (
     Breaker,
@@ -24,6 +23,10 @@ from holdfast.model.nodes import (
     Remediation,
 )
 from holdfast.model.requests import Request
+
+if TYPE_CHECKING:  # lists of nodes need neither
+    from holdfast.model.hardware import DeviceGroup
+    from holdfast.model.incidents import Incident
 
 NO_RUN: Final = "no run is active; start one with: holdfast run -- COMMAND"
 
@@ -120,8 +123,7 @@ def phase_text(node: NodeStatus) -> str:
     return f"{node.phase} {PLANNED}" if node.is_planned else node.phase.value
 
 
-@dataclass(frozen=True, slots=True)
-class ReplacementCount:
+class ReplacementCount(NamedTuple):
     """Automatic replacements of a cluster."""
 
     last_hour: int
@@ -178,7 +180,7 @@ def node_status(
     )
 
 
-def incidents_by_node(incidents: Iterable[Incident]) -> dict[str, tuple[str, ...]]:
+def incidents_by_node(incidents: "Iterable[Incident]") -> dict[str, tuple[str, ...]]:
     """Return ``node -> IDs of its incidents``, also for successors; empty for any other node."""
     found: defaultdict[str, tuple[str, ...]] = defaultdict(tuple)
     for one in incidents:
@@ -196,8 +198,7 @@ def check_waits(node: NodeStatus) -> str:
     return "waits until the node is idle and max_unavailable allows it"
 
 
-@dataclass(frozen=True, slots=True)
-class JobRank:
+class JobRank(NamedTuple):
     """Node rank of a job."""
 
     job: str
@@ -223,19 +224,24 @@ class Fleet(Protocol):
         """Whether it is managed now."""
         ...
 
-    def nodes(self) -> list[NodeStatus]:
-        """Return all its nodes."""
+    def nodes(self, *, brief: bool = False) -> list[NodeStatus]:
+        """Return all its nodes.
+
+        Args:
+            brief: leave out heartbeats and incidents where reading them takes further calls.
+
+        """
         ...
 
     def ranks(self) -> Mapping[str, JobRank]:
         """Return ``node -> rank that runs on it now``; empty if ranks are not known."""
         ...
 
-    def incidents(self) -> tuple[Incident, ...]:
+    def incidents(self) -> "tuple[Incident, ...]":
         """Return all its incidents, oldest first."""
         ...
 
-    def hardware(self, node: str) -> tuple[DeviceGroup, ...]:
+    def hardware(self, node: str) -> "tuple[DeviceGroup, ...]":
         """Return the devices that a node's agent has read; empty without any, or a report."""
         ...
 
@@ -325,7 +331,7 @@ def _nodes(
     return [
         (fleet, node.name)
         for fleet in fleets
-        for node in fleet.nodes()
+        for node in fleet.nodes(brief=True)
         if text and (matches(node.name, text) or matches(node.provider_id, text))
     ]
 
@@ -340,7 +346,9 @@ def _no_such_node(text: str, fleets: Sequence[Fleet]) -> str:
         for incident in fleet.incidents():
             if text in (incident.node, incident.provider_id) and incident.successor:
                 return f"{incident.node} was replaced by {incident.successor}"
-    return no_such("node", text, [node.name for fleet in fleets for node in fleet.nodes()])
+    return no_such(
+        "node", text, [node.name for fleet in fleets for node in fleet.nodes(brief=True)]
+    )
 
 
 def only(fleets: Sequence[F]) -> F:

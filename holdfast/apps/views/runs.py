@@ -113,7 +113,7 @@ class KnownRun:
             for rank, node in enumerate(job.record.placement)
         }
 
-    def nodes(self) -> list[NodeStatus]:
+    def nodes(self, *, brief: bool = False) -> list[NodeStatus]:  # noqa: ARG002 - takes no calls
         """See ``Fleet.nodes``."""
         now = RunNow(
             directory=self.directory,

@@ -1,15 +1,14 @@
 """Selection and order of the rows of a list: by state, age, reason, job and labels."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from types import MappingProxyType
+from typing import Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowFields(Generic[T]):
+class RowFields(NamedTuple, Generic[T]):
     """Fields of the rows of one list, by which they are selected and ordered."""
 
     states: Callable[[T], Collection[str]]
@@ -26,8 +25,7 @@ class RowFields(Generic[T]):
     """``key -> value of a row``, for selectors and orders."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class Selection(NamedTuple):
     """What to show of a list. Empty fields select all rows."""
 
     states: frozenset[str] = frozenset()
@@ -38,7 +36,7 @@ class Selection:
     """Part of the reason, in any case."""
 
     job: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = MappingProxyType({})
     sort_by: str = ""
     """``since``, ``reason``, ``state`` or a label; empty for the order of the list."""
 

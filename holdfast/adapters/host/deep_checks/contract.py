@@ -11,7 +11,7 @@ from holdfast.adapters.host.machine import Machine
 from holdfast.detectors.instance_types import Equipment
 from holdfast.detectors.judgement import Judgement
 from holdfast.detectors.thresholds import Thresholds
-from holdfast.model.deep_checks import Level
+from holdfast.model.node_checks import Level
 
 STRESS_TIME: Final = {
     Level.QUICK: timedelta(seconds=10),

@@ -18,7 +18,7 @@ from holdfast.detectors.gpu_state import judge_xml
 from holdfast.detectors.judgement import undecided
 from holdfast.detectors.load_tests import judge_nccl, largest_bandwidth
 from holdfast.detectors.nvlink_status import judge_nvlink
-from holdfast.model.deep_checks import Level
+from holdfast.model.node_checks import Level
 
 DIAGNOSIS: Final = {
     Level.QUICK: (2, timedelta(minutes=3), timedelta(minutes=10)),

@@ -17,8 +17,9 @@ from holdfast.adapters.host.deep_checks.contract import (
 from holdfast.detectors.judgement import LONGEST_MESSAGE, is_fault
 from holdfast.detectors.thresholds import Thresholds, shortfalls
 from holdfast.kit.units import one_line
-from holdfast.model.deep_checks import Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
+from holdfast.model.node_checks import PartResult
 from holdfast.ports.clock import Clock
 
 

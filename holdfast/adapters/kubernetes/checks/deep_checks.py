@@ -19,12 +19,12 @@ from holdfast.model.deep_checks import (
     PEER_VARIABLE,
     RESULT_VARIABLE,
     TOKEN_VARIABLE,
-    CheckSummary,
     Outcome,
 )
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
+from holdfast.model.node_checks import CheckSummary
 from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, PairOutcome, Phase
 from holdfast.ports.events import EventSink
 

@@ -9,10 +9,9 @@ import socket
 import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from holdfast.adapters.kubernetes.client.errors import (
@@ -57,16 +56,14 @@ class Patch(StrEnum):
     APPLY = "application/apply-patch+yaml"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListPage:
+class ListPage(NamedTuple):
     """Page of a list. ``resource_version`` is that of the whole list: start a watch there."""
 
     items: list[Json]
     resource_version: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _Request(NamedTuple):
     verb: str
     path: str
     params: Params

@@ -1,4 +1,4 @@
-"""Parser of kubeconfig files. Needs PyYAML (extra ``kubernetes``).
+"""Parser of kubeconfig files. Most need PyYAML (extra ``kubernetes``) only if people edited them.
 
 Within a cluster, and so for the agent, ``in_cluster`` needs none of this.
 """
@@ -7,28 +7,22 @@ import base64
 import binascii
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import yaml
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from holdfast.adapters.kubernetes.client.server import Server, TokenFile, in_cluster
+from holdfast.kit.plain_yaml import NotPlain, parse_plain_yaml
 from holdfast.model.errors import ConfigError
 
 if TYPE_CHECKING:  # only a kubeconfig with such a plugin needs it
     from holdfast.adapters.kubernetes.client.exec_plugin import ExecPlugin
 
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""In C where PyYAML was built with libyaml: ten times as fast."""
-
 _UNKNOWN: Final = ("as", "as-groups", "as-uid", "as-user-extra", "auth-provider", "username")
 """Unsupported keys of a user. Ignoring one would authenticate as another identity."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     """Named cluster, user or context, with the file that defines it."""
 
     kind: str
@@ -137,14 +131,28 @@ def load_kubeconfig(file: Path) -> dict[str, Any]:
 
     """
     try:
-        content = yaml.load(file.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - it is safe
+        text = file.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{file}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: not valid YAML: {error}") from error
+    try:
+        content = parse_plain_yaml(text)
+    except NotPlain:
+        content = _loaded(text, file)
     if not isinstance(content, dict):
         raise ConfigError(f"{file}: not a kubeconfig")
     return content
+
+
+def _loaded(text: str, file: Path) -> object:
+    import yaml  # noqa: PLC0415 - takes longer to import than all else of a list
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C: ten times as fast
+    try:
+        return yaml.load(text, Loader=loader)  # noqa: S506 - it is safe
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{file}: not valid YAML: {' '.join(str(error).split())}") from error
 
 
 def _entry(contents: Sequence[tuple[Path, Mapping[str, Any]]], kind: str, name: str) -> _Entry:

@@ -1,9 +1,8 @@
 """Values in objects: times, JSON in annotations, digests in names, and values that are rejected."""
 
 import json
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.kit.serial import to_plain
 
@@ -12,8 +11,7 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EXCERPT_CHARS: Final = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejection:
+class Rejection(NamedTuple):
     """A label or an annotation whose value is invalid, and which is ignored."""
 
     key: str

@@ -10,7 +10,7 @@ from holdfast.decisions.hangs import Hang
 from holdfast.decisions.logged_steps import LoggedSteps
 from holdfast.decisions.notice_lines import LoggedNotices, slow_host
 from holdfast.decisions.step_progress import SuspectedHang
-from holdfast.model.jobs import JobView, SlowRank
+from holdfast.model.job_views import JobView, SlowRank
 from holdfast.model.set_aside import SetAside
 
 _NOT_RESTARTED: Final = (

@@ -9,6 +9,7 @@ from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.jobs.attempt_findings import with_findings
 from holdfast.adapters.kubernetes.jobs.checkpoint_events import CheckpointReporting
+from holdfast.adapters.kubernetes.jobs.conditions import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.jobs.crash_logs import CrashLogs
 from holdfast.adapters.kubernetes.jobs.fitting import capacity, unclaimed
 from holdfast.adapters.kubernetes.jobs.hang_watch import HangWatch, Watched, watched
@@ -25,7 +26,6 @@ from holdfast.adapters.kubernetes.jobs.records import FAILED, is_restart, record
 from holdfast.adapters.kubernetes.jobs.release import release_job
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests, requests_of
 from holdfast.adapters.kubernetes.jobs.views import (
-    SUSPENDED_PHASES,
     exchanged_pods,
     is_stop_overdue,
     job_view,
@@ -39,7 +39,8 @@ from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, JobInputRejected
-from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import Labels
 from holdfast.model.set_aside import SetAside
 

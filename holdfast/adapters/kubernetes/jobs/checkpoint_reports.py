@@ -1,7 +1,6 @@
 """Reports of the init containers that verify the checkpoints of jobs."""
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.kit.units import one_line
@@ -11,8 +10,7 @@ CHECKPOINT_GUARD: Final = "checkpoint-guard"
 """Name of the init container that verifies checkpoints; see ``holdfast checkpoint guard``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointReport:
+class CheckpointReport(NamedTuple):
     """Report of one pod."""
 
     lines: tuple[str, ...] = ()

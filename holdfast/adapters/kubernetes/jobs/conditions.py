@@ -15,6 +15,13 @@ FAILED: Final = PodPhase.FAILED.value
 SUSPENDED: Final = "Suspended"
 
 
+WAITS: Final = "JobWaiting"
+"""Reason of Kubernetes Events about a job that waits for nodes."""
+
+SUSPENDED_PHASES: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
+"""Phases in which Holdfast keeps a job suspended."""
+
+
 def conditions_of(job: Json) -> Sequence[Json]:
     """Return all conditions of a job."""
     return (job.get("status") or {}).get("conditions") or ()

@@ -2,9 +2,8 @@
 
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
@@ -32,8 +31,7 @@ _GENERIC_FAILURE: Final = 1
 _NO_DETAIL: Final = ("Error", "Completed", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class Exit(NamedTuple):
     """How a container ended."""
 
     code: int

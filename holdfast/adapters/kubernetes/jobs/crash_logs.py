@@ -45,7 +45,7 @@ class CrashLogs:
         return [
             pod
             if pod.exit is None or pod.uid not in reasons
-            else replace(pod, exit=replace(pod.exit, reason=reasons[pod.uid]))
+            else replace(pod, exit=pod.exit._replace(reason=reasons[pod.uid]))
             for pod in known
         ]
 

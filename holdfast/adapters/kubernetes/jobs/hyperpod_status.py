@@ -9,6 +9,7 @@ from holdfast.adapters.kubernetes.client.values import format_time, parse_time
 from holdfast.adapters.kubernetes.jobs.conditions import (
     FAILED,
     SUSPENDED,
+    SUSPENDED_PHASES,
     changed_at,
     condition_of,
     conditions_of,
@@ -17,7 +18,6 @@ from holdfast.adapters.kubernetes.jobs.conditions import (
 from holdfast.adapters.kubernetes.jobs.hyperpod_job import TIMES, HyperPodJob
 from holdfast.adapters.kubernetes.jobs.hyperpod_pods import PORT, master_address
 from holdfast.adapters.kubernetes.jobs.objects import PodState
-from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.decisions.pod_group import (
     CleanPods,
     GroupLimits,

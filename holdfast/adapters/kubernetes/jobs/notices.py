@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.jobs.views import WAITS
+from holdfast.adapters.kubernetes.jobs.conditions import WAITS
 from holdfast.adapters.kubernetes.nodes.events import (
     NODE_FAULT,
     EventKind,

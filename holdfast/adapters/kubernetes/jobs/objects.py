@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
@@ -69,8 +69,7 @@ class Named(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOwner:
+class JobOwner(NamedTuple):
     """Object that created a job and starts and stops it."""
 
     kind: str
@@ -78,8 +77,7 @@ class JobOwner:
     uid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class Group(NamedTuple):
     """Pods of a job that are created from one template."""
 
     ranks: int
@@ -204,8 +202,7 @@ class JobState:
         return sum(group.ranks for group in self.groups)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodRank:
+class PodRank(NamedTuple):
     """Job and rank of a pod."""
 
     job: str

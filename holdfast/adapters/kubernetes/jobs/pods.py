@@ -54,7 +54,7 @@ class RankAssigner:
 
     def _numbered(self, job: str, pods: list[PodState]) -> list[PodState]:
         ranks = self._ranks[job]
-        return [replace(pod, member=replace(pod.member, rank=ranks[pod.uid])) for pod in pods]
+        return [replace(pod, member=pod.member._replace(rank=ranks[pod.uid])) for pod in pods]
 
     def _of(self, job: str, pods: list[PodState]) -> dict[str, int]:
         before = self._ranks.get(job, {})

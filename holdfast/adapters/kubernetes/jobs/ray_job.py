@@ -1,7 +1,6 @@
 """Ray's ``RayJob``, as the KubeRay operator 1.4 and later operates it."""
 
 import re
-from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -68,7 +67,7 @@ class RayJobs(JobKind):
         found = _CLUSTER.fullmatch(member.job) if member is not None else None
         if member is None or found is None:
             return None
-        return replace(member, job=found["job"], owner=BY_NAME, part=member.job)
+        return member._replace(job=found["job"], owner=BY_NAME, part=member.job)
 
     def attempt_patch(
         self, job: Json, annotations: dict[str, str], environment: dict[str, str]

@@ -2,11 +2,11 @@
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Json
+from holdfast.adapters.kubernetes.jobs.conditions import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import JobState
 from holdfast.adapters.kubernetes.jobs.queues import Workloads
 from holdfast.adapters.kubernetes.jobs.records import is_restart, release_patch
-from holdfast.adapters.kubernetes.jobs.views import SUSPENDED_PHASES
 from holdfast.model.jobs import JobRecord
 
 

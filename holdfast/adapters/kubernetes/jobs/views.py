@@ -5,17 +5,13 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.adapters.kubernetes.jobs.conditions import SUSPENDED_PHASES
 from holdfast.adapters.kubernetes.jobs.containers import Exit
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests
-from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
+from holdfast.model.job_views import JobView, RankView
+from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, Placing
 from holdfast.model.names import PodPhase
-
-WAITS: Final = "JobWaiting"
-"""Reason of Kubernetes Events about a job that waits for nodes."""
-
-SUSPENDED_PHASES: Final = frozenset((JobPhase.STOPPING, JobPhase.WAITING))
-"""Phases in which Holdfast keeps a job suspended."""
 
 LATE: Final = timedelta(minutes=1)
 """Maximum age of a container failure when the job is first read; the containers of an older job

@@ -2,9 +2,8 @@
 
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import Json, NotFound
@@ -21,8 +20,7 @@ _LEASE: Final = timedelta(seconds=40)
 """Duration of the leases of kubelets and agents."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeLease:
+class NodeLease(NamedTuple):
     """Lease of one node, as last observed by this process."""
 
     renewed_at: datetime

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from sys import intern
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import EPOCH, parse_time
@@ -43,11 +43,10 @@ Taint = tuple[tuple[str, str], ...]
 """Fields and values of a taint, sorted: ``(("effect", "NoSchedule"), ("key", "a"))``."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conventions:
+class Conventions(NamedTuple):
     """Names and capabilities of one cluster."""
 
-    labels: Labels = field(default_factory=Labels)
+    labels: Labels = Labels()
     group_labels: tuple[str, ...] = ()
     """Labels with a node's group; the first that a node has counts."""
 

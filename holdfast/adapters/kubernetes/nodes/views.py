@@ -1,8 +1,7 @@
 """Conversion of node states to the view of the decision core: pure."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, boot_id, is_present
 from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
@@ -17,8 +16,7 @@ _TRUE: Final = "True"
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LastHeartbeats:
+class LastHeartbeats(NamedTuple):
     """Last heartbeats of agent and kubelet of a node; None if there was none in this boot."""
 
     agent_at: datetime | None

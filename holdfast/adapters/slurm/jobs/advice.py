@@ -7,7 +7,8 @@ from typing import Final
 from holdfast.adapters.slurm.commands.comment import Rejected
 from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.decisions.job_resume import is_exhausted
-from holdfast.model.jobs import Failure, FailureKind, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import Failure, FailureKind
 
 _APPENDS: Final = re.compile(r"^#SBATCH\s.*--open-mode[=\s]+a", re.MULTILINE)
 

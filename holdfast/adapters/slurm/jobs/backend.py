@@ -32,7 +32,8 @@ from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.decisions.job_failures import withdrawn
 from holdfast.model.errors import BackendError
 from holdfast.model.events import JobInputRejected
-from holdfast.model.jobs import JobPhase, JobRecord, JobView
+from holdfast.model.job_views import JobView
+from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.nodes import NodeView
 from holdfast.model.set_aside import SetAside
 from holdfast.ports.clock import Clock

@@ -14,15 +14,8 @@ from holdfast.adapters.slurm.commands.job_text import BatchJob
 from holdfast.adapters.slurm.jobs.attempts import restarts_of
 from holdfast.adapters.slurm.jobs.views import PREFIX
 from holdfast.model.events import Event, JobHangSuspected, JobLossFault, JobStragglerFound
-from holdfast.model.jobs import (
-    JobPhase,
-    JobRecord,
-    JobSpec,
-    JobView,
-    LossAction,
-    Placing,
-    SlowRank,
-)
+from holdfast.model.job_views import JobView, SlowRank
+from holdfast.model.jobs import JobPhase, JobRecord, JobSpec, LossAction, Placing
 from holdfast.ports.events import EventSink
 
 _RESPONSES: Final[Mapping[LossAction, str]] = {

@@ -18,7 +18,8 @@ from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.adapters.slurm.settings import RequeueJobs
 from holdfast.decisions.step_restart import RestartMode
-from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec, JobView, Placing, RankView
+from holdfast.model.job_views import JobView, RankView
+from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec, Placing
 from holdfast.model.nodes import Phase
 
 PREFIX: Final = "job/"

@@ -22,15 +22,10 @@ from holdfast.adapters.slurm.commands.reasons import Author
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.kit.bounded_files import read_end
-from holdfast.model.deep_checks import (
-    KINDS_VARIABLE,
-    RESULT_VARIABLE,
-    TOKEN_VARIABLE,
-    CheckSummary,
-    Outcome,
-)
+from holdfast.model.deep_checks import KINDS_VARIABLE, RESULT_VARIABLE, TOKEN_VARIABLE, Outcome
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
+from holdfast.model.node_checks import CheckSummary
 from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase
 from holdfast.ports.clock import Clock
 from holdfast.ports.events import EventSink

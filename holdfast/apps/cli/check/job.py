@@ -39,10 +39,11 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.prolog import JOB_NODES
 from holdfast.detectors.folding import Health, fold
 from holdfast.kit.config import load_config
-from holdfast.model.deep_checks import Level, Outcome, PartResult
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import HoldfastError
 from holdfast.model.health import Fault
 from holdfast.model.names import SlurmReason
+from holdfast.model.node_checks import Level, PartResult
 
 _NODE: Final = "SLURMD_NODENAME"
 """Environment variable: node name, set by slurmd for all of its programs."""

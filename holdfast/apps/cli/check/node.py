@@ -37,16 +37,9 @@ from holdfast.apps.exit_codes import ExitCode
 from holdfast.kit.config import load_config
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
-from holdfast.model.deep_checks import (
-    KINDS_VARIABLE,
-    RESULT_VARIABLE,
-    CheckSummary,
-    Level,
-    NodeCheck,
-    Outcome,
-    PartResult,
-)
+from holdfast.model.deep_checks import KINDS_VARIABLE, RESULT_VARIABLE, Outcome
 from holdfast.model.names import DeepCheck
+from holdfast.model.node_checks import CheckSummary, Level, NodeCheck, PartResult
 
 _SHORTEST: Final = timedelta(seconds=1)
 _NAME: Final = click.Choice([row.name for row in ROWS])

@@ -32,13 +32,9 @@ from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.kit.config import load_config
-from holdfast.model.deep_checks import (
-    PEER_VARIABLE,
-    TOKEN_VARIABLE,
-    CheckSummary,
-    Outcome,
-)
+from holdfast.model.deep_checks import PEER_VARIABLE, TOKEN_VARIABLE, Outcome
 from holdfast.model.errors import BackendError, ConfigError
+from holdfast.model.node_checks import CheckSummary
 
 RANKS: Final = {
     "slurm": "SLURM_PROCID",

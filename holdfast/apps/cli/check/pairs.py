@@ -34,8 +34,8 @@ from holdfast.apps.cli.output import RESULTS, is_document, output_option, print_
 from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.model.deep_checks import NodeCheck
 from holdfast.model.names import Condition
+from holdfast.model.node_checks import NodeCheck
 
 _SERVE: Final = "serve"
 _SHORTEST: Final = timedelta(seconds=1)

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from holdfast.adapters.host.deep_checks.contract import Work
 from holdfast.kit.units import format_duration
-from holdfast.model.deep_checks import PartResult
+from holdfast.model.node_checks import PartResult
 
 
 class TimeLeft:

@@ -13,6 +13,7 @@ import click
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests, only_writer
 from holdfast.adapters.checkpoints.save_reports import reports_size
 from holdfast.adapters.host.progress_file import read_progress
+from holdfast.apps.cli.address_parameter import Address
 from holdfast.apps.cli.checkpoint.options import exit_with_option, format_option
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.output import (
@@ -22,7 +23,7 @@ from holdfast.apps.cli.output import (
     output_option,
     print_document,
 )
-from holdfast.apps.cli.parameters import Address, Duration
+from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.apps.run.checkpoint_watch import SETTLE, describe, watch_of
