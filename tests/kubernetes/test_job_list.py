@@ -202,7 +202,9 @@ def read(server: ScriptedServer, namespace: str) -> list[str]:
 
 @pytest.fixture
 def server() -> Iterator[ScriptedServer]:
+    """API server that does not tell which kinds are installed, so that all are asked for."""
     server = ScriptedServer()
+    server.answers.append(refuse(403))
     yield server
     server.end()
 
@@ -217,7 +219,19 @@ def test_kinds_that_are_not_installed_have_no_jobs(server: ScriptedServer, capsy
 
     assert read(server, "team") == [LLAMA]
     assert capsys.readouterr().err == ""
-    assert all("/namespaces/team/" in requested.path for requested in server.requested)
+    assert all("/namespaces/team/" in requested.path for requested in server.requested[1:])
+
+
+def test_only_installed_kinds_are_asked_for(server: ScriptedServer) -> None:
+    versions = [{"groupVersion": "kubeflow.org/v1"}, {"groupVersion": "batch/v1"}]
+    groups = [{"versions": versions}, {"versions": [{"groupVersion": "apps/v1"}]}]
+    server.answers.clear()
+    server.answers += [reply({"groups": groups}), reply({"items": [a_job_object()]})]
+    server.answers.append(reply({"items": []}))
+
+    assert read(server, "") == [LLAMA]
+    paths = [requested.path.partition("?")[0] for requested in server.requested]
+    assert paths == ["/apis", "/apis/kubeflow.org/v1/pytorchjobs", "/apis/batch/v1/jobs"]
 
 
 def test_kinds_that_may_not_be_read_are_left_out_with_a_word(
@@ -342,7 +356,7 @@ def test_a_list_is_of_the_contexts_namespace_unless_another_is_named(
 
     assert run(["jobs", "list", "--kubeconfig", str(kubeconfig), *options]) == ExitCode.OK
 
-    assert where in server.requested[0].path
+    assert where in server.requested[1].path
     assert "enables auto-resume" in capsys.readouterr().err
 
 
