@@ -192,6 +192,9 @@ def test_a_narrow_terminal_shows_the_whole_reason(capsys, monkeypatch) -> None:
     assert len(line) <= 60
     print_rows([{**row, "reason": "r" * 70}], COLUMNS, output="table", empty="")
     assert "r" * 70 in capsys.readouterr().out  # wrapped, not cut
+    wide = {**row, "name": "n" * 28, "reason": "r" * 40}
+    print_rows([wide], COLUMNS, output="table", empty="")
+    assert capsys.readouterr().out.splitlines()[1].split() == ["n" * 28, "m" * 7 + "…", "r" * 40]
 
 
 def test_an_unknown_name_lists_the_nearest_five() -> None:

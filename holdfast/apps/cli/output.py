@@ -161,11 +161,9 @@ def _without_dropped(
     shown = list(columns)
 
     def needed() -> int:
-        least = 0
-        for number, (column, cells) in enumerate(shown):
-            full = max(map(len, [column.title, *cells]))
-            least += full if column.whole or number == 0 else min(full, _NARROWEST)
-        return least + len(_GAP) * (len(shown) - 1)
+        widths = [max(map(len, [column.title, *cells])) for column, cells in shown]
+        whole = [number for number, (column, _) in enumerate(shown) if column.whole]
+        return _least(widths, whole) + len(_GAP) * (len(shown) - 1)
 
     for one in sorted(columns, key=lambda entry: -entry[0].drop):
         if not one[0].drop or needed() <= width:
@@ -226,17 +224,29 @@ def format_table(
         width: maximum characters of a line; None for no limit. Columns that are too wide are
             truncated: those of ``minor`` first, and the first column, which identifies rows, last.
         minor: indexes of minor columns.
-        whole: indexes of columns that are never truncated; lines may then exceed ``width``.
+        whole: indexes of columns that are never truncated. If a line with them exceeds ``width``
+            anyway, only minor columns are truncated: to cut names, too, would save nobody a line.
 
     """
     widths = [max(map(len, column)) for column in zip(titles, *cells, strict=True)]
     if width is not None:
         room = width - len(_GAP) * (len(widths) - 1)
-        for least in (_NARROWEST, 1):
-            for numbers in (minor, range(1, len(widths)), range(1)):
-                _cut(widths, [one for one in numbers if one not in whole], room, least)
+        rounds = [(minor, _NARROWEST)]
+        if not whole or _least(widths, whole) <= room:
+            others = (minor, range(1, len(widths)), range(1))
+            rounds = [(numbers, least) for least in (_NARROWEST, 1) for numbers in others]
+        for numbers, least in rounds:
+            _cut(widths, [one for one in numbers if one not in whole], room, least)
     lines = [_line([title.upper() for title in titles], widths, color=False)]
     return lines + [_line(row, widths, color=True) for row in cells]
+
+
+def _least(widths: Sequence[int], whole: Sequence[int]) -> int:
+    """Return the characters of a line with the first column and ``whole`` ones untruncated."""
+    return sum(
+        size if number in whole or number == 0 else min(size, _NARROWEST)
+        for number, size in enumerate(widths)
+    )
 
 
 def _cut(widths: list[int], numbers: Sequence[int], room: int, least: int) -> None:
