@@ -51,7 +51,7 @@ DOCUMENTS = st.recursive(
 
 
 def accepted(text: str) -> object:
-    """Value of a text; the text itself where the reader leaves it to PyYAML."""
+    """Value of a text; ``NotPlain`` where the reader leaves it to PyYAML."""
     try:
         return parse_plain_yaml(text)
     except NotPlain:
@@ -67,6 +67,11 @@ def test_values_that_are_no_plain_texts_are_left_to_pyyaml(value: str) -> None:
     assert accepted(f"a: {value}\n") is NotPlain
 
 
+@pytest.mark.parametrize("key", ["on", "Null", "yes", "1", "'a'", "a b"])
+def test_keys_that_are_no_plain_texts_are_left_to_pyyaml(key: str) -> None:
+    assert accepted(f"{key}: a\n") is NotPlain
+
+
 @given(DOCUMENTS)
 def test_documents_that_pyyaml_writes_have_their_value_or_are_left_to_it(document: object) -> None:
     for indented in (False, True):
@@ -78,6 +83,10 @@ def test_documents_that_pyyaml_writes_have_their_value_or_are_left_to_it(documen
 @example("a:\n- b\n c: d")
 @example("- a: b\n  c:\n  - d\n- e")
 @example("a: b\n  c")
+@example("a:\nb: c")
+@example("a:\n  b:\nc: d")
+@example("a: b:")
+@example("- b:c:")
 @example("a:\n  - b\n  c: d")
 def test_any_text_has_the_value_of_pyyaml_or_is_left_to_it(text: str) -> None:
     value = accepted(text)
