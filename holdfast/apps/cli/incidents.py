@@ -28,9 +28,9 @@ from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.cli.where import taken, where_options
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.target import Where, open_fleets
-from holdfast.apps.views.marks import PLANNED
 from holdfast.apps.views.not_found import NotFound, no_such
 from holdfast.apps.views.overview import FleetSnapshot, attention, incident_state, snapshot
+from holdfast.apps.views.planned import PLANNED
 from holdfast.apps.views.selection import RowFields, Selection, selected
 from holdfast.decisions.incident_steps import next_steps
 from holdfast.decisions.planned_work import is_planned

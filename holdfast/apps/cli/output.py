@@ -15,7 +15,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import click
 
 from holdfast.apps.exit_codes import ExitCode
-from holdfast.apps.views.marks import PLANNED
+from holdfast.apps.views.planned import PLANNED
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.kit.yaml_text import to_yaml

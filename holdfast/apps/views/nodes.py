@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
-from holdfast.apps.views.marks import PLANNED
 from holdfast.apps.views.not_found import NotFound, no_such
+from holdfast.apps.views.planned import PLANNED
 from holdfast.decisions.node_labels import deep_check_status, health_status
 from holdfast.decisions.planned_work import is_planned, is_requested_check
 from holdfast.kit.units import DAY, HOUR
