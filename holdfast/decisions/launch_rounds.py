@@ -184,6 +184,8 @@ def _slowed(job: JobRounds, event: Slowed, now: datetime, settings: RoundSetting
     """Return the state after a straggler: a restart costs, so only a spare is worth one."""
     if not settings.exchanges_suspects or job.phase is not Phase.RUN or job.is_inspecting:
         return job
+    if event.rank == job.history.moved_rank:  # it was slow on another node, too
+        return job
     failure = Failure(launcher=event.launcher, rank=event.rank, text=event.text, is_of_node=True)
     _, choice = _choose(job, failure, now, settings)
     return replace(job, failure=job.failure or failure) if choice.rung is Rung.SPARE else job
@@ -232,7 +234,9 @@ def _inspected(
             launcher=hung.launcher,
             rank=hung.rank,
             text=hung.text,
-            is_of_node=hung.is_node_side and settings.exchanges_suspects,
+            is_of_node=hung.is_node_side
+            and settings.exchanges_suspects
+            and hung.rank != job.history.moved_rank,
         )
     if first is not None and after.verdict is not None:
         # The inspection was open before, for a suspicion that restarts nothing or was wrong.
@@ -285,7 +289,11 @@ def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRo
         members=dict(sorted(job.members.items(), key=lambda one: one[0] in leaving)),
         history=restarted(
             job.history.since(now - settings.budget.period).with_restart(
-                choice, nodes.cause, now, job.failure.cause
+                choice,
+                nodes.cause,
+                now,
+                job.failure.cause,
+                job.failure.rank if job.failure.is_of_node and leaving else -1,
             ),
             job.failure.loss,
             now,

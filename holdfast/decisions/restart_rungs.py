@@ -102,12 +102,15 @@ class RestartHistory:
     cause: str = ""
     """Root cause of the failure before the last restart; empty if it is not known."""
 
+    moved_rank: int = -1
+    """Rank whose node was suspected last, and left for another one; -1 if there is none."""
+
     def since(self, start: datetime) -> "RestartHistory":
         """Return the history without restarts in place up to ``start``."""
         return replace(self, in_place=tuple(at for at in self.in_place if at > start))
 
     def with_restart(
-        self, choice: "RungChoice", node: str, now: datetime, cause: str = ""
+        self, choice: "RungChoice", node: str, now: datetime, cause: str = "", moved_rank: int = -1
     ) -> "RestartHistory":
         """Return the history after a restart.
 
@@ -116,6 +119,7 @@ class RestartHistory:
             node: node that failed; empty for none.
             now: time of the restart.
             cause: root cause of the failure; empty if it is not known.
+            moved_rank: rank for which that node was suspected; -1 if it was not.
 
         """
         is_in_place = choice.rung is Rung.IN_PLACE
@@ -130,6 +134,7 @@ class RestartHistory:
             failures=dict(list(failures.items())[-_OFFENDERS_LIMIT:]),
             skipped=self.skipped,
             cause=cause,
+            moved_rank=self.moved_rank if moved_rank < 0 else moved_rank,
         )
 
     def with_loss(self, loss: "BadStep", *, is_skipped: bool) -> "RestartHistory":

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.flight_recorder import Collective, RankTrace
+from holdfast.decisions.inspection_tries import LIMIT
 from holdfast.decisions.launch_events import (
     Event,
     Failed,
@@ -21,7 +22,6 @@ from holdfast.decisions.launch_events import (
     Stopped,
     Suspected,
 )
-from holdfast.decisions.launch_inspection import LIMIT
 from holdfast.decisions.launch_orders import order_for
 from holdfast.decisions.launch_rounds import advance, next_deadline
 from holdfast.decisions.launch_state import JobRounds, Phase, RoundSettings
@@ -355,6 +355,27 @@ def test_a_hang_in_the_kernel_of_a_node_exchanges_it_and_no_other_hang_does(stat
         job = advance(job, event, T0, EXCHANGES)
 
     assert [*stopped(job, EXCHANGES).active] == nodes
+
+
+def test_a_rank_that_hangs_or_is_slow_again_on_another_node_exchanges_no_second_one():
+    """The program or its data is the cause then, such as a file that cannot be read."""
+    job = stopped(advance(with_spare(), SLOWED, T0, EXCHANGES), EXCHANGES)
+    assert ([*job.active], job.history.moved_rank) == (["a", "c"], 3)
+    job = advance(job, Joined(member=Member(name="d", address="d", port=1, slots=2)), T0, EXCHANGES)
+    again = Slowed(launcher="c", round=2, rank=3, text="rank 3 on c is slow")
+    assert advance(job, again, T0, EXCHANGES) == job
+    assert advance(job, replace(again, rank=2), T0, EXCHANGES).failure is not None
+
+    blocked = inspected("c", WAITS, READS)
+    rank = replace(blocked.snapshots[1], rank=3, state="D")
+    reports = (
+        replace(FROM_A, round=2),
+        replace(blocked, round=2, snapshots=(blocked.snapshots[0], rank)),
+    )
+    for event in (replace(SUSPECTED, round=2), *reports):
+        job = advance(job, event, T0, EXCHANGES)
+    assert job.failure is not None
+    assert (job.failure.rank, job.failure.is_of_node) == (3, False)
 
 
 TIMED_OUT = Failed(
