@@ -8,6 +8,7 @@ stages of a pipeline do, and rank 0 saves a checkpoint every 10 minutes.
 
 import random
 import statistics
+from collections.abc import Iterator
 from typing import Final
 
 from bench.disturbed_run import percentile
@@ -35,17 +36,22 @@ _HEALTHY: Final = 20
 """Windows before a slowdown."""
 
 _GOAL_S: Final = 300
+_SEEDS: Final = 1_000_000
+"""Jobs that one seed of the benchmark may have."""
+
 NOISES: Final = {"calm": CALM, "disturbed": DISTURBED}
 
 
-def run(*, quick: bool = False, samples: int = 0) -> list[Figure]:
+def run(*, quick: bool = False, samples: int = 0, seed: int = 0) -> Iterator[Figure]:
     """Slow one rank in ``samples`` jobs of each size, and none in a job of each size for a week."""
     trials = samples or (QUICK_TRIALS if quick else TRIALS)
     days = QUICK_DAYS if quick else DAYS
-    return [figure for ranks in RANKS for figure in _of_size(ranks, trials, days)]
+    first = seed * _SEEDS
+    for ranks in RANKS:
+        yield from _of_size(ranks, range(first, first + trials), range(first, first + days))
 
 
-def _of_size(ranks: int, trials: int, days: int) -> list[Figure]:
+def _of_size(ranks: int, trials: range, days: range) -> list[Figure]:
     figures = [
         figure
         for name, noise in NOISES.items()
@@ -53,20 +59,20 @@ def _of_size(ranks: int, trials: int, days: int) -> list[Figure]:
     ]
     healthy, windows = dict.fromkeys(range(ranks), 1.0), 86400 // _PERIOD_S
     for name, noise in NOISES.items():
-        alarms = sum(first_found(day, healthy, windows, noise) is not None for day in range(days))
-        what = f"{ranks} healthy ranks, {name}: days of {days} with a false alarm"
+        alarms = sum(first_found(day, healthy, windows, noise) is not None for day in days)
+        what = f"{ranks} healthy ranks, {name}: days of {len(days)} with a false alarm"
         figures.append(Figure(name=what, value=alarms, unit="", goal=0))
     return figures
 
 
-def _of_noise(who: str, noise: Noise, ranks: int, trials: int) -> list[Figure]:
-    named = [_named_after_s(ranks, seed, noise) for seed in range(trials)]
+def _of_noise(who: str, noise: Noise, ranks: int, trials: range) -> list[Figure]:
+    named = [_named_after_s(ranks, seed, noise) for seed in trials]
     late = sum(one is None or one > _GOAL_S for one in named)
     times = [one for one in named if one is not None]
     return [
         Figure(
-            name=f"{who}: not named in {_GOAL_S} s, of {trials}",
-            value=100 * late / trials, unit="%", goal=5,
+            name=f"{who}: not named in {_GOAL_S} s, of {len(trials)}",
+            value=100 * late / len(trials), unit="%", goal=5,
         ),
         Figure(name=f"{who}: time to name it, median", value=statistics.median(times), unit="s",
                goal=None),

@@ -7,9 +7,10 @@ The excess of a rank in a window is the logarithm of its own time over the media
 Its mean over the last 4 to 30 windows is tested after each window, without outliers: a checkpoint
 or an evaluation of one rank is no trend. The noise of one window is the largest of three: that of
 counting samples, which is binomial, because py-spy samples at random times; that of this rank; and
-that of all ranks, which sees noise of the machine that few windows of one rank do not show. It
-shrinks with the root of the number of windows, but ranks also wander slowly, which it does not see:
-``_WANDER`` is added.
+that of all ranks. The last two are measured in all windows, from the typical excess in the tested
+ones and from that before: what a rank gains when it becomes slow is no noise. It shrinks with the
+root of the number of windows, but ranks also wander slowly, which it does not see: ``_WANDER`` of
+the rank and of the median of the others is added.
 
 The threshold follows from the rate of false alarms of healthy ranks, whose excess over its error is
 normally distributed. The maximum over all stretches of 4 to 30 windows exceeds 5 about 1.9 times as
@@ -22,7 +23,7 @@ at 1 minus that, over 2 R windows of 40 seconds per day: 4.7 errors for 2 ranks,
 import math
 import statistics
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final
@@ -42,10 +43,10 @@ _ALARMS_PER_DAY: Final = 0.01
 _TESTS_PER_DAY: Final = 2 * 86400 // 40
 """Independent tests of a rank: twice the windows."""
 
-_WANDER: Final = 0.02
-"""Standard deviation of the excess of a rank over minutes and hours: temperature, clocks,
-neighbors. It is an assumption. Simulated jobs of 4, 8 and 16 ranks that wander by as much, of which
-the stages differ by up to 4 % in addition, had no false alarm in 7 days each."""
+_WANDER: Final = 0.018
+"""Standard deviation of the own time of a rank over minutes and hours: temperature, clocks,
+neighbors. It is an assumption. Simulated jobs of 4, 8 and 16 ranks that wander by 2 %, of which the
+stages differ by up to 4 % in addition, had no false alarm in 7 days each."""
 
 _OUTLIER: Final = 2.5
 """Noise of one window beyond which an excess is left out of the mean."""
@@ -54,8 +55,12 @@ _LOSS: Final = 1.05
 """Factor on the error of the mean, which is 1.04 for a normal distribution: the values that are
 left out vary most."""
 
-_NORMAL: Final = 1.4826
-"""Standard deviation of a normal distribution over its median absolute deviation."""
+_OF_MEDIAN, _OF_MEAN = 1.4826, 1.2533
+"""Standard deviation of a normal distribution over its median and its mean absolute deviation."""
+
+_EFFICIENCY: Final = 0.85
+"""Values whose standard deviation would be known as well as from one absolute deviation: 0.876 for
+the mean of those of a normal distribution, and less because large ones are cut."""
 
 _LEAST_EXCESS: Final = 1.05
 """Factor by which a rank must exceed the others in most windows, too: an outlier is not a trend."""
@@ -160,12 +165,15 @@ def straggler(windows: Sequence[Window], factor: float) -> Straggler | None:
         return None
     measured = {rank: [window[rank].excess for window in windows] for rank in sorted(ranks)}
     threshold = _threshold(len(ranks))
-    noise = _noise(measured.values(), threshold)
     for count in range(MIN_WINDOWS, len(windows) + 1):
         medians = {rank: statistics.median(found[-count:]) for rank, found in measured.items()}
         slowest = max(medians, key=medians.__getitem__)
         recent = [window[slowest] for window in windows[-count:]]
-        typical = _typical(recent, noise, threshold)
+        if not _is_trend(recent):
+            continue
+        noise = _noise(measured, slowest, count, threshold)
+        wander = _WANDER * math.sqrt(1 + _variance_of_median(len(ranks) - 1))
+        typical = _typical(recent, noise, wander, threshold)
         if typical is not None and typical >= math.log(factor):
             return _named(windows, count, slowest, typical, factor)
     return None
@@ -190,15 +198,11 @@ def _share(one: RankSamples) -> _Share | None:
 
 
 def _compared(shares: Mapping[int, _Share]) -> Window:
-    """Return each rank compared with the median of the others.
-
-    The variance of a median of few values is that of a normal distribution: it is exact for one,
-    and within 2 % for odd numbers of them.
-    """
+    """Return each rank compared with the median of the others."""
     ordered = sorted(one.busy for one in shares.values())
     variances = {rank: one.variance / one.busy**2 for rank, one in shares.items()}
     by_variance = sorted(variances.values())
-    of_median = math.pi / (2 * (len(shares) - 1) + math.pi - 2)
+    of_median = _variance_of_median(len(shares) - 1)
     return {
         rank: _Compared(
             node=one.node,
@@ -217,46 +221,79 @@ def _median_without(ordered: Sequence[float], value: float) -> float:
     return (ordered[low + (low >= skipped)] + ordered[high + (high >= skipped)]) / 2
 
 
+def _variance_of_median(count: int) -> float:
+    """Return the variance of the median of values over that of one of them.
+
+    It is that of a normal distribution: exact for one value, within 2 % for odd numbers of them.
+    """
+    return math.pi / (2 * count + math.pi - 2)
+
+
 def _threshold(ranks: int) -> float:
     """Return the errors by which one of so many ranks must exceed the others."""
     return NormalDist().inv_cdf(1 - _ALARMS_PER_DAY / (_TESTS_PER_DAY * ranks))
 
 
-def _noise(measured: Collection[Sequence[float]], threshold: float) -> float:
-    """Return the standard deviation of the excess from window to window, of all ranks together.
+def _is_trend(recent: Sequence[_Compared]) -> bool:
+    above = sum(one.excess > math.log(_LEAST_EXCESS) for one in recent)
+    return above >= 0.8 * len(recent)
 
-    Few values may show too little of it. So it is larger by the ratio of Student's t to the normal
-    distribution at the threshold, to the first order in the degrees of freedom.
+
+def _noise(
+    measured: Mapping[int, Sequence[float]], rank: int, count: int, threshold: float
+) -> float:
+    """Return the standard deviation of the excess of a rank from window to window.
+
+    That of all ranks together is a lower limit. Few values may show too little of it. So it is
+    larger by the ratio of Student's t to the normal distribution at the threshold, to the first
+    order in the degrees of freedom.
+
+    Args:
+        measured: excess of each rank in all windows.
+        rank: the rank.
+        count: number of windows at the end in which it may be slow.
+        threshold: least number of errors.
+
     """
-    observed = _NORMAL * statistics.median(
-        abs(one - median)
-        for found in measured
-        for median in [statistics.median(found)]
-        for one in found
-    )
-    windows = min(map(len, measured))
-    freedom = (windows - 1) * (len(measured) - 1)
-    return observed * (1 + (threshold**2 + 1) / (4 * freedom))
+    deviations = {one: _deviations(found, count) for one, found in measured.items()}
+    windows = len(measured[rank])
+    left = windows - (1 if count == windows else 2)
+    freedom = _EFFICIENCY * left * (len(measured) - 1)
+    of_all = _scale([one for found in deviations.values() for one in found])
+    of_all *= 1 + (threshold**2 + 1) / (4 * freedom)
+    return math.sqrt(windows / left) * max(of_all, _scale(deviations[rank]))
 
 
-def _typical(recent: Sequence[_Compared], noise: float, threshold: float) -> float | None:
+def _deviations(found: Sequence[float], count: int) -> list[float]:
+    """Return absolute deviations from the median of the last windows, and of those before."""
+    parts = [part for part in (found[:-count], found[-count:]) if part]
+    return [abs(one - median) for part in parts for median in [statistics.median(part)]
+            for one in part]  # fmt: skip
+
+
+def _scale(deviations: Sequence[float]) -> float:
+    """Return the standard deviation of values by their absolute deviations, large ones cut."""
+    most = _OUTLIER * _OF_MEDIAN * statistics.median(deviations)
+    return _OF_MEAN * statistics.fmean(min(one, most) for one in deviations)
+
+
+def _typical(
+    recent: Sequence[_Compared], noise: float, wander: float, threshold: float
+) -> float | None:
     """Return the mean excess of a rank without outliers; None if noise may explain it.
 
     Args:
         recent: the rank in each window.
-        noise: standard deviation of the excess of all ranks from window to window.
+        noise: standard deviation of its excess from window to window, as measured.
+        wander: that of its excess over hours.
         threshold: least number of errors.
 
     """
     excess = [one.excess for one in recent]
-    if sum(one > math.log(_LEAST_EXCESS) for one in excess) < 0.8 * len(excess):
-        return None
     median = statistics.median(excess)
-    own = _NORMAL * statistics.median(abs(one - median) for one in excess)
-    of_samples = math.sqrt(statistics.fmean(one.variance for one in recent))
-    noise = max(of_samples, own, noise)
+    noise = max(noise, math.sqrt(statistics.fmean(one.variance for one in recent)))
     typical = statistics.fmean(one for one in excess if abs(one - median) <= _OUTLIER * noise)
-    error = math.hypot(_LOSS * noise / math.sqrt(len(excess)), _WANDER)
+    error = math.hypot(_LOSS * noise / math.sqrt(len(excess)), wander)
     return typical if typical >= threshold * error else None
 
 
