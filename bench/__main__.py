@@ -10,11 +10,13 @@ import json
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 from bench.figure import Figure
+from holdfast.kit.units import parse_duration
 
 _LINE = "{:<48} {:>10} {:<6} {:>10}  {:>6}"
 
@@ -43,6 +45,16 @@ def main(argv: list[str], benchmarks: Benchmarks) -> int:
         metavar="N",
         help="number of samples, or of random schedules",
     )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of random samples or schedules"
+    )
+    parser.add_argument(
+        "--duration",
+        type=parse_duration,
+        default=timedelta(),
+        metavar="DURATION",
+        help="time of a measurement that takes as long as it may, such as 2h",
+    )
     options = parser.parse_args(argv)
     unknown = set(options.names) - set(benchmarks)
     if unknown:
@@ -60,7 +72,7 @@ def main(argv: list[str], benchmarks: Benchmarks) -> int:
         if why or isinstance(module, Unloadable):
             skipped[name] = why
             continue
-        for figure in _run(module, quick=options.quick, samples=options.samples):
+        for figure in _run(module, options):
             print(_table_line(figure) if is_table else _json_line(figure), flush=True)
             is_met = is_met and figure.is_met
     for name, why in skipped.items():
@@ -100,10 +112,10 @@ def _why_skipped(module: ModuleType | Unloadable, *, is_named: bool) -> str:
     return lacks() if lacks is not None else ""
 
 
-def _run(module: ModuleType, **options: int) -> Iterable[Figure]:
+def _run(module: ModuleType, options: argparse.Namespace) -> Iterable[Figure]:
     known = inspect.signature(module.run).parameters
     figures: Iterable[Figure] = module.run(
-        **{name: value for name, value in options.items() if name in known}
+        **{name: value for name, value in vars(options).items() if name in known}
     )
     return figures
 

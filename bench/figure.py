@@ -11,7 +11,8 @@ class Figure:
     that runs only when it is named has ``BY_NAME_ONLY``, which is the reason. One that needs more
     than Python has ``lacks() -> str``, which returns what is missing and how to install it. One
     that can be shorter takes ``quick``; one whose number of samples can be chosen takes
-    ``samples``, 0 for its own.
+    ``samples``, 0 for its own; one whose samples are random takes ``seed``; one that takes as long
+    as it may takes ``duration``, a ``timedelta``, zero for its own.
     """
 
     name: str

@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -52,9 +53,11 @@ class Schedule:
     """Duration of a pause of one rank before, in which nothing hangs; 0 for none."""
 
     @classmethod
-    def of(cls, number: int, kinds: Sequence[str], frameworks: Sequence[str]) -> "Schedule":
+    def of(
+        cls, number: int, kinds: Sequence[str], frameworks: Sequence[str], seed: int = 0
+    ) -> "Schedule":
         """Return the schedule with a number: kinds and frameworks take turns."""
-        draw = random.Random(f"hang {number}")
+        draw = random.Random(f"hang {seed} {number}" if seed else f"hang {number}")
         return cls(
             number=number,
             framework=frameworks[number // len(kinds) % len(frameworks)],
@@ -112,6 +115,21 @@ class Results:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock = threading.Lock()
+        self._began, self._expected, self._added, self._wrong = time.monotonic(), 0, 0, 0
+
+    def begin(self, expected: int) -> None:
+        """Begin to add a number of outcomes."""
+        self._began, self._expected, self._added, self._wrong = time.monotonic(), expected, 0, 0
+
+    @property
+    def progress(self) -> str:
+        """Return how many outcomes were added and are left, for people to read."""
+        took_s = time.monotonic() - self._began
+        left_s = took_s / max(self._added, 1) * (self._expected - self._added)
+        return (
+            f"{self._added} of {self._expected} done, {self._wrong} wrong, about "
+            f"{left_s / 60:.0f} min left"
+        )
 
     def known(self) -> dict[int, Outcome]:
         """Return the outcomes by number of the schedule."""
@@ -128,3 +146,5 @@ class Results:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             with self._file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(outcome)) + "\n")
+            self._added += 1
+            self._wrong += not outcome.is_right

@@ -62,6 +62,7 @@ def run_schedules(
 
     """
     pending = Pending(schedules, kinds)
+    results.begin(len(schedules))
     threads = [
         threading.Thread(target=_run_pending, args=(pending, results)) for _ in range(concurrency)
     ]
@@ -102,6 +103,7 @@ def _run_job(batch: Sequence[Schedule], frozen: Path | None, results: Results) -
             load = f"load average {os.getloadavg()[0]:.0f}"
             sys.stderr.write(
                 f"{one.number}: {one}: {state} {times} the suspicion, {load}: {outcome.text}\n"
+                f"{results.progress}\n"
             )
             job.release(place)
     return len(batch)

@@ -1,10 +1,11 @@
 """Random hangs of real jobs of 8 ranks on gloo: how often rank and cause are named, and how fast.
 
-Each schedule draws a framework, a kind of hang, a rank and a step from its number. ``holdfast
-launch`` runs them, several in one job, and the results are kept in ``build/insight.jsonl``: a run
-that was interrupted continues, and a file that is removed begins anew. Frameworks that are not
-installed are left out. Then other launchers get the same hangs, and the cost of watching is
-measured.
+Each schedule draws a framework, a kind of hang, a rank and a step from its number and ``--seed``.
+``holdfast launch`` runs them, several in one job, and the results are kept in
+``build/insight.jsonl``, those of another seed in ``build/insight-SEED.jsonl``: a run that was
+interrupted continues, one with more ``--schedules`` runs those that are missing, and a file that is
+removed begins anew. Frameworks that are not installed are left out. With all schedules, other
+launchers then get the same hangs, and the cost of watching is measured.
 """
 
 import importlib.util
@@ -29,7 +30,7 @@ WINDOWS, QUICK_WINDOWS = 8, 1
 CONCURRENT_JOBS = 2
 """Jobs at a time."""
 
-RESULTS, PEERS = Path("build/insight.jsonl"), Path("build/peers")
+PEERS = Path("build/peers")
 
 
 def lacks() -> str:
@@ -43,19 +44,22 @@ def lacks() -> str:
     return "" if os.geteuid() == 0 else "py-spy needs root"
 
 
-def run(*, quick: bool = False, samples: int = 0) -> list[Figure]:
-    """Run ``samples`` schedules, other launchers, and pairs for the cost of watching."""
+def run(*, quick: bool = False, samples: int = 0, seed: int = 0) -> list[Figure]:
+    """Run ``samples`` schedules; with all, other launchers and pairs for the cost of watching."""
     count = samples or (QUICK_SCHEDULES if quick else SCHEDULES)
-    results = Results(RESULTS)
-    schedules = _schedules(count)
+    results = Results(results_file(seed))
+    schedules = _schedules(count, seed)
     known = results.known()
     left = [one for one in schedules if one.number not in known]
     kinds = list(dict.fromkeys(one.kind for one in schedules))
+    sys.stderr.write(f"{count - len(left)} of {count} schedules have run before\n")
     run_schedules(left, results, kinds=len(kinds), concurrency=CONCURRENT_JOBS)
     known = results.known()
     outcomes = [known[one.number] for one in schedules if one.number in known]
     load = os.getloadavg()[2]
     sys.stderr.write(f"load average of the last 15 minutes: {load:.1f} on {os.cpu_count()} CPUs\n")
+    if samples and samples < SCHEDULES:
+        return _verdicts(outcomes, count)
     return [
         *_verdicts(outcomes, count),
         *measure_peers(kinds, PEERS),
@@ -64,13 +68,18 @@ def run(*, quick: bool = False, samples: int = 0) -> list[Figure]:
     ]
 
 
-def _schedules(count: int) -> list[Schedule]:
+def results_file(seed: int) -> Path:
+    """Return the file with the results of a seed."""
+    return Path("build") / (f"insight-{seed}.jsonl" if seed else "insight.jsonl")
+
+
+def _schedules(count: int, seed: int) -> list[Schedule]:
     frameworks = [name for name, module in FRAMEWORKS.items() if importlib.util.find_spec(module)]
     with storage() as frozen:
         kinds = [kind for kind in EXPECTED if kind != "storage" or frozen is not None]
     left_out = {*FRAMEWORKS, *EXPECTED} - {*frameworks, *kinds}
     sys.stderr.write(f"left out: {', '.join(sorted(left_out)) or 'nothing'}\n")
-    return [Schedule.of(number, kinds, frameworks) for number in range(count)]
+    return [Schedule.of(number, kinds, frameworks, seed) for number in range(count)]
 
 
 def _verdicts(outcomes: Sequence[Outcome], count: int) -> list[Figure]:

@@ -35,7 +35,7 @@ def overhead(pairs: int) -> list[Figure]:
     """
     command = launch_command("--straggler-factor", "1.15", "--straggler-window", f"{_WINDOW_S:g}s")
     with hanging_job(command, [_CALM], None, {"HANGING_RANKS_REPORTED": "1"}) as job:
-        steps = _Steps(job)
+        steps = Steps(job)
         if not steps.wait(100):
             sys.stderr.write(f"overhead: the job did not start: {job.log[-1500:]}\n")
             return []
@@ -64,7 +64,7 @@ def cpu_time(windows: int) -> list[Figure]:
     with hanging_job(
         launch_command("--straggler-factor", "0"), [_CALM], None, {"HANGING_RANKS_REPORTED": "1"}
     ) as job:
-        if not _Steps(job).wait(20):
+        if not Steps(job).wait(20):
             sys.stderr.write(f"CPU time: the job did not start: {job.log[-1500:]}\n")
             return []
         used, began = _cpu_s(_watching(job.process.pid)), time.monotonic()
@@ -86,7 +86,7 @@ def cpu_time(windows: int) -> list[Figure]:
 
 def _window_cpu_s(launcher: int) -> float:
     """Return the CPU time of one window of samples of all ranks, in seconds."""
-    ranks = enumerate(sorted(_ranks(launcher)))
+    ranks = enumerate(sorted(rank_processes(launcher)))
     pairs = [f"{number}:{pid}" for number, pid in ranks]
     command = (sys.executable, "-m", "holdfast.adapters.host.rank_samples", str(SECONDS), "bench")
     with tempfile.TemporaryFile() as printed:
@@ -100,7 +100,7 @@ def _window_cpu_s(launcher: int) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _pair(job: HangingJob, steps: "_Steps", *, is_first: bool) -> tuple[float, float]:
+def _pair(job: HangingJob, steps: "Steps", *, is_first: bool) -> tuple[float, float]:
     """Return by how much watching slows steps down, and its share of the CPUs.
 
     Args:
@@ -126,7 +126,9 @@ def _pair(job: HangingJob, steps: "_Steps", *, is_first: bool) -> tuple[float, f
     return rates[False] / max(rates[True], 1e-9) - 1, share
 
 
-class _Steps:
+class Steps:
+    """Steps of a job by the progress file of its rank 0."""
+
     def __init__(self, job: HangingJob) -> None:
         self._job = job
 
@@ -147,11 +149,11 @@ class _Steps:
 
 def _watching(launcher: int) -> list[int]:
     """Return the launcher and what it started to watch, but no rank."""
-    spared = {pid for rank in _ranks(launcher) for pid in (rank, *descendants(rank))}
+    spared = {pid for rank in rank_processes(launcher) for pid in (rank, *descendants(rank))}
     return [pid for pid in (launcher, *descendants(launcher)) if pid not in spared]
 
 
-def _ranks(launcher: int) -> set[int]:
+def rank_processes(launcher: int) -> set[int]:
     """Return the processes of the ranks, without their workers, which have the same arguments."""
     below = descendants(launcher)
     same = {pid for pid in below if _arguments(pid)[1:3] == [b"-u", str(SCRIPT).encode()]}

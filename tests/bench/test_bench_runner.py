@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from datetime import timedelta
 from types import ModuleType
 
 import pytest
@@ -60,6 +61,18 @@ def test_the_number_of_samples_reaches_a_benchmark_and_a_measurement_needs_no_go
     assert main(["--samples", "20"], {"peer": module}) == 0
     last = capsys.readouterr().out.splitlines()[-1]
     assert last.split() == ["rank", "exit", "to", "decision,", "p99", "20", "ms"]
+
+
+def test_seed_and_duration_reach_a_benchmark_that_takes_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    module = ModuleType("benchmark")
+    module.run = lambda *, seed=0, duration=timedelta(): [
+        replace(LATENCY, value=seed + duration.total_seconds(), goal=None)
+    ]
+
+    assert main(["--seed", "7", "--duration", "1h"], {"noise": module, **BENCHMARKS}) == 0
+    assert " 3607 " in capsys.readouterr().out
 
 
 def test_a_benchmark_that_can_be_quick_is_reported_and_others_run_as_ever(

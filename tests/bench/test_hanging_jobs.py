@@ -39,10 +39,25 @@ def test_a_schedule_depends_on_its_number_only() -> None:
     assert [Schedule.of(number, KINDS, NAMES) for number in range(200)] == SCHEDULES
 
 
-def test_results_are_kept(tmp_path: Path) -> None:
+def test_another_seed_has_other_schedules_of_the_same_kinds() -> None:
+    other = [Schedule.of(number, KINDS, NAMES, 1) for number in range(200)]
+
+    assert [(one.kind, one.framework) for one in other] == [
+        (one.kind, one.framework) for one in SCHEDULES
+    ]
+    assert sum((one.rank, one.step) != (two.rank, two.step)
+               for one, two in zip(other, SCHEDULES, strict=True)) > 150  # fmt: skip
+
+
+def test_results_are_kept_and_counted(tmp_path: Path) -> None:
     file = tmp_path / "build" / "results.jsonl"
-    Results(file).add(RIGHT)
+    results = Results(file)
+    results.begin(4)
+    results.add(RIGHT)
     Results(file).add(replace(RIGHT, number=3))
+    results.add(replace(RIGHT, is_rank=False, number=3))
+    results.add(replace(RIGHT, number=3))
+    assert results.progress.startswith("3 of 4 done, 1 wrong, about 0 min left")
 
     assert Results(file).known() == {0: RIGHT, 3: replace(RIGHT, number=3)}
     assert Results(tmp_path / "none").known() == {}

@@ -6,7 +6,8 @@ seconds of a pause at half of them. A file ``release-N`` ends hang N, so that th
 mismatched collectives cannot end. FOLDER may be on storage that stops responding. Rank 0 reports
 16 steps at a time: a launcher learns the pause before them as 16 short ones, so that after one hang
 it does not wait longer for the next. ``HANGING_RANKS_HEARTBEATS=nvrx`` sends the heartbeats that
-NVRx's ft_launcher expects.
+NVRx's ft_launcher expects. ``HANGING_RANKS_STEP_S`` is the time of a step that no rank needs a CPU
+for, as if an accelerator computed.
 """
 
 import os
@@ -30,6 +31,8 @@ WARM_UP = 32
 
 REPORTED = int(os.environ.get("HANGING_RANKS_REPORTED", "16"))
 """Steps that are reported at a time."""
+
+STEP_S = float(os.environ.get("HANGING_RANKS_STEP_S", "0.02"))
 
 
 class Hang:
@@ -119,7 +122,7 @@ def monitor():
 
 def before(step):
     """Called before each step."""
-    time.sleep(0.02)
+    time.sleep(STEP_S)
     hang = next((one for at, one in HANGS.items() if at >= step), None)
     if hang is None:
         return
