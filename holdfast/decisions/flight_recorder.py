@@ -113,18 +113,6 @@ def after_timeouts(found: RankFindings, timed_out: Collection[int] = ()) -> Rank
     return replace(found, snapshots=snapshots)
 
 
-def combined(seen: Verdict, recorded: Verdict | None, ras: Verdict | None = None) -> Verdict:
-    """Return the verdict on stacks, traces and RAS; the first of them that names a rank decides."""
-    found = seen
-    for source, more in (("flight recorder", recorded), ("NCCL RAS", ras)):
-        if more is None:
-            continue
-        decides = more if more.ranks and not found.ranks else found
-        text = f"{found.text}; {source}: {more.text}"
-        found = Verdict(kind=decides.kind, ranks=decides.ranks, text=text)
-    return found
-
-
 def recorded_verdict(traces: Sequence[RankTrace]) -> Verdict | None:
     """Return what the traces show of a hang; None if they show nothing.
 

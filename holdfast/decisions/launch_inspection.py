@@ -5,19 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.decisions.flight_recorder import combined, recorded_verdict
-from holdfast.decisions.hang_verdict import Verdict, VerdictKind, verdict
+from holdfast.decisions.evidence_precedence import verdict_of
+from holdfast.decisions.flight_recorder import RankFindings
+from holdfast.decisions.hang_verdict import Verdict, VerdictKind
+from holdfast.decisions.inspection_tries import LIMIT, is_incomplete, is_repeated, limit_of
 from holdfast.decisions.launch_events import Inspected, Suspected
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
-
-LIMIT: Final = timedelta(seconds=10)
-"""Maximum time of the first inspection of a hang: snapshots take up to 8 s; the rest is for
-starting the program that takes them, and for the messages. Each further one has twice the time."""
-
-TRIES: Final = 3
-"""Inspections of one hang that is only reported, while the time of one is over before a rank that
-may be the cause was read: on a node without free CPU time, py-spy takes longer than usual. The last
-one may take 40 s."""
 
 _NODE_SIDE: Final = (VerdictKind.UNINTERRUPTIBLE, VerdictKind.STORAGE)
 """Verdicts on single ranks whose cause is below the program."""
@@ -68,11 +61,6 @@ class HungRank:
     text: str
     is_node_side: bool = False
     """Whether its node is the cause: its kernel or its storage does not respond."""
-
-
-def limit_of(tries: int) -> timedelta:
-    """Return the maximum time of an inspection, the first of a hang being number 1."""
-    return LIMIT * (1 << (min(tries, TRIES) - 1))
 
 
 def begin(before: Inspection | None, suspicion: Suspected, now: datetime) -> Inspection:
@@ -139,8 +127,14 @@ def concluded(
     )
     traces = sorted((one for report in reports for one in report.traces), key=lambda one: one.rank)
     ras = next((one.ras for one in reports if one.ras is not None), None)
-    found = combined(verdict(snapshots), recorded_verdict(traces), ras)
-    if not found.ranks and _is_repeated(inspection):
+    seen = RankFindings(snapshots=tuple(snapshots), traces=tuple(traces), ras=ras)
+    found = verdict_of(seen)
+    if is_repeated(
+        names_rank=bool(found.ranks),
+        is_incomplete=is_incomplete(seen) or seen == RankFindings(),
+        tries=inspection.tries,
+        restarts=suspicion.restart,
+    ):
         return _next_try(inspection, now), None
     text = f"{suspicion.text}; {found.text}{_unseen(missing, reports)}"
     done = replace(
@@ -156,16 +150,6 @@ def concluded(
         is_node_side=bool(found.ranks) and found.kind in _NODE_SIDE,
     )
     return done, hung
-
-
-def _is_repeated(inspection: Inspection) -> bool:
-    """Return whether there was too little time, and another inspection delays no restart."""
-    if inspection.suspicion.restart or inspection.tries >= TRIES:
-        return False
-    reports = inspection.found.values()
-    if any(snapshot.is_unread for report in reports for snapshot in report.snapshots):
-        return True
-    return not any(one.snapshots or one.traces or one.ras is not None for one in reports)
 
 
 def _next_try(inspection: Inspection, now: datetime) -> Inspection:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.launch_inspection import LIMIT
+from holdfast.decisions.inspection_tries import LIMIT
 from holdfast.decisions.launch_state import JobRounds, Outcome, Phase
 from holdfast.decisions.restart_rungs import RestartHistory
 

@@ -30,6 +30,7 @@ from holdfast.decisions.stack_dumps import COMMAND
 from holdfast.decisions.step_progress import SuspectedHang
 from holdfast.kit.masking import MASK
 from holdfast.model.names import Reason
+from tests.effort import is_quick
 from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -179,6 +180,36 @@ def test_a_suspected_hang_is_reported_with_its_stacks_and_each_hang_has_its_own(
     assert late.added_to(hung, pods, EPOCH).hang is None
     later = late.added_to(hung, pods, EPOCH + timedelta(seconds=10))
     assert later.hang.evidence == "no new line; no stacks within 10 s"
+
+
+@pytest.mark.skipif(is_quick(), reason="it waits for 10 s")
+def test_pods_that_do_not_respond_in_time_are_asked_again_unless_a_restart_waits(
+    api: Api, kubelet: PodServer, pods: list[PodState]
+):
+    waits = "all_reduce (/x/torch/distributed/distributed_c10d.py:1)"
+    over, asked = threading.Event(), []
+
+    def answers(pod: str, _command: Sequence[str]) -> tuple[str, str, int]:
+        asked.append(pod)
+        if pod == "p1" and asked.count(pod) <= 2:
+            over.wait(60)
+        function = waits if pod == "p0" else "reads (/w/train.py:7)"
+        return RANK.format(rank=pod[1:], function=function), "", 0
+
+    kubelet.run = answers
+    job = replace(a_state(), api_version="v1", kind="Pod", name="p0", uid=pods[0].uid)
+    reports = StackCapture(api, job, 3, pods)
+    restarts = StackCapture(api, job, 4, pods, restarts=True)
+    for one in (reports, restarts):
+        one.start()
+    until(lambda: reports.reported and restarts.reported)
+    over.set()
+
+    assert reports.reported.startswith("rank 1 on a never entered all_reduce")
+    assert restarts.reported.startswith("all 1 ranks that could be read wait in all_reduce")
+    assert [asked.count(pod) for pod in ("p0", "p1")] == [3, 3]
+    found = api.get(f"{NAMESPACE}/configmaps/p0-stacks-attempt-3")
+    assert found["data"].keys() == {"p0", "p1"}
 
 
 def test_secrets_in_command_lines_are_masked(api: Api, kubelet: PodServer, pods: list[PodState]):

@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.fault_stacks import requested_threads
 from holdfast.adapters.host.py_spy import ThreadDump, dumped_threads
 from holdfast.decisions.hang_evidence import RankEvidence
+from holdfast.decisions.inspection_tries import LIMIT
 from holdfast.decisions.rank_snapshots import (
     HELPERS_LIMIT,
     UNINTERRUPTIBLE,
@@ -25,8 +27,8 @@ from holdfast.decisions.rank_snapshots import (
 from holdfast.kit.masking import masked_arguments, masked_environment
 from holdfast.kit.processes import descendants
 
-_TIME_S: Final = 7.0
-"""Maximum time of all snapshots, so that the verdict follows the suspicion within 10 seconds."""
+_REST_S: Final = 3.0
+"""Time of an inspection that is left for states and the verdict once stacks are read."""
 
 _STATE_PAUSE_S: Final = 0.5
 """Time between two samples of the state, if reading the stack takes less."""
@@ -53,9 +55,12 @@ class NodeRanks:
     local_world_size: int = 1
 
 
-def take_snapshots(nodes: Sequence[NodeRanks]) -> tuple[RankSnapshot, ...]:
-    """Return a snapshot of each rank of a job, in rank order, within about 8 seconds."""
-    return _snapshots([one for node in nodes for one in _ranks(node)])
+def take_snapshots(
+    nodes: Sequence[NodeRanks], limit: timedelta = LIMIT
+) -> tuple[RankSnapshot, ...]:
+    """Return a snapshot of each rank of a job, in rank order, 2 seconds before ``limit``."""
+    deadline = time.monotonic() + limit.total_seconds() - _REST_S
+    return _snapshots([one for node in nodes for one in _ranks(node)], deadline)
 
 
 def rank_processes(nodes: Sequence[NodeRanks]) -> tuple[tuple[int, str, int], ...]:
@@ -70,14 +75,14 @@ def rank_processes(nodes: Sequence[NodeRanks]) -> tuple[tuple[int, str, int], ..
 
 
 def take_snapshots_of(
-    node: str, started: Mapping[int, int], deadline: float | None = None
+    node: str, started: Mapping[int, int], deadline: float
 ) -> tuple[RankSnapshot, ...]:
-    """Return a snapshot of each rank of a node, in rank order, within about 8 seconds.
+    """Return a snapshot of each rank of a node, in rank order, about a second after a deadline.
 
     Args:
         node: the node.
         started: process that was started for each rank; 0 if there is none any more.
-        deadline: monotonic time after which no more stacks are read; None for 7 seconds from now.
+        deadline: monotonic time after which no more stacks are read.
 
     """
     return _snapshots(
@@ -111,9 +116,8 @@ def rank_evidence(snapshot: RankSnapshot, node: str | None = None) -> RankEviden
 
 
 def _snapshots(
-    found: Sequence[tuple[int, str, int | None]], deadline: float | None = None
+    found: Sequence[tuple[int, str, int | None]], deadline: float
 ) -> tuple[RankSnapshot, ...]:
-    deadline = time.monotonic() + _TIME_S if deadline is None else deadline
     with ThreadPoolExecutor(max_workers=_WORKERS) as pool:
         snapshots = list(pool.map(lambda one: _take_snapshot(deadline, *one), found))
     return tuple(sorted(snapshots, key=lambda one: (one.rank, one.pid or 0)))

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -40,19 +40,19 @@ class AttemptRanks:
     evidence: Path
     """File for the evidence of a hang."""
 
-    def look(self) -> RankFindings:
-        """Return what the ranks do."""
+    def look(self, limit: timedelta) -> RankFindings:
+        """Return what the ranks do, within a time of at least 10 seconds."""
         return inspect_ranks(
-            lambda: take_snapshots(self.nodes),
+            lambda: take_snapshots(self.nodes, limit),
             self.files,
             since=self.since.timestamp(),
             environment=self.environment,
         )
 
-    def findings_after_timeout(self) -> RankFindings:
+    def findings_after_timeout(self, limit: timedelta) -> RankFindings:
         """Return what the ranks do after the timeout of a collective has ended some of them."""
         time.sleep(_SETTLE_S)
-        found = self.look()
+        found = self.look(limit)
         return after_timeouts(found, [one.rank for one in found.snapshots if one.pid is None])
 
     def ranks_of(self, node_rank: int) -> range:
@@ -80,7 +80,7 @@ class JobInspections:
         reported = self._stalls.get(attempt.job)
         if reported is None or reported[0] != found.since:
             hang = Hang(reason=Reason.JOB_HUNG, since=found.since, evidence=found.evidence)
-            inspected = self.inspected(attempt, hang)
+            inspected = self._with_state(attempt, hang, restarts=False)
             if inspected is None:
                 return ""
             text = f"the job seems to hang: {inspected.evidence}; {_RESTARTED}"
@@ -88,8 +88,14 @@ class JobInspections:
         return reported[1]
 
     def inspected(self, attempt: AttemptRanks, hang: Hang) -> Hang | None:
-        """Return a hang with the state of its ranks; None while ranks are inspected."""
-        found = self._look(attempt, hang.since, hang.evidence, attempt.look)
+        """Return a hang that restarts the job, with the state of its ranks.
+
+        None while ranks are inspected.
+        """
+        return self._with_state(attempt, hang, restarts=True)
+
+    def _with_state(self, attempt: AttemptRanks, hang: Hang, *, restarts: bool) -> Hang | None:
+        found = self._look(attempt, hang.since, hang.evidence, attempt.look, restarts=restarts)
         if found is None:
             return None
         return replace(hang, evidence=f"{hang.evidence}; {found.text}") if found.text else hang
@@ -106,7 +112,8 @@ class JobInspections:
         if not failed or not self._has_timed_out(attempt, failed):
             return ranks, None
         since = min([one.ended_at for one in failed if one.ended_at is not None] or [attempt.since])
-        found = self._look(attempt, since, "a collective timed out", attempt.findings_after_timeout)
+        why, look = "a collective timed out", attempt.findings_after_timeout
+        found = self._look(attempt, since, why, look, restarts=True)
         if found is None:
             hidden = [
                 replace(one, exit_code=None, ended_at=None, reason="") if one in failed else one
@@ -126,7 +133,9 @@ class JobInspections:
         attempt: AttemptRanks,
         since: datetime,
         why: str,
-        look: Callable[[], RankFindings],
+        look: Callable[[timedelta], RankFindings],
+        *,
+        restarts: bool,
     ) -> Inspected | None:
         return self._inspector.inspect(
             Suspicion(
@@ -136,5 +145,6 @@ class JobInspections:
                 evidence=why,
                 look=look,
                 file=attempt.evidence,
+                restarts=restarts,
             )
         )

@@ -3,11 +3,12 @@
 import base64
 import gzip
 import threading
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -18,13 +19,11 @@ from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.decisions.hang_evidence import HangEvidence, RankEvidence, bounded_text
 from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.inspection_tries import deadline_of, is_repeated, limit_of
 from holdfast.decisions.rank_snapshots import RankSnapshot
 from holdfast.decisions.stack_dumps import COMMAND, masked_dump, snapshots_of
 from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
-
-LIMIT: Final = timedelta(seconds=10)
-"""Maximum delay of a restart by the capture of stacks."""
 
 SIZE: Final = 256 * 1024
 """Maximum size in bytes of all stacks of an attempt; a ConfigMap may have 1 MiB."""
@@ -72,6 +71,16 @@ def unpacked_evidence(config_map: Mapping[str, object]) -> HangEvidence:
     return parse_value(HangEvidence, text)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dump:
+    """Stacks of a pod, or the reason why there are none."""
+
+    text: str = ""
+    error: str = ""
+    is_late: bool = False
+    """Whether the time was over before all of them were read."""
+
+
 class StackCapture:
     """Captures the stacks of one attempt in its own thread.
 
@@ -82,6 +91,8 @@ class StackCapture:
         pods: pods of the ranks.
         why: why the job seems to hang.
         since: time of its last sign of progress; None if unknown.
+        restarts: whether a restart waits for the stacks. If none does, pods that did not respond in
+            time are asked again.
 
     """
 
@@ -93,8 +104,10 @@ class StackCapture:
         pods: Sequence[PodState],
         why: str = "",
         since: datetime | None = None,
+        *,
+        restarts: bool = False,
     ) -> None:
-        self._why, self._since = why, since
+        self._why, self._since, self._restarts = why, since, restarts
         self._at = datetime.now(UTC)
         self._api = api
         self._job = job
@@ -110,34 +123,49 @@ class StackCapture:
         self._thread.start()
 
     def _run(self) -> None:
+        tries = 1
+        while self._is_repeated(tries):
+            tries += 1
+
+    def _is_repeated(self, tries: int) -> bool:
+        """Capture the stacks. Returns whether there was too little time; they are lost then."""
+        limit = limit_of(tries)
         with ThreadPoolExecutor(max_workers=len(self._pods) or 1) as pool:
-            found = list(pool.map(self._dumped, self._pods))
-        texts = {pod.name: text for pod, (text, _) in zip(self._pods, found, strict=True) if text}
-        errors = [error for _, error in found if error]
-        snapshots = [
-            snapshot
-            for pod, (text, _) in zip(self._pods, found, strict=True)
-            for snapshot in snapshots_of(text, pod.node)
-        ]
+            found = list(pool.map(lambda pod: self._dumped(pod, limit), self._pods))
+        dumps = [*zip(self._pods, found, strict=True)]
+        snapshots = [one for pod, dump in dumps for one in snapshots_of(dump.text, pod.node)]
+        seen = verdict(snapshots)
+        if is_repeated(
+            names_rank=bool(seen.ranks),
+            is_incomplete=any(dump.is_late for dump in found),
+            tries=tries,
+            restarts=self._restarts,
+        ):
+            return True
+        texts = {pod.name: dump.text for pod, dump in dumps if dump.text}
+        errors = [dump.error for dump in found if dump.error]
         try:
             where = self._stored(texts, snapshots) if texts else ""
         except BackendError as error:
             where, errors = "", [str(error)]
         where = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
-        self.reported = f"{verdict(snapshots).text}; {where}" if snapshots else where
+        self.reported = f"{seen.text}; {where}" if snapshots else where
+        return False
 
-    def _dumped(self, pod: PodState) -> tuple[str, str]:
-        """Return the stacks of a pod and an empty error, or no text and the error."""
-        size = SIZE // len(self._pods)
+    def _dumped(self, pod: PodState, limit: timedelta) -> _Dump:
+        size, began = SIZE // len(self._pods), time.monotonic()
         try:
             output = run_in_pod(
-                self._api, pod.path, pod.container, COMMAND, within=LIMIT, limit=size
+                self._api, pod.path, pod.container, COMMAND, within=limit, limit=size
             )
         except BackendError as error:
-            return "", str(error)
+            return _Dump(error=str(error), is_late=_is_over(began, limit))
+        is_late = _is_over(began, limit)
         if output.text:
-            return masked_dump(f"{output.text}\n{output.error}").rstrip(), ""
-        return "", f"{pod.name}: {output.error or 'no Python process runs'}"
+            text = masked_dump(f"{output.text}\n{output.error}").rstrip()
+            return _Dump(text=text, is_late=is_late)
+        why = f"{pod.name}: {output.error or 'no Python process runs'}"
+        return _Dump(error=why, is_late=is_late)
 
     def _stored(self, texts: Mapping[str, str], snapshots: Sequence[RankSnapshot]) -> str:
         job = self._job
@@ -189,7 +217,8 @@ class AttemptStacks:
     def added_to(self, found: Findings, pods: Sequence[PodState], now: datetime) -> Findings:
         """Return findings with what the ranks of a hang do; it is left out until that is known.
 
-        That takes at most 10 s. Each hang has its own stacks, but the ConfigMap has the first ones.
+        That takes at most 10 s before a restart, else at most 70 s. Each hang has its own stacks,
+        but the ConfigMap has the first ones.
         """
         hang, suspected = found.hang, found.suspected
         if hang is None and suspected is None and not found.notices.hang:
@@ -209,6 +238,7 @@ class AttemptStacks:
 
     def _captured(self, found: Findings, pods: Sequence[PodState], now: datetime) -> str:
         """Return what the stacks show; empty until that is known."""
+        deadline = deadline_of(restarts=self._stops)
         if self._capture is None or self._until is None:
             hang = found.hang or found.suspected
             self._capture = StackCapture(
@@ -218,9 +248,14 @@ class AttemptStacks:
                 pods,
                 why=hang.evidence if hang is not None else found.notices.hang,
                 since=hang.since if hang is not None else None,
+                restarts=self._stops,
             )
-            self._until = now + LIMIT
+            self._until = now + deadline
             self._capture.start()
         if self._capture.reported or now < self._until:
             return self._capture.reported
-        return f"no stacks within {LIMIT.total_seconds():g} s"
+        return f"no stacks within {deadline.total_seconds():g} s"
+
+
+def _is_over(began: float, limit: timedelta) -> bool:
+    return time.monotonic() - began >= limit.total_seconds()

@@ -35,14 +35,14 @@ class StepHangs:
 
     Args:
         environment: of the step; has the settings.
-        look: returns what the ranks of the step do, within about 10 seconds; None if nothing can.
+        look: returns what the ranks of the step do, within the given time; None if nothing can.
 
     """
 
     def __init__(
         self,
         environment: Mapping[str, str],
-        look: "Callable[[], RankFindings] | None" = None,
+        look: "Callable[[timedelta], RankFindings] | None" = None,
     ) -> None:
         self._look = look
         self._inspector: HangInspector | None = None
@@ -82,10 +82,16 @@ class StepHangs:
             self._steps = with_step(self._steps, now, step)
         hang = suspected_hang(self._progress, self._settings.limits, now)
         self._hang = hang if hang is not None and self._is_inspected(hang) else None
-        return self._settings.restarts and self._hang is not None and self._hang.step is not None
+        return self._hang is not None and self._restarts(self._hang)
+
+    def _restarts(self, hang: SuspectedHang) -> bool:
+        return self._settings.restarts and hang.step is not None
 
     def _is_inspected(self, hang: SuspectedHang) -> bool:
-        """Return whether it is known what the ranks do, which takes at most 10 s."""
+        """Return whether it is known what the ranks do.
+
+        That takes at most 10 s, and 70 s if the hang is only reported.
+        """
         from holdfast.adapters.host.hang_inspection import HangInspector, Suspicion  # noqa: PLC0415 - after a hang only
 
         if self._look is None:
@@ -100,6 +106,7 @@ class StepHangs:
                 look=self._look,
                 file=self._file,
                 node="",
+                restarts=self._restarts(hang),
             )
         )
         if found is not None:
@@ -112,7 +119,7 @@ class StepHangs:
         if self._hang is None or self._hang == self._reported:
             return ""
         self._reported = self._hang
-        if self._settings.restarts and self._hang.step is not None:
+        if self._restarts(self._hang):
             return ""
         return f"{self.text}; it is restarted only with {TIMEOUT_VARIABLE}"
 

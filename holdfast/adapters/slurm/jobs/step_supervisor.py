@@ -51,9 +51,6 @@ _POLL: Final = timedelta(seconds=1)
 _OUTAGE: Final = timedelta(minutes=2)
 """How long to wait for slurmctld after a step has ended; a restart of it takes seconds."""
 
-_STACKS: Final = timedelta(seconds=9)
-"""Timeout of the step that looks at the ranks; a hang is reported after 10 s without it."""
-
 _CANCELLED: Final = timedelta(seconds=10)
 """How long to wait for srun to end after its step was cancelled: up to 7.5 s were seen on 22.05."""
 
@@ -217,7 +214,7 @@ class SupervisedStep:
         self._report_hang()
         self._report_straggler()
 
-    def _look(self) -> "RankFindings":
+    def _look(self, limit: timedelta) -> "RankFindings":
         """Return what the ranks of the job do, by a step of its own beside theirs."""
         from holdfast.adapters.slurm.commands.rank_stacks import RankStacks  # noqa: PLC0415 - after a hang only
         from holdfast.decisions.flight_recorder import RankFindings  # noqa: PLC0415 - after a hang only
@@ -225,7 +222,7 @@ class SupervisedStep:
         step = self._monitor.step
         if step is None:
             return RankFindings()
-        ranks = RankStacks(None, _STACKS)
+        ranks = RankStacks(None, limit)
         return RankFindings(snapshots=ranks.take_snapshots(self._job, len(step.nodes)))
 
     def _report_hang(self) -> None:

@@ -4,7 +4,7 @@ Training steps and losses are read in the progress file and the output of the jo
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -60,7 +60,7 @@ class TrainingWatch:
     def __init__(
         self,
         environment: Mapping[str, str],
-        look: "Callable[[], RankFindings] | None" = None,
+        look: "Callable[[timedelta], RankFindings] | None" = None,
     ) -> None:
         limits, problems = parse_loss_limits(environment, VARIABLES)
         self.hangs = StepHangs(environment, look)
