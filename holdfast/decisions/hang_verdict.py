@@ -111,9 +111,12 @@ def _of_storage(slow: Sequence[RankSnapshot], snapshots: Sequence[RankSnapshot])
     what = f"waits for {storage_of(channel)} in {channel}"
     if len(slow) == len(snapshots) > 1:
         everyone = f"all {len(slow)} ranks {_plural(what)}"
-        text = f"{everyone}: storage does not respond; rank {slow[0].rank} is in {place(slow[0])}"
+        read = next((one for one in slow if one.frames), None)
+        where = "" if read is None else f"; rank {read.rank} is in {place(read)}"
+        text = f"{everyone}: storage does not respond{where}"
         return Verdict(kind=VerdictKind.STORAGE, ranks=(), text=text)
-    return _of(VerdictKind.STORAGE, slow, snapshots, f"{what}: it is in {place(slow[0])}")
+    where = f": it is in {place(slow[0])}" if slow[0].frames else ""
+    return _of(VerdictKind.STORAGE, slow, snapshots, f"{what}{where}")
 
 
 def rank_names(numbers: Iterable[int]) -> str:

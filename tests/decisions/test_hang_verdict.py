@@ -170,6 +170,27 @@ def test_the_stack_shows_what_a_rank_does(frames, expected) -> None:
             "storage does not respond",
         ),
         (
+            [
+                *all_in(in_collective(), 3),
+                look(
+                    3,
+                    state="D",
+                    wait_channel="percpu_rwsem_wait",
+                    note="no stack: py-spy did not respond",
+                ),
+            ],
+            VerdictKind.STORAGE,
+            (3,),
+            "rank 3 on node-3 waits for a frozen file system in percpu_rwsem_wait; the other 3 "
+            "ranks wait",
+        ),
+        (
+            [look(rank, state="D", wait_channel="fuse_wait") for rank in range(2)],
+            VerdictKind.STORAGE,
+            (),
+            "all 2 ranks wait for FUSE in fuse_wait: storage does not respond",
+        ),
+        (
             but(2, in_collective("barrier", 22)),
             VerdictKind.DESYNCHRONIZED,
             (2,),
