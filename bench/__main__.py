@@ -7,6 +7,7 @@ Exit code: 0 if every goal is met that was measured, 1 if one is missed, 2 for a
 import argparse
 import inspect
 import json
+import signal
 import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -132,4 +133,6 @@ def _json_line(figure: Figure) -> str:
 
 
 if __name__ == "__main__":
+    # Jobs are ended when a benchmark is stopped, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main(sys.argv[1:], load()))

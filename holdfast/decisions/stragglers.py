@@ -51,6 +51,10 @@ stages differ by up to 4 % in addition, had no false alarm in 7 days each."""
 _OUTLIER: Final = 2.5
 """Noise of one window beyond which an excess is left out of the mean."""
 
+_BURST: Final = 1.5
+"""Factor by which the tested windows must be noisier than all to count alone: with 4 ranks, chance
+explains it in about one of 100 tests of 5 windows."""
+
 _LOSS: Final = 1.05
 """Factor on the error of the mean, which is 1.04 for a normal distribution: the values that are
 left out vary most."""
@@ -244,9 +248,10 @@ def _noise(
 ) -> float:
     """Return the standard deviation of the excess of a rank from window to window.
 
-    That of all ranks together is a lower limit. Few values may show too little of it. So it is
-    larger by the ratio of Student's t to the normal distribution at the threshold, to the first
-    order in the degrees of freedom.
+    That of all ranks together is a lower limit; the tested windows alone count if they are clearly
+    noisier than all, as while other programs use the machine. Few values may show too little of it.
+    So it is larger by the ratio of Student's t to the normal distribution at the threshold, to the
+    first order in the degrees of freedom.
 
     Args:
         measured: excess of each rank in all windows.
@@ -258,10 +263,16 @@ def _noise(
     deviations = {one: _deviations(found, count) for one, found in measured.items()}
     windows = len(measured[rank])
     left = windows - (1 if count == windows else 2)
+    of_rank = math.sqrt(windows / left) * _scale(deviations[rank])
+    of_all = math.sqrt(windows / left) * _scale(
+        [one for them in deviations.values() for one in them]
+    )
+    recent = [one for them in deviations.values() for one in them[-count:]]
+    of_recent = math.sqrt(count / (count - 1)) * _scale(recent)
+    if of_recent > _BURST * of_all:
+        of_all, left = of_recent, count - 1
     freedom = _EFFICIENCY * left * (len(measured) - 1)
-    of_all = _scale([one for found in deviations.values() for one in found])
-    of_all *= 1 + (threshold**2 + 1) / (4 * freedom)
-    return math.sqrt(windows / left) * max(of_all, _scale(deviations[rank]))
+    return max(of_rank, of_all * (1 + (threshold**2 + 1) / (4 * freedom)))
 
 
 def _deviations(found: Sequence[float], count: int) -> list[float]:
