@@ -34,28 +34,7 @@ Benchmarks = Mapping[str, ModuleType | Unloadable]
 
 def main(argv: list[str], benchmarks: Benchmarks) -> int:
     """Run the named benchmarks, or all that take less than minutes."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(benchmarks))
-    parser.add_argument("--output", choices=("table", "json"), default="table")
-    parser.add_argument("--quick", action="store_true", help="what can be shorter is")
-    parser.add_argument(
-        "--samples",
-        "--schedules",
-        type=int,
-        default=0,
-        metavar="N",
-        help="number of samples, or of random schedules",
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="of random samples or schedules"
-    )
-    parser.add_argument(
-        "--duration",
-        type=parse_duration,
-        default=timedelta(),
-        metavar="DURATION",
-        help="time of a measurement that takes as long as it may, such as 2h",
-    )
+    parser = _parser(benchmarks)
     options = parser.parse_args(argv)
     unknown = set(options.names) - set(benchmarks)
     if unknown:
@@ -79,6 +58,32 @@ def main(argv: list[str], benchmarks: Benchmarks) -> int:
     for name, why in skipped.items():
         print(f"skipped {name}: {why}" if is_table else json.dumps({"name": name, "skipped": why}))
     return 0 if is_met else 1
+
+
+def _parser(benchmarks: Benchmarks) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(benchmarks))
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    parser.add_argument("--quick", action="store_true", help="what can be shorter is")
+    parser.add_argument(
+        "--samples",
+        "--schedules",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of samples, or of random schedules",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of random samples or schedules"
+    )
+    parser.add_argument(
+        "--duration",
+        type=parse_duration,
+        default=timedelta(),
+        metavar="DURATION",
+        help="time of a measurement that takes as long as it may, such as 2h",
+    )
+    return parser
 
 
 def load() -> dict[str, ModuleType | Unloadable]:

@@ -51,9 +51,9 @@ stages differ by up to 4 % in addition, had no false alarm in 7 days each."""
 _OUTLIER: Final = 2.5
 """Noise of one window beyond which an excess is left out of the mean."""
 
-_BURST: Final = 1.5
-"""Factor by which the tested windows must be noisier than all to count alone: with 4 ranks, chance
-explains it in about one of 100 tests of 5 windows."""
+_BURST: Final = 1.75
+"""Factor by which the tested windows must be noisier than all to count alone. Chance explains it in
+less than one of 100 tests: the 0.99 quantile of F(12, 60) is that of a factor of 1.6."""
 
 _LOSS: Final = 1.05
 """Factor on the error of the mean, which is 1.04 for a normal distribution: the values that are
