@@ -67,8 +67,8 @@ class Observed:
 
 def run(*, quick: bool = False, duration: timedelta = timedelta()) -> Iterator[Figure]:
     """Run the healthy job until ``duration`` is in the file, and count what was reported."""
-    wanted = duration or (QUICK_DURATION if quick else DURATION)
-    count = -(-wanted // PERIOD)
+    requested = duration or (QUICK_DURATION if quick else DURATION)
+    count = -(-requested // PERIOD)
     known = observed(RESULTS)
     if len(known) < count:
         _observe(len(known), count)

@@ -45,8 +45,8 @@ _TESTS_PER_DAY: Final = 2 * 86400 // 40
 
 _WANDER: Final = 0.018
 """Standard deviation of the own time of a rank over minutes and hours: temperature, clocks,
-neighbors. It is an assumption. Simulated jobs of 4, 8 and 16 ranks that wander by 2 %, of which the
-stages differ by up to 4 % in addition, had no false alarm in 7 days each."""
+neighbors. It is an assumption. Simulated jobs of 4 ranks that wander by 2 %, of which the stages
+differ by up to 4 % in addition, had no false alarm in 7 days."""
 
 _OUTLIER: Final = 2.5
 """Noise of one window beyond which an excess is left out of the mean."""
