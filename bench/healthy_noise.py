@@ -86,6 +86,8 @@ def observed(file: Path) -> list[Observed]:
 
 def figures(windows: Sequence[Observed]) -> list[Figure]:
     """Return how often healthy ranks were reported, and how noisy their own times were."""
+    if not windows:
+        return []
     jobs: dict[float, list[Observed]] = {}
     for one in windows:
         jobs.setdefault(one.job, []).append(one)
