@@ -49,9 +49,10 @@ class _Answers(BaseHTTPRequestHandler):
         requested = json.loads(
             self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}"
         )
-        if "submission_id" in requested:
+        submission = requested.get("submission_id")
+        if submission is not None and submission not in self.server.submitted:
             self.server.status = "RUNNING"
-            self.server.submitted.append(requested["submission_id"])
+            self.server.submitted.append(submission)
         self._answer(200, requested)
 
     def log_message(self, *_: object) -> None:

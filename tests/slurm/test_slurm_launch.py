@@ -32,6 +32,12 @@ if number == "1":
 """
 
 
+def ended_with(folder: Path) -> str:
+    """The line about the exit code of the step; empty until it is written."""
+    path = folder / "code"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
 @on_both_versions
 @pytest.mark.parametrize(
     ("nodes", "options", "kind"),
@@ -60,10 +66,10 @@ srun --no-kill --kill-on-bad-exit=0 --ntasks-per-node=1 \\
 echo ended with $? > {tmp_path}/code
 """,
     )
-    slurm.until((tmp_path / "code").exists)
+    slurm.until(lambda: ended_with(tmp_path))
 
     output = (tmp_path / "output").read_text(encoding="utf-8")
-    ended = (tmp_path / "code").read_text(encoding="utf-8")
+    ended = ended_with(tmp_path)
     assert ended == f"ended with {137 if kind == 'launcher' else 0}\n", output
     assert "JobSucceeded" in output
     assert "RanksRestarted: " + ("spare" if kind == "launcher" else "in-place") in output
@@ -131,11 +137,11 @@ echo ended with $? > {tmp_path}/code
         seconds = {"resumed": time.monotonic() - began}
     nodes = {(tmp_path / f"2.{rank}").read_text() for rank in range(4)}
     (tmp_path / "finish").touch()
-    slurm.until((tmp_path / "code").exists)
+    slurm.until(lambda: ended_with(tmp_path))
 
     output = (tmp_path / "output").read_text(encoding="utf-8")
     assert nodes == agents.keys() - {bad}
-    assert (tmp_path / "code").read_text(encoding="utf-8") == "ended with 0\n", output
+    assert ended_with(tmp_path) == "ended with 0\n", output
     assert re.search(r"RanksRestarted: spare: \S+ is being repaired: Nvidia", output)
     column = column_of(programs)
     matrix.record("launch-repair", column, {"job": "running", "rung": "hot-spare"}, seconds)
@@ -203,10 +209,10 @@ srun --ntasks-per-node=1 {launcher} --nproc-per-node 2 --hang-timeout auto --sta
 echo ended with $? > {tmp_path}/code
 """,
     )
-    slurm.until((tmp_path / "code").exists)
+    slurm.until(lambda: ended_with(tmp_path))
 
     output = (tmp_path / "output").read_text(encoding="utf-8")
-    assert (tmp_path / "code").read_text(encoding="utf-8") == "ended with 0\n", output
+    assert ended_with(tmp_path) == "ended with 0\n", output
     assert re.search(r"RankFailed: round 1: rank [0-3] on \S+: no progress for \S+; the", output)
     assert "ranks 0, 1, 2, 3 are outside of collectives" in output
     assert "RanksRestarted: in-place" in output
