@@ -5,6 +5,7 @@ Those without a recording are built of recorded files in the layout of the frame
 
 import json
 import os
+import re
 import shutil
 import zipfile
 from pathlib import Path
@@ -138,7 +139,7 @@ def nemo(tmp_path: Path) -> Path:
     source = unpacked("megatron_0_19", tmp_path / "source") / "torch_dist"
     folder = tmp_path / "nemo"
     for step in (100, 200, 300):
-        path = folder / f"llama--val_loss=0.5-step={step}-consumed_samples={step}.0-last"
+        path = folder / f"llama--val_loss=0.50-step={step}-consumed_samples={step}.0-last"
         shutil.copytree(source / f"iter_{step:07d}", path / "weights")
         (path / "context").mkdir()
         (path / "context/io.json").write_text("{}")
@@ -158,6 +159,78 @@ def test_nemo_passes_over_what_is_unfinished(nemo: Path) -> None:
     assert chosen(nemo) == names[1]
     halve(next((nemo / names[1] / "weights").glob("*.distcp")))
     assert chosen(nemo) == names[0]
+
+
+def named(nemo: Path, step: int) -> str:
+    [path] = nemo.glob(f"*step={step}-*.0")
+    return path.name
+
+
+@pytest.fixture(params=["copy", "link"])
+def nemo_last(nemo: Path, request: pytest.FixtureRequest) -> Path:
+    """As NeMo leaves it by default: several checkpoints, and one ``last`` of the newest step."""
+    for path in sorted(nemo.iterdir()):
+        path.rename(path.with_name(path.name.removesuffix("-last")))
+    newest = nemo / named(nemo, 300)
+    last = newest.with_name(f"{newest.name}-last")
+    if request.param == "link":
+        last.symlink_to(newest.name)
+    else:
+        shutil.copytree(newest, last)
+    return nemo
+
+
+def loaded_by_nemo(folder: Path) -> str:
+    """What ``AutoResume`` of NeMo 2.5 loads: the newest ``*last``, unless it is unfinished."""
+    lasts = [one for one in folder.glob("*") if one.is_dir() and one.match("*last")]
+    ended = [one for one in lasts if not one.with_name(f"{one.name}-unfinished").exists()]
+    if not ended:
+        return ""
+    return max(ended, key=lambda one: one.lstat().st_mtime).resolve().name
+
+
+def test_nemo_loads_an_older_checkpoint_although_only_the_newest_is_last(nemo_last: Path) -> None:
+    newest = loaded_by_nemo(nemo_last)
+    assert chosen(nemo_last) == newest
+    assert loaded_by_nemo(nemo_last) == newest
+    for step, rest in ((300, 200), (200, 100)):
+        for one in nemo_last.glob(f"*step={step}-*"):
+            if not one.is_symlink():
+                halve(next((one / "weights").glob("*.distcp")))
+
+        assert chosen(nemo_last) == named(nemo_last, rest) == loaded_by_nemo(nemo_last)
+        links = [one.name for one in nemo_last.glob("*-holdfast-last")]
+        assert links == [f"{named(nemo_last, rest)}-holdfast-last"]
+        before = content(nemo_last)
+        assert chosen(nemo_last) == named(nemo_last, rest)
+        assert content(nemo_last) == before
+
+
+def test_the_copy_that_nemo_loads_is_replaced_by_the_checkpoint_of_its_step(
+    nemo_last: Path,
+) -> None:
+    last = nemo_last / f"{named(nemo_last, 300)}-last"
+    if last.is_symlink():
+        return
+    halve(next((last / "weights").glob("*.distcp")))
+
+    assert chosen(nemo_last) == named(nemo_last, 300) == loaded_by_nemo(nemo_last)
+
+
+def test_a_link_of_nemo_has_its_own_time(nemo: Path) -> None:
+    oldest = min(path.name for path in nemo.iterdir())
+    (nemo / "again-last").symlink_to(oldest)
+
+    assert chosen(nemo) == oldest == loaded_by_nemo(nemo)
+
+
+def test_names_of_nemo_without_names_of_values_have_a_step(nemo: Path) -> None:
+    for path in list(nemo.iterdir()):
+        path.rename(path.with_name(re.sub("[a-z_]+=", "", path.name)))
+
+    found = CheckpointDirectory(nemo).survey()
+    assert [one.step for one in found.checkpoints] == [300, 200, 100]
+    assert (found.pointer.step, found.pointer.name) == (300, found.checkpoints[0].name)
 
 
 # NeuronX
