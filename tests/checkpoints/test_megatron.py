@@ -262,6 +262,53 @@ def test_megatron_bridge_is_set_back_by_its_own_tracker(folder: Path) -> None:
     assert (folder / BRIDGE_TRACKER).read_bytes() == states[100]
 
 
+def loaded_by_megatron(folder: Path) -> str:
+    """What ``_load_base_checkpoint`` of megatron-core 0.19.2 loads."""
+    trackers = [one / TRACKER for one in (folder / "non_persistent", folder)]
+    frequent, own = (int(one.read_text()) if one.exists() else -1 for one in trackers)
+    if frequent != -1 and frequent >= own:
+        return f"non_persistent/iter_{frequent:07d}"
+    return f"iter_{own:07d}" if own != -1 else ""
+
+
+@pytest.mark.parametrize("frequent", [(50, 150), (50, 250), (200,), (50,)])
+@pytest.mark.parametrize("own", [(100, 200), ()])
+def test_saves_that_are_not_persistent_are_chosen_and_passed_over_as_others(
+    folder: Path, own: tuple[int, ...], frequent: tuple[int, ...]
+) -> None:
+    for number in own:
+        saved(folder, number)
+    for number in frequent:
+        saved(folder / "non_persistent", number)
+    loaded = []
+    while True:
+        found = guarded(folder)
+        assert found.choice.resume is not None
+        loaded.append(found.choice.resume.name)
+        assert loaded[-1] == loaded_by_megatron(folder)
+        before = content(folder)
+        assert not guarded(folder).has_changes
+        assert content(folder) == before
+        if len(loaded) == len(own) + len(frequent):
+            break
+        cut(folder / loaded[-1])
+
+    steps = [int(name[-7:]) for name in loaded]
+    assert steps == sorted((*own, *frequent), reverse=True)
+
+
+@pytest.mark.parametrize("garbled", ["", "non_persistent"])
+def test_a_garbled_tracker_of_either_directory_is_replaced(folder: Path, garbled: str) -> None:
+    saved(folder, 100)
+    saved(folder / "non_persistent", 200)
+    (folder / garbled / TRACKER).write_text("\0")
+
+    found = guarded(folder)
+
+    assert found.choice.resume is not None
+    assert found.choice.resume.name == loaded_by_megatron(folder)
+
+
 def test_the_step_of_a_job_is_read_from_plain_files_only(tmp_path: Path) -> None:
     assert latest_step(tmp_path) is None
     os.mkfifo(tmp_path / TRACKER)

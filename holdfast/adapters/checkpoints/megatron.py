@@ -4,6 +4,9 @@
 ``iter_0000100`` contain one checkpoint each, whose format follows from its content, in this order:
 ``metadata.json`` is torch_dist, ``mp_rank_*`` the legacy format, ``.metadata`` torch_dcp or
 fsdp_dtensor. The tracker is written last. Megatron-Bridge reads ``latest_train_state.pt`` first.
+
+``non_persistent`` contains the same for more frequent saves of ``--non-persistent-ckpt-type
+global``. Its checkpoint is loaded unless its iteration is lower than that of the tracker outside.
 """
 
 import hashlib
@@ -40,13 +43,14 @@ from holdfast.adapters.checkpoints.plain_files import (
     read_text,
 )
 from holdfast.adapters.checkpoints.torch_file import file_problems, saved_number
-from holdfast.kit.files import write_durably
-from holdfast.model.checkpoints import Depth, Pointer, PointerKind, Problem
+from holdfast.kit.files import sync_directory, write_durably
+from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, Problem
 
 TRACKER: Final = "latest_checkpointed_iteration.txt"
 BRIDGE_TRACKER: Final = "latest_train_state.pt"
 _BRIDGE_STATE: Final = "train_state.pt"
 _BRIDGE_CONFIG: Final = "run_config.yaml"
+_FREQUENT: Final = "non_persistent"
 _RELEASE: Final = "release"
 _CONFIG: Final = "metadata.json"
 _COMMON: Final = "common.pt"
@@ -58,35 +62,51 @@ _RANK: Final = re.compile(r"mp_rank_(\d{1,6})(?:_(\d{1,6}))?(?:_(\d{1,6}))?")
 _STATE_LIMIT: Final = 1 << 22
 
 
-def find(folder: Path, names: Names) -> Found | None:
+def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
     """See ``Find``."""
-    rows = {}
+    frequent = names.get(_FREQUENT)
+    inside = listed(frequent.path) if frequent is not None and frequent.is_dir else {}
+    rows = [*_rows(names, ""), *_rows(inside, f"{_FREQUENT}/")]
+    if not rows and TRACKER not in names and BRIDGE_TRACKER not in names:
+        return None
+    rows.sort(key=lambda one: (one.step or 0, one.name), reverse=True)
+    return Found(checkpoints=tuple(rows), pointer=_pointer(names, inside))
+
+
+def _rows(names: Names, prefix: str) -> Iterator[Checkpoint]:
     for entry in names.values():
         number = _ITERATION.fullmatch(entry.name)
         if number is not None and entry.is_dir:
             inside = names_in(entry.path)
             is_ended = _CONFIG in inside or (has_index(inside) and _COMMON not in inside)
-            rows[int(number[1])] = candidate(entry, int(number[1]), is_ended=is_ended)
-    if not rows and TRACKER not in names and BRIDGE_TRACKER not in names:
-        return None
-    every = tuple(rows[number] for number in sorted(rows, reverse=True))
-    return Found(checkpoints=every, pointer=_pointer(folder, names))
+            name = f"{prefix}{entry.name}"
+            yield candidate(entry, int(number[1]), is_ended=is_ended, name=name)
 
 
-def _pointer(folder: Path, names: Names) -> Pointer:
+def _pointer(names: Names, inside: Names) -> Pointer:
+    """Return what the trackers name together; one that cannot be read ends the job."""
+    own, frequent = _tracked(names, ""), _tracked(inside, f"{_FREQUENT}/")
+    if own.kind is PointerKind.UNREADABLE:
+        return own
+    is_frequent = frequent.step is not None and frequent.step >= (own.step or 0)
+    return frequent if is_frequent or frequent.kind is PointerKind.UNREADABLE else own
+
+
+def _tracked(names: Names, prefix: str) -> Pointer:
     if BRIDGE_TRACKER in names:
-        step = saved_number(folder / BRIDGE_TRACKER, "step")
+        step = saved_number(names[BRIDGE_TRACKER].path, "step")
         file, text = BRIDGE_TRACKER, "nothing" if step is None else str(step)
     elif TRACKER in names:
-        file, text = TRACKER, read_text(folder / TRACKER)
+        file, text = TRACKER, read_text(names[TRACKER].path)
         step = int(text) if text.isascii() and text.isdecimal() and len(text) < 19 else None
     else:
         return Pointer(kind=PointerKind.ABSENT, file=TRACKER)
+    file = f"{prefix}{file}"
     if text == _RELEASE:
         return Pointer(kind=PointerKind.FIXED, file=file, text=text, name=_RELEASE)
     if step is None:
         return Pointer(kind=PointerKind.UNREADABLE, file=file, text=text[:40])
-    name = f"iter_{step:07d}"
+    name = f"{prefix}iter_{step:07d}"
     return Pointer(kind=PointerKind.NAMED, file=file, text=text, name=name, step=step)
 
 
@@ -122,16 +142,45 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
 
 
 def repoint(folder: Path, name: str) -> None:
-    """See ``Repoint``. Writes the tracker of Megatron-Bridge first, as Bridge reads it first."""
-    number = _ITERATION.fullmatch(name)
+    """See ``Repoint``. The trackers of the other directory must not name a newer checkpoint."""
+    number = _ITERATION.fullmatch(Path(name).name)
     if number is None:
         raise OSError(f"{name} is not a Megatron checkpoint")
-    state = folder / name / _BRIDGE_STATE
+    frequent, step = folder / _FREQUENT, int(number[1])
+    if Path(name).name == name:
+        tracked = _tracked(listed(frequent), "")
+        if tracked.kind is not PointerKind.ABSENT and (
+            tracked.step is None or tracked.step >= step
+        ):
+            _remove_trackers(frequent)
+        _write_trackers(folder / name)
+        return
+    _write_trackers(folder / name)
+    tracked = _tracked(listed(folder), "")
+    if tracked.kind is PointerKind.UNREADABLE or (tracked.step or 0) > step:
+        older = [
+            one for one in _rows(listed(folder), "") if one.step is not None and one.step <= step
+        ]
+        if older:
+            _write_trackers(folder / max(older, key=lambda one: one.step or 0).name)
+        else:
+            _remove_trackers(folder)
+
+
+def _write_trackers(path: Path) -> None:
+    """Name a checkpoint in its directory. Megatron-Bridge reads its own tracker first."""
+    folder, state = path.parent, path / _BRIDGE_STATE
     if state.exists():
         write_durably(folder / BRIDGE_TRACKER, read_bytes(state, _STATE_LIMIT))
     elif (folder / BRIDGE_TRACKER).exists():
-        raise OSError(f"{name} has no {_BRIDGE_STATE}, which Megatron-Bridge needs to load it")
-    write_durably(folder / TRACKER, str(int(number[1])).encode())
+        raise OSError(f"{path.name} has no {_BRIDGE_STATE}, which Megatron-Bridge needs to load it")
+    write_durably(folder / TRACKER, str(int(path.name.removeprefix("iter_"))).encode())
+
+
+def _remove_trackers(folder: Path) -> None:
+    for file in (BRIDGE_TRACKER, TRACKER):
+        (folder / file).unlink(missing_ok=True)
+    sync_directory(folder)
 
 
 # torch_dist
@@ -274,6 +323,7 @@ FORMAT: Final = CheckpointFormat(
     complete_when="torch_dist: `metadata.json`, `common.pt` (from 0.19 on an item of the index) and"
     " what DCP needs; torch_dcp and fsdp_dtensor: what DCP needs; legacy: the files of every rank,"
     " each of them whole",
-    loads=f"what `{BRIDGE_TRACKER}` names, else `{TRACKER}`",
+    loads=f"what `{BRIDGE_TRACKER}` names, else `{TRACKER}`; what a tracker in `{_FREQUENT}` names,"
+    " if its iteration is not lower",
     not_detected="as DCP; legacy: a file of the optimizer of another step",
 )

@@ -21,7 +21,7 @@ from holdfast.adapters.checkpoints.contract import (
     within,
 )
 from holdfast.adapters.checkpoints.lightning import step_of
-from holdfast.adapters.checkpoints.plain_files import Entry, listed, names_in
+from holdfast.adapters.checkpoints.plain_files import listed, names_in
 from holdfast.kit.files import sync_directory
 from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, Problem
 
