@@ -21,6 +21,7 @@ PACKAGES: Final = {
     "megatron": ("megatron-core", "numpy", "psutil", "torch"),
     "nvrx": ("nvidia-resiliency-ext", "numpy", "torch"),
     "orbax": ("orbax-checkpoint", "jax"),
+    "ray": ("ray[train]", "numpy", "torch"),
     "torchtitan": ("torchtitan", "torch"),
 }
 """Environment to its packages. Megatron-core imports psutil without requiring it, DLRover gRPC."""
