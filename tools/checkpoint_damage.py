@@ -74,8 +74,11 @@ RECORDINGS: Final[Mapping[str, Recording]] = {
 """Recordings in ``tests/recordings/checkpoints``, in the order of the table."""
 
 HANDMADE: Final[Mapping[str, str]] = {
-    "nemo": "NeMo 2, and Megatron-Bridge: `megatron` with `latest_train_state.pt`. The files are"
-    " those of Megatron-core; names and markers are written by the tests",
+    "nemo": "the names, markers and links of NeMo 2, from the source of 2.5.3, whose `AutoResume`,"
+    " run by hand, loaded what Holdfast had chosen; of `megatron` the directory `non_persistent`,"
+    " and the trackers and `train_state.pt` of Megatron-Bridge, from the source of 0.6.2. All other"
+    " files are those of Megatron-core. The save code of neither was run: it imports packages for"
+    " GPUs",
     "neuronx": "NeuronX Distributed, of which the public package index has a placeholder only. The"
     " files are those of `torch.save`",
     "safetensors": "without a framework there is no layout to record; the library wrote the files",
