@@ -6,11 +6,14 @@ from its cache, so that an environment takes a second once its packages were dow
 
 import fcntl
 import importlib.metadata
+import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "build" / "frameworks"
@@ -19,6 +22,7 @@ PACKAGES: Final = {
     "composer": ("mosaicml", "torch", "torchvision"),
     "dlrover": ("dlrover[k8s,torch]", "numpy", "torch"),
     "megatron": ("megatron-core", "numpy", "psutil", "torch"),
+    "megatron_lm": ("megatron-core>=0.19.2", "numpy", "psutil", "torch"),
     "nvrx": ("nvidia-resiliency-ext", "numpy", "torch"),
     "orbax": ("orbax-checkpoint", "jax"),
     "ray": ("ray[train]", "numpy", "torch"),
@@ -26,12 +30,20 @@ PACKAGES: Final = {
 }
 """Environment to its packages. Megatron-core imports psutil without requiring it, DLRover gRPC."""
 
+_PYTHONS: Final = {"megatron_lm": "3.12"}
+"""Environment to the oldest Python for which there is a wheel."""
+
+_UV: Final = str(Path(sys.executable).with_name("uv"))
+
 _NEWER: Final = ("numpy>=1.26", "torchvision")
 """Instead of the versions that frameworks require: they run with newer ones."""
 
 
 def environment_of(name: str) -> Path:
-    """Return the directory of the environment, which is built first if it does not exist."""
+    """Return the directory of the environment, which is built first if it does not exist.
+
+    Skips the test if there is no Python that is new enough.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
     folder, stamp = FOLDER / name, FOLDER / f"{name}.built"
     torch = f"torch=={importlib.metadata.version('torch').partition('+')[0]}"
@@ -46,10 +58,27 @@ def environment_of(name: str) -> Path:
     return folder
 
 
+def _python(name: str) -> str:
+    """The Python that runs the tests, or another one if it is too old. Skips without one."""
+    oldest = _PYTHONS.get(name, "3.11")
+    if sys.version_info >= tuple(map(int, oldest.split("."))):
+        return sys.executable
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    paths = [str(one) for one in pyenv.glob("versions/*/bin")]
+    done = subprocess.run(
+        [_UV, "python", "find", "--no-python-downloads", oldest],
+        check=False, capture_output=True, text=True,
+        env={**os.environ, "PATH": os.pathsep.join((*paths, os.environ["PATH"]))},
+    )  # fmt: skip
+    if done.returncode != 0:
+        pytest.skip(f"there is no Python {oldest}")
+    return done.stdout.strip()
+
+
 def _build(folder: Path, name: str, torch: str) -> None:
     newer = FOLDER / f"{name}.txt"
     newer.write_text("\n".join((torch, *_NEWER)), encoding="utf-8")
-    _uv("venv", "--python", sys.executable, str(folder))
+    _uv("venv", "--python", _python(name), str(folder))
     _uv(
         "pip", "install", "--python", str(folder / "bin/python"), "--override", str(newer),
         *PACKAGES[name],
@@ -57,6 +86,5 @@ def _build(folder: Path, name: str, torch: str) -> None:
 
 
 def _uv(*arguments: str) -> None:
-    command = [str(Path(sys.executable).with_name("uv")), *arguments]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = subprocess.run([_UV, *arguments], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

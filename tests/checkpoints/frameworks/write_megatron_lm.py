@@ -1,5 +1,7 @@
 """A GPT with the distributed optimizer, saved by Megatron-LM's own ``save_checkpoint`` on CPUs.
 
+``load_megatron_lm.py`` loads it with ``load_checkpoint``.
+
 Megatron-core has ``megatron.training`` from 0.19 on, for Python 3.12 and later.
 """
 
@@ -23,11 +25,12 @@ from megatron.core.distributed import DistributedDataParallelConfig as DataParal
 from megatron.core.models.gpt import GPTModel  # noqa: E402
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec  # noqa: E402
 from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer  # noqa: E402
+from megatron.core.optimizer.distrib_optimizer import DistributedOptimizer  # noqa: E402, F401
 from megatron.core.optimizer_param_scheduler import OptimizerParamScheduler  # noqa: E402
 from megatron.core.transformer import TransformerConfig  # noqa: E402
 from megatron.training import global_vars  # noqa: E402
 from megatron.training.arguments import parse_args  # noqa: E402
-from megatron.training.checkpointing import save_checkpoint  # noqa: E402
+from megatron.training.checkpointing import load_checkpoint, save_checkpoint  # noqa: E402, F401
 
 RANKS = 2
 KINDS = ("torch_dist", "torch_dcp", "torch")
