@@ -23,11 +23,13 @@ print(*sys.modules)
 DECISIONS = {
     "launch": {
         "crash_text",
+        "evidence_precedence",
         "exit_meanings",
         "failure_lines",
         "failure_signatures",
         "flight_recorder",
         "hang_verdict",
+        "inspection_tries",
         "launch_causes",
         "launch_events",
         "launch_inspection",
