@@ -19,6 +19,9 @@ from holdfast.model.errors import BackendError
 
 _PIECE: Final = 1 << 16
 _TYPED: Final = 1 << 12
+_POLL_S: Final = 1.0
+"""A signal that arrives just before ``select`` does not interrupt it: its handler runs after it."""
+
 _END_OF_INPUT: Final = b"\x04"
 """Ctrl-D as a terminal sends it; the protocol has no message for the end of the input."""
 
@@ -122,7 +125,7 @@ class _ExecSession:
                 watched.append(terminal.typed)
         is_pending = isinstance(self._connection, ssl.SSLSocket) and self._connection.pending()
         writing = [self._connection] if self._unsent else []
-        ready, _, _ = select.select(watched, writing, [], 0 if is_pending else None)
+        ready, _, _ = select.select(watched, writing, [], 0 if is_pending else _POLL_S)
         self._is_readable = self._connection in ready
         if terminal is not None and terminal.resized in ready:
             os.read(terminal.resized, _TYPED)
