@@ -30,7 +30,6 @@ from holdfast.decisions.stack_dumps import COMMAND
 from holdfast.decisions.step_progress import SuspectedHang
 from holdfast.kit.masking import MASK
 from holdfast.model.names import Reason
-from tests.effort import is_quick
 from tests.engines.kubelet import PodServer
 
 NAMESPACE = "/api/v1/namespaces/default"
@@ -182,7 +181,6 @@ def test_a_suspected_hang_is_reported_with_its_stacks_and_each_hang_has_its_own(
     assert later.hang.evidence == "no new line; no stacks within 10 s"
 
 
-@pytest.mark.skipif(is_quick(), reason="it waits for 10 s")
 def test_pods_that_do_not_respond_in_time_are_asked_again_unless_a_restart_waits(
     api: Api, kubelet: PodServer, pods: list[PodState]
 ):
