@@ -280,8 +280,13 @@ def without_yaml(environment: dict[str, str], *argv: str) -> subprocess.Complete
 @pytest.mark.parametrize(
     "argv", [("nodes", "list", "--platform", "kubernetes"), ("hyperpod", "--help")], ids=" ".join
 )
-def test_what_kubernetes_needs_is_reported_where_it_is_not_installed(argv: tuple[str, ...]) -> None:
-    ended = without_yaml({}, *argv)
+def test_what_kubernetes_needs_is_reported_where_it_is_not_installed(
+    argv: tuple[str, ...], tmp_path: Path
+) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_text('kind: "Config"\n', encoding="utf-8")  # not as kubectl writes it
+
+    ended = without_yaml({"KUBECONFIG": str(kubeconfig)}, *argv)
 
     assert (ended.returncode, ended.stdout) == (ExitCode.BAD_INPUT, "")
     assert ended.stderr == ("holdfast: yaml is not installed: pip install 'holdfast[kubernetes]'\n")
@@ -689,7 +694,13 @@ def names_of(command: click.Command) -> set[str]:
 
 
 ON_FILES = {"holdfast check show", "holdfast checkpoint show"}
-NAMED = {"holdfast nodes list", "holdfast jobs list", "holdfast incidents list"}
+NAMED = {
+    "holdfast nodes list",
+    "holdfast jobs list",
+    "holdfast incidents list",
+    "holdfast clusters list",
+    "holdfast clusters nodes",
+}
 LISTED = {"list", "describe", "show"}
 
 

@@ -52,7 +52,7 @@ PENDING = {
     HealthStatus.PENDING_REPLACEMENT: Verb.REPLACE,
     "UnschedulablePendingReplace": Verb.REPLACE,
 }
-NO_CHECK = replace(CONVENTIONS, can_check=False)
+NO_CHECK = CONVENTIONS._replace(can_check=False)
 
 
 def parsed(node, conventions=CONVENTIONS):

@@ -1,6 +1,7 @@
 """Searches the tensors of a checkpoint for NaN and infinity, without torch."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -29,6 +30,13 @@ _KINDS: Final = {
     "C128": F64,
 }
 """Floating-point types of safetensors and of torch; others cannot hold NaN or are not scanned."""
+
+_PADDED: Final = re.compile(r"\.bucket_idx_\d{1,9}\.")
+"""In keys of Megatron's distributed optimizer whose tensors have padding that is never written.
+
+Megatron-core 0.19.2, ``distrib_optimizer.py``: padding between parameters is ``torch.empty``. It
+may contain any bytes, and its offsets are not saved.
+"""
 
 _LISTED: Final = 20
 """Maximum number of tensors that a result names."""
@@ -95,7 +103,11 @@ def _slices(folder: Path) -> dict[str, list[tuple[str, int, int]]]:
     if isinstance(index, Problem):
         return {}
     return {
-        name: [(one.key, one.offset, one.length) for one in row if not one.is_opaque]
+        name: [
+            (one.key, one.offset, one.length)
+            for one in row
+            if not one.is_opaque and _PADDED.search(one.key) is None
+        ]
         for name, row in index.files.items()
     }
 
