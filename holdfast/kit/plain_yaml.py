@@ -1,6 +1,6 @@
 """Reader of the part of YAML that kubectl writes into kubeconfig files.
 
-To import PyYAML takes an eighth of the processor time of ``nodes list``, so commands try this
+Importing PyYAML takes an eighth of the CPU time of ``nodes list``, so commands try this
 first: mappings and lists in block style whose texts need no quotes. All else is left to PyYAML.
 """
 
