@@ -10,8 +10,13 @@ from typing import Any, Final
 _LINE: Final = re.compile(
     r"(?P<indent> *)(?P<item>- )?(?:(?P<key>[A-Za-z][\w./-]*):(?: |$))?(?P<value>[^ ].*)?", re.ASCII
 )
-_TEXT: Final = re.compile(r"(?:--?)?[A-Za-z/][\w./:@+=-]*(?<!:)", re.ASCII)
-"""Scalars that are texts without quotes; one that begins with a digit may be a number or a date."""
+_TEXT: Final = re.compile(
+    r"(?:--?)?[A-Za-z/][\w./:@+=-]*(?<!:)|\d[\w./@+=-]*[G-NP-SU-WYg-np-su-wy][\w./@+=-]*", re.ASCII
+)
+"""Scalars that are texts without quotes.
+
+One that begins with a digit may be a number or a date, unless it has a letter that neither has.
+"""
 
 _VALUES: Final = {"true": True, "false": False, "null": None}
 _WORDS: Final = frozenset((*_VALUES, "y", "n", "yes", "no", "on", "off"))

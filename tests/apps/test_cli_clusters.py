@@ -106,6 +106,10 @@ def lists_are_selected(call) -> None:
     of_group = ("--state", "Running", "-l", "group=gpu", "--sort-by", "since", "--no-headers")
     assert len(call("nodes", "lab", *of_group).out.splitlines()) == 1
     assert call("nodes", "lab", "--reason", "capacity").err == "No node matches.\n"
+    started = ("--state", "Info,Warn", "--since", "1h", "--reason", "creation STARTED")
+    [event] = call("events", "lab", *started, "--no-headers").out.splitlines()
+    assert "lab creation started" in event
+    assert call("events", "lab", "--state", "Error").err == "No event matches.\n"
 
 
 def test_a_cluster_from_its_file_to_its_end(call, source) -> None:

@@ -700,6 +700,7 @@ NAMED = {
     "holdfast incidents list",
     "holdfast clusters list",
     "holdfast clusters nodes",
+    "holdfast checkpoint list",
 }
 LISTED = {"list", "describe", "show"}
 

@@ -182,6 +182,19 @@ def test_the_list_shows_each_checkpoint_and_which_one_is_loaded(folder: Path, ca
     assert content(folder) == before
 
 
+def test_the_list_shows_what_is_selected(folder: Path, capsys) -> None:
+    cut(folder, 300)
+    listed = ["checkpoint", "list", str(folder)]
+
+    assert run([*listed, "--state", "damaged", "--reason", "BYTES", "-o", "name"]) == 0
+    assert capsys.readouterr().out == "iter_0000300\n"
+    assert run([*listed, "--state", "complete", "--sort-by", "name", "--no-headers"]) == 0
+    names = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["iter_0000100", "iter_0000200"]
+    assert run([*listed, "-l", "name=iter_0000900"]) == 0
+    assert capsys.readouterr().err == "No checkpoint matches.\n"
+
+
 def test_where_the_script_chooses_no_checkpoint_is_marked_as_loaded(tmp_path: Path, capsys) -> None:
     folder = unpacked("torch_save", tmp_path) / "zip"
     paths = sorted(folder.iterdir(), reverse=True)

@@ -25,6 +25,7 @@ preferences: {}
 users:
 - name: admin
   user:
+    token: 54LpcuRnjrMxhIpX_KC0nlzWs-Ug
     exec:
       apiVersion: client.authentication.k8s.io/v1beta1
       args:
@@ -38,10 +39,12 @@ PIECES = st.sampled_from(
     ["a", "b:", "- ", "-", " ", "  ", "    ", "\n", "\n", "a: b", "- a", "no", "null", "{}", "[]",
      "~", "1", "x1", "1x", ":", "#", " #c", "'", '"', "|", ">", "&a", "*a", "!t", "---", "...",
      "<<:", "=", "on:", "true", "True", "?", "%", "@", "\t", ",", "{", "é", ".inf", "--b", "-1",
-     "a:b", "b: ", "0x1", "2026-01-01", "\r", "\u2028", "/a", "Null", "e1", "-e", "k: v", "- k: v"]
+     "a:b", "b: ", "0x1", "0o1", "1_", "1k", "1.0e+2", "2026-01-01", "\r", "\u2028", "/a", "Null", "e1", "-e", "k: v", "- k: v"]
 )  # fmt: skip
 DOCUMENTS = st.recursive(
-    st.sampled_from(["a", "v1", "https://h:1/p", "no", "", "1", "a b", "x:", None, True, 3]),
+    st.sampled_from(
+        ["a", "v1", "https://h:1/p", "no", "", "1", "1k", "0b1", "a b", "x:", None, True, 3]
+    ),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(st.sampled_from(["a", "b-c", "name", "on", "1", ""]), inner, max_size=3)
@@ -62,7 +65,24 @@ def test_a_kubeconfig_as_kubectl_writes_it_is_read_without_pyyaml() -> None:
     assert parse_plain_yaml(KUBECONFIG) == yaml.safe_load(KUBECONFIG)
 
 
-@pytest.mark.parametrize("value", ["yes", "0x1", "1.5", "a #b", "'a'", "a: b", "~", "True", "|"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "yes",
+        "0x1",
+        "1.5",
+        "0o7",
+        "1e5",
+        "1_0",
+        "2026-01-01T10:00:00Z",
+        "a #b",
+        "'a'",
+        "a: b",
+        "~",
+        "True",
+        "|",
+    ],
+)
 def test_values_that_are_no_plain_texts_are_left_to_pyyaml(value: str) -> None:
     assert accepted(f"a: {value}\n") is NotPlain
 

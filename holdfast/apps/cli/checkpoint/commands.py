@@ -21,7 +21,7 @@ from holdfast.apps.cli.checkpoint.selection import choose_, release, show_checkp
 from holdfast.apps.cli.checkpoint.watch import watch as watch_checkpoints
 from holdfast.apps.cli.help import FullHelpGroup, examples
 from holdfast.apps.cli.output import (
-    LISTS,
+    NAMED_LISTS,
     RESULTS,
     Column,
     age,
@@ -33,6 +33,7 @@ from holdfast.apps.cli.output import (
     print_rows,
 )
 from holdfast.apps.cli.parameters import Duration
+from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show, watch_option
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.run.checkpoint_verification import (
@@ -44,13 +45,14 @@ from holdfast.apps.run.resume_history import (
     preview,
     verify_and_record,
 )
+from holdfast.apps.views.selection import RowFields, Selection, selected
 from holdfast.decisions.checkpoint_choice import ResumeOutcome, choose
 from holdfast.decisions.checkpoint_trust import CheckpointPolicy, Trust
 from holdfast.decisions.save_reports import incomplete_saves
 from holdfast.engine.checkpoint_guard import GuardResult, verify_all
 from holdfast.engine.checkpoint_wording import sentences
 from holdfast.kit.units import format_duration
-from holdfast.model.checkpoints import Checkpoint, Depth, Survey
+from holdfast.model.checkpoints import Checkpoint, CheckpointState, Depth, Survey
 from holdfast.model.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -224,29 +226,52 @@ _COLUMNS: Final = (
     Column[_Row](
         title="reported",
         cell=lambda row: row.reported_at and age(row.reported_at, datetime.now(UTC)),
-        minor=True,
+        drop=1,
     ),
-    Column[_Row](title="problem", cell=lambda row: "; ".join(row.problems[:1]), minor=True),
+    Column[_Row](title="problem", cell=lambda row: "; ".join(row.problems[:1]), whole=True),
+)
+_STATES: Final = tuple(state.value for state in CheckpointState)
+_FIELDS: Final = RowFields[_Row](
+    states=lambda row: (row.state,),
+    since=lambda row: row.changed_at,
+    reason=lambda row: "; ".join(row.problems),
+    jobs=lambda _: (),
+    labels={"name": lambda row: row.name, "format": lambda row: row.format},
 )
 
 
-@examples("holdfast checkpoint list /fsx/llama/checkpoints --depth hashes")
+@examples(
+    "holdfast checkpoint list /fsx/llama/checkpoints --depth hashes",
+    "holdfast checkpoint list /fsx/llama/checkpoints --state damaged,incomplete --output name",
+)
 @checkpoint.command("list")
 @click.argument("directory", type=click.Path(path_type=Path))
 @depth_option
 @format_option
+@select_options(_STATES, tuple(_FIELDS.labels), has_jobs=False)
 @watch_option
-@output_option(*LISTS)
-def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, output: str) -> int:
+@output_option(*NAMED_LISTS)
+def list_(
+    *,
+    directory: Path,
+    depth: str,
+    format_name: str | None,
+    watch: bool,
+    output: str,
+    no_headers: bool,
+    **values: Any,
+) -> int:
     """List the checkpoints in DIRECTORY, newest first, and what verification finds.
 
     A warning names a save that the script reported as done although it is incomplete.
 
     LOADED marks the checkpoint that the framework would load now; if the user's script selects it,
     none is marked. CHOICE marks the checkpoint that `verify` would select. REPORTED is the age of
-    the report of its save by the script, if any. Nothing is changed.
+    the report of its save by the script, if any. --reason is a part of a problem. Nothing is
+    changed.
 
-    Exits with 1 if there are checkpoints and `verify` would find none to resume from.
+    Exits with 1 if there are checkpoints, shown or not, and `verify` would find none to resume
+    from.
     """
 
     def read() -> Survey:
@@ -255,8 +280,13 @@ def list_(*, directory: Path, depth: str, format_name: str | None, watch: bool, 
             raise ConfigError(f"{directory} does not exist; expected a directory of checkpoints")
         return survey
 
+    selection = taken_selection(values)
     shown = show(
-        read, lambda survey: _print_list(survey, directory, Depth(depth), output), watch=watch
+        read,
+        lambda survey: _print_list(
+            survey, directory, Depth(depth), selection, output, headers=not no_headers
+        ),
+        watch=watch,
     )
     outcome = choose(shown, Depth(depth), None, _trust(directory)).outcome
     return (
@@ -268,7 +298,15 @@ def _trust(directory: Path) -> Trust:
     return Trust(history=read_history(directory))
 
 
-def _print_list(survey: Survey, directory: Path, depth: Depth, output: str) -> None:
+def _print_list(
+    survey: Survey,
+    directory: Path,
+    depth: Depth,
+    selection: Selection,
+    output: str,
+    *,
+    headers: bool,
+) -> None:
     loaded = None if survey.script_chooses else survey.loaded
     chosen = choose(survey, depth, None, _trust(directory))
     resume = chosen.resume if chosen.outcome is ResumeOutcome.RESUME else None
@@ -277,12 +315,15 @@ def _print_list(survey: Survey, directory: Path, depth: Depth, output: str) -> N
         for one in survey.checkpoints
     ]
     empty = f"{directory}: no checkpoint yet"
-    if survey.others:
+    if rows:
+        empty = "No checkpoint matches."
+    elif survey.others:
         empty = (
             f"{directory}: {', '.join(survey.others[:3])}: no checkpoint of a known format; name it"
             " with --format, or the directory that holds the checkpoints"
         )
-    print_rows(rows, _COLUMNS, output=output, empty=empty)
+    shown = selected(rows, _FIELDS, selection, datetime.now(UTC))
+    print_rows(shown, _COLUMNS, output=output, empty=empty, headers=headers)
     for one in incomplete_saves(survey, datetime.now(UTC)):
         click.echo(f"holdfast: warning: {one.text}", err=True)
 

@@ -25,7 +25,7 @@ from holdfast.apps.cli.selecting import select_options, taken_selection
 from holdfast.apps.cli.watch import show
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.views.selection import RowFields, Selection, selected
-from holdfast.model.sagemaker import ClusterStatus, InstanceStatus
+from holdfast.model.sagemaker import ClusterStatus, EventLevel, InstanceStatus
 
 Item = Mapping[str, Any]
 _listing: Final = functools.partial(read_options, formats=NAMED_LISTS)
@@ -101,6 +101,17 @@ _EVENTS: Final[Sequence[Column[Item]]] = (
     Column(title="group", cell=lambda one: one.get("InstanceGroupName"), wide=True),
     Column(title="node", cell=lambda one: one.get("InstanceId"), wide=True),
     Column(title="what", cell=lambda one: one.get("Description"), whole=True),
+)
+_LEVELS: Final = tuple(level.value for level in EventLevel)
+_EVENT_FIELDS: Final = RowFields[Item](
+    states=lambda one: (one.get("EventLevel", ""),),
+    since=lambda one: one["EventTime"],
+    reason=lambda one: one.get("Description", ""),
+    jobs=lambda _: (),
+    labels={
+        "group": lambda one: one.get("InstanceGroupName", ""),
+        "node": lambda one: one.get("InstanceId", ""),
+    },
 )
 
 
@@ -195,11 +206,16 @@ def nodes(
     )
 
 
-@examples("holdfast clusters events ml-cluster", "holdfast clusters events lab --node i-0123456789")
+@examples(
+    "holdfast clusters events ml-cluster",
+    "holdfast clusters events lab --node i-0123456789",
+    "holdfast clusters events lab --state Warn,Error --since 1h",
+)
 @clusters.command()
 @click.argument("name", shell_complete=cluster_names)
 @click.option("--group", help="Show only events of this instance group.")
 @click.option("--node", help="Show only events of this instance.")
+@select_options(_LEVELS, tuple(_EVENT_FIELDS.labels), has_jobs=False)
 @read_options
 def events(
     *,
@@ -209,15 +225,26 @@ def events(
     calls: ClusterCalls,
     watch: bool,
     output: str,
+    no_headers: bool,
+    **values: Any,
 ) -> None:
-    """List the events of a cluster, oldest first."""
+    """List the events of a cluster, oldest first; --state is the level of an event."""
+    selection = taken_selection(values)
     requested = {"ClusterName": name, "InstanceGroupName": group, "NodeId": node}
     filters = {key: value for key, value in requested.items() if value}
     show(
-        lambda: list(
-            calls.pages("list_cluster_events", "Events", SortOrder="Ascending", **filters)
+        lambda: _selected(
+            calls.pages("list_cluster_events", "Events", SortOrder="Ascending", **filters),
+            _EVENT_FIELDS,
+            selection,
         ),
-        lambda rows: print_rows(rows, _EVENTS, output=output, empty=f"{name} has no events."),
+        lambda rows: print_rows(
+            rows,
+            _EVENTS,
+            output=output,
+            empty=f"{name} has no events." if selection == Selection() else "No event matches.",
+            headers=not no_headers,
+        ),
         watch=watch,
     )
 
