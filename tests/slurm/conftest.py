@@ -38,9 +38,10 @@ def final(programs: SlurmPrograms, matrix: Matrix) -> FinalStates:
 
 
 @pytest.fixture
-def slurm(programs: SlurmPrograms) -> Iterator[SlurmCluster]:
-    """Four idle nodes."""
+def slurm(programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
+    """Four idle nodes; the test itself also runs the commands of their release."""
     with SlurmCluster(programs, settings={"SuspendTimeout": "1"}) as cluster:
+        monkeypatch.setenv("PATH", cluster.environment["PATH"])
         yield cluster
 
 

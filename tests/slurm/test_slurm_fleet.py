@@ -13,9 +13,8 @@ from holdfast.model.names import HealthStatus
 
 @on_both_versions
 def test_nodes_list_shows_who_closed_a_node_and_which_jobs_run_on_it(
-    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PATH", fleet.slurm.environment["PATH"])
     fleet.control()
     wide = fleet.run_job("-N2", "-wnode[1-2]", "-n2")
     narrow = fleet.run_job("-N1", "-wnode2", "-n1")

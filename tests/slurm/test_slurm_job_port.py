@@ -100,8 +100,7 @@ class Port:
 
 
 @pytest.fixture
-def port(slurm: SlurmCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Port]:
-    monkeypatch.setenv("PATH", slurm.environment["PATH"])
+def port(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Port]:
     port = Port(slurm, tmp_path)
     yield port
     port.store.close()

@@ -94,8 +94,7 @@ class Backed:
 
 
 @pytest.fixture
-def backed(slurm: SlurmCluster, tmp_path: Path, monkeypatch) -> Iterator[Backed]:
-    monkeypatch.setenv("PATH", slurm.environment["PATH"])
+def backed(slurm: SlurmCluster, tmp_path: Path) -> Iterator[Backed]:
     one = Backed(slurm, tmp_path)
     one.report()
     yield one
@@ -186,9 +185,8 @@ def test_a_drain_requeues_batch_jobs_and_leaves_others(backed: Backed) -> None:
 
 
 def test_a_node_is_not_idle_if_a_job_has_begun_since_the_nodes_were_read(
-    slurm: SlurmCluster, tmp_path: Path, monkeypatch
+    slurm: SlurmCluster, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PATH", slurm.environment["PATH"])
     one = Backed(slurm, tmp_path, poll=timedelta(hours=1))
     one.report()
     slurm.until(lambda: one.view() is not None)
@@ -252,8 +250,7 @@ def test_no_job_is_requeued_on_a_node_that_does_not_answer(backed: Backed) -> No
     slurm.machines["node1"].reconnect()
 
 
-def test_a_reader_changes_nothing(slurm: SlurmCluster, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("PATH", slurm.environment["PATH"])
+def test_a_reader_changes_nothing(slurm: SlurmCluster, tmp_path: Path) -> None:
     one = Backed(slurm, tmp_path)
     one.report()
     slurm.until(lambda: one.view() is not None)

@@ -267,10 +267,9 @@ def test_a_fault_survives_slurm_taking_nodes_back_by_itself(programs, tmp_path) 
         fleet.until_recovered("node1")
 
 
-def test_the_commands_show_and_steer_what_goes_on(fleet: Fleet, capsys, monkeypatch) -> None:
+def test_the_commands_show_and_steer_what_goes_on(fleet: Fleet, capsys) -> None:
     from holdfast.apps.main import run  # noqa: PLC0415 - the command line as a process has it
 
-    monkeypatch.setenv("PATH", fleet.slurm.environment["PATH"])
     fleet.control()
     where = ["--state-dir", str(fleet.state_dir)]
 

@@ -38,9 +38,7 @@ def test_a_job_goes_on_elsewhere_from_its_checkpoint(
     fleet: Fleet,
     final: FinalStates,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PATH", fleet.slurm.environment["PATH"])
     controller = fleet.control(provider=fleet.by_command())
     job = Training(fleet)
     job.until_step(20)

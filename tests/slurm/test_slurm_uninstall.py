@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from slurm_fleet_at_work import on_newest_version
 from test_slurm_install import Machine
 
 from holdfast.apps.exit_codes import ExitCode
@@ -38,6 +39,19 @@ def test_a_script_that_slurm_still_runs_is_not_removed(
     slurm.run("scontrol", "reconfigure")
     assert machine.run("uninstall").return_value == ExitCode.OK
     assert not script.exists()
+
+
+@on_newest_version
+def test_each_script_of_a_setting_is_found(machine: Machine, slurm: SlurmCluster) -> None:
+    script = machine.root / "etc/holdfast/prolog-slurmctld"
+    conf = slurm.conf.read_text(encoding="utf-8")
+    lines = f"PrologSlurmctld=/bin/true\nPrologSlurmctld={script}\n"
+    slurm.conf.write_text(f"{conf}\n{lines}", encoding="utf-8")
+    slurm.run("scontrol", "reconfigure")
+
+    refused = machine.run("uninstall")
+
+    assert f"slurm.conf still contains PrologSlurmctld={script}" in str(refused.exception)
 
 
 def test_nodes_and_reservations_of_holdfast_are_listed_with_what_restores_them(

@@ -23,6 +23,8 @@ _FLAGS: Final = "IGNORE_JOBS,FLEX,OVERLAP"
 takes nodes of the spare pool without releasing them in between."""
 
 _WORK_DIR: Final = re.compile(r" WorkDir=(.{1,4096}?)(?= \w+=|$)", re.MULTILINE)
+_NUMBERED: Final = re.compile(r"\[\d{1,9}\]$")
+
 _HARMLESS: Final = (
     "Job is pending execution",
     "already completing or completed",
@@ -69,10 +71,17 @@ class JobCommands(Slurm):
         )
 
     def settings(self) -> dict[str, str]:
-        """Return the cluster's configuration, as slurmctld has it."""
-        lines = self._call("scontrol", "show", "config").splitlines()
-        pairs = (line.partition("=") for line in lines)
-        return {key.strip(): value.strip() for key, _, value in pairs}
+        """Return the cluster's configuration, as slurmctld has it.
+
+        Slurm 26.05 prints each script of a setting on a line, such as ``Prolog[0]``; they are
+        joined with commas.
+        """
+        found: dict[str, str] = {}
+        for line in self._call("scontrol", "show", "config").splitlines():
+            name, _, value = line.partition("=")
+            key = _NUMBERED.sub("", name.strip())
+            found[key] = f"{found[key]},{value.strip()}" if key in found else value.strip()
+        return found
 
     def script(self, job: str) -> str:
         """Return the batch script of a job; empty if Slurm no longer has it."""

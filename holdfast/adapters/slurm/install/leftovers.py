@@ -22,7 +22,8 @@ def settings_in_use(slurm: JobCommands, files: Collection[str]) -> list[str]:
 
     """
     found = slurm.settings()
-    return [f"{key}={found[key]}" for key in _SCRIPTS if found.get(key) in files]
+    scripts = ((key, script) for key in _SCRIPTS for script in found.get(key, "").split(","))
+    return [f"{key}={script}" for key, script in scripts if script in files]
 
 
 def restoring_commands(slurm: JobCommands) -> Iterator[str]:
