@@ -1,6 +1,6 @@
 """Which new node replaces which leaving node."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -22,6 +22,9 @@ class Arrival(NamedTuple):
     is_free: bool
     """Whether the node may become a replacement: it has no record and no predecessor yet."""
 
+    replaces: str | None = None
+    """Name of its predecessor, once that is recorded."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeavingNode:
@@ -37,9 +40,7 @@ class LeavingNode:
     """As in ``NodeView``."""
 
 
-def successors(
-    arrivals: Collection[Arrival], leaving: Mapping[str, LeavingNode], taken: Iterable[str]
-) -> dict[str, str]:
+def successors(arrivals: Collection[Arrival], leaving: Mapping[str, LeavingNode]) -> dict[str, str]:
     """Return pairs ``new -> leaving`` of all leaving nodes whose replacement has appeared.
 
     A replacement has the same group, was created after the replacement was ordered, and has
@@ -49,10 +50,9 @@ def successors(
     Args:
         arrivals: all nodes of the platform.
         leaving: all nodes that are being replaced, by name.
-        taken: names of the leaving nodes that have a successor already.
 
     """
-    has_one = set(taken)
+    has_one = {node.replaces for node in arrivals}
     known = {node.name: node for node in arrivals}
     waiting = sorted(
         (_ordered_at(one), name)
@@ -77,16 +77,15 @@ def successors(
     return pairs
 
 
-def undecided(arrivals: Iterable[Arrival], leaving: Mapping[str, LeavingNode]) -> frozenset[str]:
+def undecided(arrivals: Collection[Arrival], leaving: Mapping[str, LeavingNode]) -> frozenset[str]:
     """Return the new nodes that must not be managed yet: they may replace a leaving node.
 
-    An order was recorded, but not its response, because the controller died between the two. The
-    next round repeats the order. If the new node were given to jobs before that, it could not
-    become the replacement any more, and the leaving node would wait for another in vain.
+    Either an order was recorded, but not its response, because the controller died between the
+    two; the next round repeats the order. Or the node is a successor, which is not recorded yet.
+    If it were given to jobs before that, it could not become the replacement any more, and the
+    leaving node would wait for another in vain.
     """
     unanswered = [one for one in leaving.values() if _is_unanswered(one)]
-    if not unanswered:
-        return frozenset()
     return frozenset(
         node.name
         for node in arrivals
@@ -96,7 +95,7 @@ def undecided(arrivals: Iterable[Arrival], leaving: Mapping[str, LeavingNode]) -
             node.group == one.group and _is_later(node.created_at, _ordered_at(one))
             for one in unanswered
         )
-    )
+    ).union(successors(arrivals, leaving))
 
 
 def is_same_machine(provider_id: str, leaving: LeavingNode | None) -> bool:

@@ -24,14 +24,19 @@ def leaves(*, group="a", since=NOW, provider_id="i-0", **remediation):
     return LeavingNode(record=record, provider_id=provider_id, group=group, uid="uid")
 
 
-def new(name="new", *, created=AFTER, group="a", provider_id="i-9", is_free=True):
+def new(name="new", *, created=AFTER, group="a", provider_id="i-9", replaces=None, is_free=True):
     return Arrival(
-        name=name, provider_id=provider_id, group=group, created_at=created, is_free=is_free
+        name=name,
+        provider_id=provider_id,
+        group=group,
+        created_at=created,
+        is_free=is_free and replaces is None,
+        replaces=replaces,
     )
 
 
-def matched(states, leaving, taken=()):
-    return successors(states, leaving, taken)
+def matched(states, leaving):
+    return successors(states, leaving)
 
 
 def test_a_new_node_of_the_group_replaces_the_one_that_left() -> None:
@@ -80,7 +85,7 @@ def test_a_node_that_is_not_free_replaces_nobody() -> None:
 
 
 def test_who_has_a_successor_needs_no_other() -> None:
-    assert matched([new()], {"old": leaves()}, taken=["old"]) == {}
+    assert matched([new("first", replaces="old"), new()], {"old": leaves()}) == {}
 
 
 def test_who_waits_longest_gets_the_node_that_came_first() -> None:
@@ -136,6 +141,12 @@ def test_each_is_matched_once_and_the_order_does_not_matter(nodes, old, shufflin
     mixed = random.Random(shuffling.random()).sample(states, len(states))
     assert matched(mixed, dict(reversed(leaving.items()))) == pairs
 
+    assert waits(states, leaving) == set(pairs)  # every order is answered
+    recorded = [
+        one._replace(is_free=one.name not in pairs, replaces=pairs.get(one.name)) for one in states
+    ]
+    assert waits(recorded, leaving) == set()
+
 
 def waits(states, leaving):
     return undecided(states, leaving)
@@ -156,9 +167,16 @@ def test_a_new_node_waits_for_no_order_that_it_cannot_be_the_answer_to() -> None
     assert waits([new(is_free=False)], unanswered) == set()
 
 
-def test_a_new_node_waits_neither_for_an_accepted_nor_for_a_refused_order() -> None:
-    assert waits([new()], {"old": leaves()}) == set()
+def test_a_new_node_waits_for_no_refused_order() -> None:
     assert waits([new()], {"old": leaves(ordered_at=None, retry_at=NOW)}) == set()
+
+
+def test_a_replacement_waits_until_that_is_recorded_and_no_other_new_node_does() -> None:
+    states = [new("first"), new("second")]
+
+    assert waits(states, {"old": leaves()}) == {"first"}
+    recorded = [new("first", replaces="old"), new("second")]
+    assert waits(recorded, {"old": leaves()}) == set()
 
 
 def test_the_replacement_whose_order_got_no_response_is_taken_when_it_appears() -> None:
@@ -166,14 +184,14 @@ def test_the_replacement_whose_order_got_no_response_is_taken_when_it_appears() 
 
     assert matched([new()], lost) == {"new": "old"}
     assert matched([new(created=BEFORE)], lost) == {}
-    assert waits([new()], lost) == set()
+    assert waits([new()], lost) == {"new"}
 
 
 def test_a_replacement_may_come_while_its_repetition_is_refused() -> None:
     again = {"old": leaves(ordered_at=None, retry_at=NOW, replacements=2)}
 
     assert matched([new()], again) == {"new": "old"}
-    assert waits([new()], again) == set()
+    assert waits([new()], again) == {"new"}
 
 
 def test_who_comes_back_by_its_name_replaces_nobody_else() -> None:

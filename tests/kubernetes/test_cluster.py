@@ -13,6 +13,7 @@ from holdfast.decisions.policy import RemediationPolicy
 from holdfast.engine.node_reconciler import NodePorts, NodeReconciler
 from holdfast.kit.quota import Quota
 from holdfast.model.errors import BackendError
+from holdfast.model.events import CallFailed
 from holdfast.model.health import Remedy
 from holdfast.model.names import HOLD, RECORD, REPLACES, Labels
 from holdfast.model.nodes import Phase
@@ -49,7 +50,7 @@ def account(one, verbs: str) -> str:
     run = one.real.kubectl
     run("create", "serviceaccount", "limited")
     run("create", "clusterrole", "limited", f"--verb={verbs}", "--resource=nodes")
-    run("create", "clusterrole", "rest", "--verb=*", "--resource=configmaps,jobs.batch,pods")
+    run("create", "clusterrole", "rest", "--verb=*", "--resource=configmaps,jobs.batch,pods,leases")
     for role in ("limited", "rest"):
         who = f"--clusterrole={role}", "--serviceaccount=default:limited"
         run("create", "clusterrolebinding", role, *who)
@@ -273,6 +274,23 @@ def test_a_new_node_of_the_group_takes_over_once_and_for_good(one) -> None:
     one.real.nodes.join("another-p5", labels={GROUP: "p5"})
     until(lambda: one.cluster._nodes.state("another-p5") is not None)
     assert one.view("another-p5") is None
+
+
+def test_a_replacement_is_given_to_nobody_before_that_is_recorded(one) -> None:
+    one.join("node-1")
+    one.cluster.put("node-1", leaving(one.seen("node-1")))
+    one.real.nodes.leave("node-1")
+    one.acts = False
+    limited = Controlled(one.real, token=account(one, "get,list,watch"))
+    limited.start()
+    one.join("new")
+
+    until(lambda: limited.cluster._nodes.state("new") is not None)
+    assert limited.view("new") is None
+    assert any(isinstance(event, CallFailed) for event in limited.events.reported)
+    limited.stop()
+    one.acts = True
+    assert one.seen("new").replaces == "node-1"
 
 
 def test_nobody_takes_over_while_another_leads(one) -> None:

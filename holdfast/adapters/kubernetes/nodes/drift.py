@@ -126,8 +126,7 @@ class DriftCorrection:
     ) -> None:
         """Record on each new node which node it replaces; once only."""
         states = [cached.state for cached in cached_nodes.values()]
-        taken = [state.replaces for state in states if state.replaces is not None]
-        for new, old in successors(arrivals(states), leaving, taken).items():
+        for new, old in successors(arrivals(states), leaving).items():
             adopt = partial(self._nodes.write, new, now, partial(_replacing, old))
             self._try(f"recording that {new} replaces {old}", adopt)
 

@@ -215,6 +215,7 @@ def arrivals(states: Iterable[NodeState]) -> list[Arrival]:
             group=state.group,
             created_at=state.created_at,
             is_free=state.record is None and state.replaces is None and not state.is_control_plane,
+            replaces=state.replaces,
         )
         for state in states
     ]
