@@ -23,7 +23,7 @@ class Launcher:
     program: tuple[str, ...]
     options: tuple[str, ...] = ()
     requirements: tuple[str, ...] = ()
-    """Packages of a peer. Empty: it is in this environment."""
+    """What to install; launchers with the same requirements share an environment."""
 
     torch: str = ""
     """Version of PyTorch; empty for that of this environment."""
@@ -41,22 +41,26 @@ class Launcher:
     """Whether it is not a part of Holdfast."""
 
 
+_ROOT: Final = Path(__file__).parents[1]
+_OWN: Final = (str(_ROOT),)
+"""torchrun is measured in the environment of Holdfast."""
+
 LAUNCHERS: Final = (
     Launcher(
-        "holdfast launch", (sys.executable, "-m", "holdfast", "launch"),
-        ("--max-restarts", _RESTARTS), needs_node_rank=True,
+        "holdfast launch", ("holdfast", "launch"), ("--max-restarts", _RESTARTS), _OWN,
+        needs_node_rank=True,
     ),
     Launcher(
-        "holdfast launch --warm", (sys.executable, "-m", "holdfast", "launch"),
+        "holdfast launch --warm", ("holdfast", "launch"),
         (
             "--max-restarts", _RESTARTS, "--warm",
             "--preload", "torch,transformers.models.gpt2.modeling_gpt2",
         ),
-        needs_node_rank=True,
+        _OWN, needs_node_rank=True,
     ),
     Launcher(
-        "torchrun", (sys.executable, "-m", "torch.distributed.run"),
-        ("--max-restarts", _RESTARTS, "--rdzv-backend", "c10d"), is_peer=True,
+        "torchrun", ("torchrun",), ("--max-restarts", _RESTARTS, "--rdzv-backend", "c10d"), _OWN,
+        is_peer=True,
     ),
     Launcher(
         "ft_launcher (NVRx)", ("ft_launcher",),
@@ -68,32 +72,31 @@ LAUNCHERS: Final = (
         ("dlrover[k8s,torch]", "protobuf"), torch=_DLROVER_TORCH, has_spare=False, is_peer=True,
     ),
     Launcher(
-        "holdfast run", (sys.executable, "-m", "holdfast", "run"),
+        "holdfast run", ("holdfast", "run"),
         (
             "--name", "bench", "--logs", "none",
             "--max-retries", _RESTARTS, "--max-app-retries", _RESTARTS,
         ),
-        starts_nodes=True,
+        _OWN, starts_nodes=True,
     ),
 )  # fmt: skip
 
 
 def install(launcher: Launcher, folder: Path) -> Launcher:
-    """Install a peer into a new environment; return the launcher with the path of its program.
+    """Install a launcher into a new environment; return it with the path of its program.
 
-    It gets the same Transformers as this environment, and the same PyTorch unless it needs another.
-    If it is there already, nothing is installed.
+    Each environment has the Transformers of this one, its PyTorch unless the launcher needs
+    another, and nothing else: Transformers imports more where more is installed, and imports are
+    most of a restart. If it is there already, nothing is installed.
 
     Raises:
         RuntimeError: it cannot be installed or started.
 
     """
-    if not launcher.requirements:
-        return launcher
     versions = {name: metadata.version(name).partition("+")[0] for name in _LIBRARIES}
     versions["torch"] = launcher.torch or versions["torch"]
     same = [f"{name}=={version}" for name, version in versions.items()]
-    target = folder / launcher.requirements[0].partition("[")[0]
+    target = folder / Path(launcher.requirements[0].partition("[")[0]).name
     python = str(target / "bin" / "python")
     program = str(target / "bin" / launcher.program[0])
     steps = [
@@ -106,7 +109,12 @@ def install(launcher: Launcher, folder: Path) -> Launcher:
         )
         if done.returncode:
             raise RuntimeError(f"{launcher.name}: {done.stderr.strip().splitlines()[-1]}")
-    return replace(launcher, program=(program,))
+    return replace(launcher, program=(program, *launcher.program[1:]))
+
+
+def python_of(launcher: Launcher) -> str:
+    """Path of the interpreter of an installed launcher."""
+    return str(Path(launcher.program[0]).with_name("python"))
 
 
 def uv() -> str:

@@ -3,7 +3,6 @@
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +10,14 @@ from pathlib import Path
 from typing import Final
 
 from bench.disturbed_run import CONFIG
-from bench.restart_launchers import Launcher
+from bench.restart_launchers import Launcher, python_of
 from holdfast.adapters.local.faults import power_off, powered_processes
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import descendants, send
 
 SCRIPT: Final = Path(__file__).with_name("_gpt_steps.py")
-TIMEOUT_S: Final = 400
+TIMEOUT_S: Final = 200
 _QUIET_S: Final = 2.0
 _QUIET_SHARE: Final = 0.3
 """Share of a CPU below which everything but the ranks has settled."""
@@ -123,7 +122,7 @@ class TrainingJob:
             config.write_text(CONFIG, encoding="utf-8")
             spares = "1" if self._has_nodes else "0"
             where = ["--nodes", "2", "--spares", spares, "--config", str(config)]
-            where += ["--", sys.executable]
+            where += ["--", python_of(launcher)]
         elif self._has_nodes:
             endpoint = f"127.0.0.1:{self._port}"
             where = ["--nnodes", "2:3", "--rdzv-endpoint", endpoint, "--rdzv-id", "bench"]
