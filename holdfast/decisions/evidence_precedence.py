@@ -8,14 +8,19 @@
    result of an asynchronous all-reduce. The recorder of another rank does not clear it: a stage of
    a pipeline that waits for it has not entered its next collective either.
 4. Otherwise flight recorders decide, then RAS, whose counts are those of one communicator.
+
+Lines of the nodes' kernel logs that may explain the hang are quoted, and decide nothing.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Final
 
 from holdfast.decisions.flight_recorder import RankFindings, RankTrace, recorded_verdict
 from holdfast.decisions.hang_verdict import Verdict, VerdictKind, rank_names, verdict
+from holdfast.decisions.kernel_evidence import kernel_text
+from holdfast.decisions.kernel_lines import since_last_step
 
 _OF_KERNEL: Final = (
     VerdictKind.DEAD_PEER, VerdictKind.STOPPED, VerdictKind.UNINTERRUPTIBLE, VerdictKind.STORAGE,
@@ -24,6 +29,23 @@ _OF_KERNEL: Final = (
 
 def verdict_of(found: RankFindings) -> Verdict:
     """Return which rank the others wait for, by all that was found; each source is quoted."""
+    decided = _of_ranks(found)
+    kernel = kernel_text(found.kernel, found.snapshots, decided.ranks)
+    return replace(decided, text=f"{decided.text}; {kernel}") if kernel else decided
+
+
+def recent(found: RankFindings, since: datetime | None) -> RankFindings:
+    """Return findings with the kernel lines since the last step, within bounds.
+
+    Args:
+        found: what the ranks do.
+        since: time of the last step, or of the start of the attempt; None if unknown.
+
+    """
+    return replace(found, kernel=since_last_step(found.kernel, since))
+
+
+def _of_ranks(found: RankFindings) -> Verdict:
     decided = verdict(found.snapshots)
     recorded = recorded_verdict(found.traces)
     if recorded is not None:

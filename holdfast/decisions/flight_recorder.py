@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from holdfast.decisions.hang_verdict import Verdict, VerdictKind, majority, rank_names
+from holdfast.decisions.kernel_lines import NodeKernelLog
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot, own_frame
 
 DUMP_PREFIX: Final = "rank_"
@@ -90,6 +91,9 @@ class RankFindings:
 
     ras: Verdict | None = None
     """What NCCL's RAS reports; None if there is no report, or it shows nothing."""
+
+    kernel: tuple[NodeKernelLog, ...] = ()
+    """Of the nodes of the ranks."""
 
 
 def after_timeouts(found: RankFindings, timed_out: Collection[int] = ()) -> RankFindings:

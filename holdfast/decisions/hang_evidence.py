@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from holdfast.decisions.hang_verdict import Verdict
+from holdfast.decisions.kernel_lines import LINES, NodeKernelLog, fewer_lines
 from holdfast.decisions.rank_snapshots import RankSnapshot, shortened
 from holdfast.kit.serial import to_plain
 
@@ -42,6 +43,8 @@ class HangEvidence:
 
     verdict: Verdict
     ranks: tuple[RankEvidence, ...]
+    kernel: tuple[NodeKernelLog, ...] = ()
+    """Kernel logs of the nodes since the last step, within bounds."""
 
     @property
     def snapshots(self) -> tuple[RankSnapshot, ...]:
@@ -56,7 +59,9 @@ def plain_evidence(evidence: HangEvidence) -> dict[str, Any]:
 
 
 def bounded_text(evidence: HangEvidence, limit: int) -> str:
-    """Return the evidence as JSON of at most ``limit`` bytes: less of each rank, then fewer ranks.
+    """Return the evidence as JSON of at most ``limit`` bytes.
+
+    First less is kept of each rank and of each kernel log, then fewer ranks and no kernel log.
 
     The verdict always fits: it has at most a few thousand characters.
     """
@@ -64,10 +69,12 @@ def bounded_text(evidence: HangEvidence, limit: int) -> str:
         text = json.dumps(plain_evidence(shorter))
         if len(text) <= limit:  # json.dumps writes ASCII
             return text
-    return json.dumps(plain_evidence(replace(evidence, ranks=())))
+    return json.dumps(plain_evidence(replace(evidence, ranks=(), kernel=())))
 
 
 def _shortened(evidence: HangEvidence) -> Iterator[HangEvidence]:
     yield evidence
-    for snapshots in shortened(evidence.snapshots):
-        yield replace(evidence, ranks=tuple(RankEvidence(snapshot=one) for one in snapshots))
+    for count, snapshots in enumerate(shortened(evidence.snapshots)):
+        ranks = tuple(RankEvidence(snapshot=one) for one in snapshots)
+        kernel = fewer_lines(evidence.kernel, LINES >> count)
+        yield replace(evidence, ranks=ranks, kernel=kernel)

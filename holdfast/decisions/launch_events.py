@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.flight_recorder import RankTrace
 from holdfast.decisions.hang_verdict import Verdict
+from holdfast.decisions.kernel_lines import NodeKernelLog
 from holdfast.decisions.rank_snapshots import RankSamples, RankSnapshot
 from holdfast.decisions.restart_rungs import RestartHistory
 from holdfast.model.jobs import LossFault
@@ -117,6 +118,9 @@ class Suspected:
     restart: bool
     """Whether the ranks are restarted if they hang."""
 
+    stalled_s: float | None = None
+    """Seconds since its last step, or since the start of the round; None if unknown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
@@ -140,6 +144,9 @@ class Inspected:
 
     ras: Verdict | None = None
     """What NCCL's RAS reports on this node of all ranks; None if it shows nothing."""
+
+    kernel: tuple[NodeKernelLog, ...] = ()
+    """Kernel log of its node."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

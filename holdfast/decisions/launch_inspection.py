@@ -5,11 +5,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.decisions.evidence_precedence import verdict_of
+from holdfast.decisions.evidence_precedence import recent, verdict_of
 from holdfast.decisions.flight_recorder import RankFindings
 from holdfast.decisions.hang_verdict import Verdict, VerdictKind
 from holdfast.decisions.inspection_tries import LIMIT, is_incomplete, is_repeated, limit_of
-from holdfast.decisions.launch_events import Inspected, Suspected
+from holdfast.decisions.kernel_lines import NodeKernelLog
+from holdfast.decisions.launch_events import Failed, Inspected, Suspected
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 
 _NODE_SIDE: Final = (VerdictKind.UNINTERRUPTIBLE, VerdictKind.STORAGE)
@@ -44,7 +45,14 @@ class Inspection:
 
     conclusion: Verdict | None = None
     seen: tuple[RankSnapshot, ...] = ()
+    kernel: tuple[NodeKernelLog, ...] = ()
     """What the verdict was made of; kept until the next inspection."""
+
+    @property
+    def stalled_since(self) -> datetime | None:
+        """Return the time of the last step of the suspected rank, or of the start of its round."""
+        stalled_s = self.suspicion.stalled_s
+        return None if stalled_s is None else self.suspected_at - timedelta(seconds=stalled_s)
 
     @property
     def limit(self) -> timedelta:
@@ -61,6 +69,24 @@ class HungRank:
     text: str
     is_node_side: bool = False
     """Whether its node is the cause: its kernel or its storage does not respond."""
+
+
+def after_timeout(event: Failed, elapsed: timedelta) -> Suspected:
+    """Return the suspicion after a collective of a rank has timed out.
+
+    Args:
+        event: failure of the rank.
+        elapsed: time since the start of the round; its last step is unknown.
+
+    """
+    return Suspected(
+        launcher=event.launcher,
+        round=event.round,
+        rank=event.rank,
+        text=event.text,
+        restart=True,
+        stalled_s=elapsed.total_seconds(),
+    )
 
 
 def begin(before: Inspection | None, suspicion: Suspected, now: datetime) -> Inspection:
@@ -127,18 +153,28 @@ def concluded(
     )
     traces = sorted((one for report in reports for one in report.traces), key=lambda one: one.rank)
     ras = next((one.ras for one in reports if one.ras is not None), None)
-    seen = RankFindings(snapshots=tuple(snapshots), traces=tuple(traces), ras=ras)
+    kernel = tuple(one for report in reports for one in report.kernel)
+    seen = recent(
+        RankFindings(snapshots=tuple(snapshots), traces=tuple(traces), ras=ras, kernel=kernel),
+        inspection.stalled_since,
+    )
     found = verdict_of(seen)
     if is_repeated(
         names_rank=bool(found.ranks),
-        is_incomplete=is_incomplete(seen) or seen == RankFindings(),
+        is_incomplete=is_incomplete(seen) or not (seen.snapshots or seen.traces),
         tries=inspection.tries,
         restarts=suspicion.restart,
     ):
         return _next_try(inspection, now), None
     text = f"{suspicion.text}; {found.text}{_unseen(missing, reports)}"
     done = replace(
-        inspection, verdict=text, found={}, stacks={}, conclusion=found, seen=tuple(snapshots)
+        inspection,
+        verdict=text,
+        found={},
+        stacks={},
+        conclusion=found,
+        seen=seen.snapshots,
+        kernel=seen.kernel,
     )
     if not suspicion.restart:
         return done, None

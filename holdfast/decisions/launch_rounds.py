@@ -35,6 +35,7 @@ from holdfast.decisions.launch_events import (
 )
 from holdfast.decisions.launch_inspection import (
     Inspection,
+    after_timeout,
     begin,
     concluded,
     with_report,
@@ -174,9 +175,7 @@ def _failed(job: JobRounds, event: Failed, failure: Failure, now: datetime) -> J
         return job
     if not event.has_timed_out:
         return replace(job, failure=failure)
-    suspicion = Suspected(
-        launcher=event.launcher, round=event.round, rank=event.rank, text=event.text, restart=True
-    )
+    suspicion = after_timeout(event, now - job.since)
     return replace(job, timed_out=failure, inspection=begin(job.inspection, suspicion, now))
 
 

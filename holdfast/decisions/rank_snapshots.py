@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from holdfast.decisions.rank_accelerators import Accelerator
 from holdfast.decisions.storage_waits import storage_of
 
 _COLLECTIVES: Final = re.compile(
@@ -146,6 +147,9 @@ class RankSnapshot:
     helpers: tuple[Helper, ...] = ()
     """Other threads, and processes below it such as workers of a DataLoader, those first that
     explain most."""
+
+    accelerator: Accelerator | None = None
+    """State of its accelerator; None if it has none, or that is unknown."""
 
 
 def activity(snapshot: RankSnapshot) -> Activity:

@@ -6,43 +6,68 @@ Before each dump, ``COMMAND`` prints a line about the process::
 
 ``rank`` is missing outside of ranks, ``job`` and ``node`` outside of Slurm; ``launched`` marks the
 processes that torchrun started, which have ``local`` and ``slots``, too: the rank on its node and
-the number of ranks there. The last line is ``== end``, unless the output was cut off.
+the number of ranks there. ``cuda`` is CUDA_VISIBLE_DEVICES. The last line of the dumps is
+``== end``, unless the output was cut off. The state of the node follows::
+
+    == kernel 36000.12
+    4,1042,35990000000,-;NVRM: Xid (PCI:0000:b9:00): 79, GPU has fallen off the bus.
+    == gpus
+    0, GPU-8a1c, 00000000:B9:00.0, 512, 81559, 100
+
+These are the uptime in seconds, the last warnings in ``/dev/kmsg``, and what nvidia-smi reads
+through NVML. ``== kernel unread`` and ``== gpus unread`` say that they could not be read.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
+from holdfast.decisions.flight_recorder import RankFindings
+from holdfast.decisions.node_dumps import devices_of, kernel_log_of, split_state
+from holdfast.decisions.rank_accelerators import QUERY, Accelerator, device_of
 from holdfast.decisions.rank_snapshots import Frame, Helper, RankSnapshot, ordered
 from holdfast.kit.masking import masked_command, masked_text
 
 COMMAND: Final = (
     "sh",
     "-c",
-    "e=0; dump() { py-spy dump --pid ${p#/proc/} --full-filenames --nonblocking; }; "
+    "e=0; g=; if command -v nvidia-smi >/dev/null && t=$(mktemp); then g=late; "
+    f"(nvidia-smi --query-gpu={QUERY} --format=csv,noheader,nounits >$t; echo done >>$t) "
+    ">/dev/null 2>&1 & fi; "
+    "dump() { py-spy dump --pid ${p#/proc/} --full-filenames --nonblocking; }; "
     "for p in /proc/[0-9]*; do case $(readlink $p/exe) in */python*) "
     "v=$(tr '\\0' '\\n' <$p/environ | "
     "sed -n 's/^RANK=/rank=/p;s/^TORCHELASTIC_RUN_ID=.*/launched/p;"
     "s/^LOCAL_RANK=/local=/p;s/^LOCAL_WORLD_SIZE=/slots=/p;"
+    "s/^CUDA_VISIBLE_DEVICES=/cuda=/p;"
     "s/^SLURM_JOB_ID=/job=/p;s/^SLURMD_NODENAME=/node=/p'); "
     "echo == pid=${p#/proc/} $(sed 's/.*) \\(.\\) \\([0-9]*\\) .*/ppid=\\2 state=\\1/' $p/stat) "
     "wchan=$(cat $p/wchan) $v; "
     "dump || dump || dump || { f=$?; [ -e $p/exe ] && e=$f; };; esac; done; "
-    "echo == end; exit $e",
+    "echo == end; "
+    "if (: </dev/kmsg) 2>/dev/null; then echo == kernel $(cut -d' ' -f1 /proc/uptime); "
+    "timeout 2 dd if=/dev/kmsg bs=16k iflag=nonblock 2>/dev/null | "
+    "grep -E '^([0-4]|8|9|1[0-2]),|^5,.*not responding' | tail -n 20 | cut -c1-400; "
+    "else echo == kernel unread; fi; "
+    "if [ $g ]; then for i in 1 2 3 4; do grep -q ^done $t && g= && break; sleep 1; done; "
+    "echo == gpus ${g:+unread}; grep -v done $t | head -n 64; rm -f $t; fi; exit $e",
 )
 """Dumps every Python process of a container: the first is often only a launcher.
 
 A process that runs is not paused, so a dump may fail; it is repeated twice. The exit code is that
 of a dump that failed, such as 127 where there is no py-spy, unless the process has ended.
+nvidia-smi runs meanwhile, and is not awaited for long, because it never ends in a wedged driver.
 """
 
 _PROCESS: Final = re.compile(
-    r"^== pid=(\d{1,9}) ppid=(\d{1,9}) state=(\w) wchan=(\w{0,100})(.{0,300})$"
+    r"^== pid=(\d{1,9}) ppid=(\d{1,9}) state=(\w) wchan=(\w{0,100})(.{0,2000})$"
 )
 _RANK: Final = re.compile(r" rank=(\d{1,6})(?= |$)")
 _LOCAL: Final = re.compile(r" local=(\d{1,4})(?= |$)")
 _SLOTS: Final = re.compile(r" slots=(\d{1,3})(?= |$)")
+_CUDA: Final = re.compile(r" cuda=(\S{0,1000})(?= |$)")
 _JOB: Final = re.compile(r" job=(\S{1,30})(?= |$)")
 _NODE: Final = re.compile(r" node=(\S{1,200})(?= |$)")
 _THREAD: Final = re.compile(
@@ -87,6 +112,10 @@ class _Dump:
 
     job: str
     node: str
+    local_rank: int | None
+    visible: str | None
+    """Its CUDA_VISIBLE_DEVICES; None if it is not set."""
+
     threads: list[_Thread] = field(default_factory=list)
 
     @property
@@ -97,6 +126,21 @@ class _Dump:
     @property
     def frames(self) -> tuple[Frame, ...]:
         return tuple(self.main.frames) if self.main is not None else ()
+
+
+def findings_of(text: str, node: str, now: datetime, job: str = "") -> RankFindings:
+    """Return what the ranks of a container do, with accelerators and the kernel log of the node.
+
+    Args:
+        text: output of ``COMMAND``.
+        node: name of the node.
+        now: time at which it was printed.
+        job: as for ``snapshots_of``.
+
+    """
+    seen = snapshots_of(text, node, job)
+    state = split_state(text)[1]
+    return RankFindings(snapshots=seen, kernel=(kernel_log_of(state, node, now),) if seen else ())
 
 
 def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...]:
@@ -112,6 +156,8 @@ def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...
             for all processes.
 
     """
+    text, state = split_state(text)
+    devices = devices_of(state)
     dumps = [one for one in _dumps(text) if not job or (one.job, one.node) == (job, node)]
     chosen: dict[int, _Dump] = {}
     for launched in (True, False):
@@ -128,6 +174,7 @@ def snapshots_of(text: str, node: str, job: str = "") -> tuple[RankSnapshot, ...
             frames=one.frames,
             note="" if one.frames else "no stack",
             helpers=_helpers(one, dumps),
+            accelerator=_accelerator(one, devices),
         )
         for rank, one in chosen.items()
     ]
@@ -185,6 +232,8 @@ def _dumps(text: str) -> Iterator[_Dump]:
                 local_ranks=_local_ranks(found[5]),
                 job=_value(_JOB, found[5]),
                 node=_value(_NODE, found[5]),
+                local_rank=int(local[1]) if (local := _LOCAL.search(found[5])) else None,
+                visible=cuda[1] if (cuda := _CUDA.search(found[5])) else None,
             )
         elif current is not None:
             _add_line(current, line)
@@ -228,6 +277,12 @@ def _helpers(rank: _Dump, dumps: Sequence[_Dump]) -> tuple[Helper, ...]:
         if one.pid in below and one is not rank
     ]
     return ordered([*threads, *processes])
+
+
+def _accelerator(rank: _Dump, devices: Sequence[Accelerator]) -> Accelerator | None:
+    if rank.local_rank is None:
+        return None
+    return device_of(devices, rank.visible, rank.local_rank)
 
 
 def _value(pattern: re.Pattern[str], text: str) -> str:

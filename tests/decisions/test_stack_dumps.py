@@ -259,7 +259,7 @@ def test_a_dump_that_fails_is_repeated_twice(tmp_path: Path, failures: int, exit
         process.kill()
 
     assert done.returncode == exit_code, done.stderr
-    assert done.stdout.endswith("== end\n")
+    assert "\n== end\n" in done.stdout
 
 
 def test_a_process_that_ends_during_its_dump_is_no_failure(tmp_path: Path) -> None:
@@ -269,7 +269,7 @@ def test_a_process_that_ends_during_its_dump_is_no_failure(tmp_path: Path) -> No
         )
 
     assert done.returncode == 0, done.stderr
-    assert done.stdout.endswith("== end\n")
+    assert "\n== end\n" in done.stdout
 
 
 def dumped_by(

@@ -20,6 +20,7 @@ TOLERANCE_MIB: Final = 512
 """Memory that may stay in use per GPU; default of NVIDIA's resiliency extension
 (``gpu_memory_tolerance_mb``)."""
 
+NVML: Final = "libnvidia-ml.so.1"
 _POLL_S: Final = 0.1
 _MIB: Final = 1 << 20
 _UUID_BYTES: Final = 96  # NVML_DEVICE_UUID_V2_BUFFER_SIZE
@@ -42,17 +43,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--devices", default="", help="indexes, UUIDs or MIG names, as CUDA_VISIBLE_DEVICES"
     )
-    parser.add_argument("--library", default="libnvidia-ml.so.1", help="NVML")
+    parser.add_argument("--library", default=NVML, help="NVML")
     options = parser.parse_args(argv)
     if options.devices.startswith("-"):
         return 0  # CUDA shows no device
-    try:
-        library = ctypes.CDLL(options.library)
-    except OSError:
+    library = opened_nvml(options.library)
+    if library is None:
         return 0
-    if library.nvmlInit_v2() != 0:
-        return 0
-    devices, unknown = _devices(library, [name for name in options.devices.split(",") if name])
+    devices, unknown = named_devices(library, [name for name in options.devices.split(",") if name])
     deadline = time.monotonic() + options.timeout
     while busy := list(_busy(library, devices)):
         if time.monotonic() > deadline:
@@ -65,12 +63,21 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _devices(
+def opened_nvml(name: str) -> ctypes.CDLL | None:
+    """Return NVML, ready for calls; None without a driver."""
+    try:
+        library = ctypes.CDLL(name)
+    except OSError:
+        return None
+    return library if library.nvmlInit_v2() == 0 else None
+
+
+def named_devices(
     library: ctypes.CDLL, selected: Sequence[str]
 ) -> tuple[Mapping[str, ctypes.c_void_p], list[str]]:
     """Return the devices with these names, all GPUs without one, and the names that match none."""
     gpus = dict(_gpus(library))
-    by_uuid = {_uuid(library, gpu): f"GPU {index}" for index, gpu in gpus.items()}
+    by_uuid = {device_uuid(library, gpu): f"GPU {index}" for index, gpu in gpus.items()}
     found = {} if selected else {f"GPU {index}": gpu for index, gpu in gpus.items()}
     unknown = []
     for name in selected:
@@ -106,7 +113,8 @@ def _instance(library: ctypes.CDLL, name: str) -> ctypes.c_void_p | None:
     return device if status == 0 else None
 
 
-def _uuid(library: ctypes.CDLL, device: ctypes.c_void_p) -> str:
+def device_uuid(library: ctypes.CDLL, device: ctypes.c_void_p) -> str:
+    """Return the UUID of a device; empty if it cannot be read."""
     text = ctypes.create_string_buffer(_UUID_BYTES)
     library.nvmlDeviceGetUUID(device, text, _UUID_BYTES)
     return text.value.decode("ascii", "replace")
@@ -115,11 +123,17 @@ def _uuid(library: ctypes.CDLL, device: ctypes.c_void_p) -> str:
 def _busy(library: ctypes.CDLL, devices: Mapping[str, ctypes.c_void_p]) -> Iterator[str]:
     """Yield each device with more memory in use than tolerated; an unreadable one is skipped."""
     for name, device in devices.items():
-        memory = _Memory()
-        status = library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory))
-        used = int(memory.used) // _MIB
-        if status == 0 and used > TOLERANCE_MIB:
-            yield f"{name}: {used} MiB in use, expected at most {TOLERANCE_MIB} MiB"
+        memory = memory_mib(library, device)
+        if memory is not None and memory[0] > TOLERANCE_MIB:
+            yield f"{name}: {memory[0]} MiB in use, expected at most {TOLERANCE_MIB} MiB"
+
+
+def memory_mib(library: ctypes.CDLL, device: ctypes.c_void_p) -> tuple[int, int] | None:
+    """Return memory in use and in total, in MiB; None if it cannot be read."""
+    memory = _Memory()
+    if library.nvmlDeviceGetMemoryInfo(device, ctypes.byref(memory)) != 0:
+        return None
+    return int(memory.used) // _MIB, int(memory.total) // _MIB
 
 
 if __name__ == "__main__":

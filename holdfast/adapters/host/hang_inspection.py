@@ -16,7 +16,7 @@ from typing import Final
 
 from holdfast.adapters.host.evidence_file import write_evidence
 from holdfast.adapters.host.rank_stacks import rank_evidence
-from holdfast.decisions.evidence_precedence import verdict_of
+from holdfast.decisions.evidence_precedence import recent, verdict_of
 from holdfast.decisions.flight_recorder import RankFindings
 from holdfast.decisions.hang_evidence import HangEvidence
 from holdfast.decisions.hang_verdict import Verdict
@@ -113,7 +113,7 @@ class HangInspector:
         """Inspect the ranks once. Returns whether there was too little time."""
         limit, began, is_unread, names_rank = limit_of(tries), time.monotonic(), False, False
         try:
-            seen = suspicion.look(limit)
+            seen = recent(suspicion.look(limit), suspicion.since)
             if not (seen.snapshots or seen.traces):
                 return False  # the job has no ranks that are known by their number
             found = verdict_of(seen)
@@ -148,6 +148,7 @@ class HangInspector:
             evidence=suspicion.evidence,
             verdict=found,
             ranks=tuple(rank_evidence(one, suspicion.node) for one in seen.snapshots),
+            kernel=seen.kernel,
         )
         with suppress(OSError):  # a full disk loses the evidence, not the verdict
             write_evidence(suspicion.file, evidence)

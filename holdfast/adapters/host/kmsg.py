@@ -52,24 +52,13 @@ class KmsgDevice:
         """
         booted_at = now - timedelta(seconds=time.monotonic())
         lines: list[LogLine] = []
-        while len(lines) < LINES and (record := self._record()) is not None:
+        while len(lines) < LINES and (record := read_record(self._fd)) is not None:
             lines += self._lines(record, booted_at, now)
         return lines
 
     def close(self) -> None:
         """Close the device."""
         os.close(self._fd)
-
-    def _record(self) -> bytes | None:
-        while True:
-            try:
-                return os.read(self._fd, RECORD_BYTES)
-            except BlockingIOError:
-                return None
-            except OSError as error:
-                # Unread records were overwritten; the next read continues with the oldest.
-                if error.errno != errno.EPIPE:
-                    raise
 
     def _lines(self, record: bytes, booted_at: datetime, now: datetime) -> list[LogLine]:
         header = _HEADER.match(record)
@@ -85,6 +74,24 @@ class KmsgDevice:
             )
             for line in self._log.feed(record, now)
         ]
+
+
+def read_record(fd: int) -> bytes | None:
+    """Return the next record of a non-blocking descriptor of the device; None if there is none.
+
+    Raises:
+        OSError: reading the device failed.
+
+    """
+    while True:
+        try:
+            return os.read(fd, RECORD_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            # Unread records were overwritten; the next read continues with the oldest.
+            if error.errno != errno.EPIPE:
+                raise
 
 
 def open_kmsg(

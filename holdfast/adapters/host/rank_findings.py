@@ -15,12 +15,16 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.accelerator_state import read_devices, with_accelerators
 from holdfast.adapters.host.flight_dumps import read_traces, request_dumps
+from holdfast.adapters.host.kernel_warnings import DEVICE, read_warnings
 from holdfast.adapters.host.nccl_ras import NoReport, read_report
-from holdfast.adapters.host.rank_stacks import take_snapshots_of
+from holdfast.adapters.host.rank_stacks import raw_environment, take_snapshots_of
 from holdfast.decisions.flight_recorder import DumpFiles, RankFindings, summaries
+from holdfast.decisions.rank_accelerators import Accelerator
 from holdfast.decisions.rank_snapshots import RankSnapshot
 from holdfast.decisions.ras_verdict import RasCommunicator, ras_verdict
 from holdfast.kit.serial import to_plain
@@ -38,8 +42,9 @@ def inspect_ranks(
     ranks: Collection[int] | None = None,
     since: float = 0.0,
     environment: Mapping[str, str] | None = None,
+    logs: Mapping[str, Sequence[Path]] | None = None,
 ) -> RankFindings:
-    """Return what the ranks do, within about 8 seconds.
+    """Return what the ranks and the kernels of their nodes do, within about 8 seconds.
 
     Args:
         take: takes the snapshots.
@@ -47,15 +52,42 @@ def inspect_ranks(
         ranks: ranks whose dumps are read; None for all.
         since: start of the attempt, in seconds since 1970.
         environment: of the ranks, for the address of NCCL's RAS; None for that of this process.
+        logs: kernel logs by node, whose ranks are processes of this machine; None for no nodes.
 
     """
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        reports = pool.submit(_ras_reports, os.environ if environment is None else environment)
+    own = os.environ if environment is None else environment
+    kernels = logs or {}
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        reports = pool.submit(_ras_reports, own)
+        devices = pool.submit(read_devices, own) if kernels else None
+        warnings = pool.submit(lambda: [read_warnings(*one) for one in kernels.items()])
         traces = pool.submit(lambda: read_traces(files, request_dumps(files, ranks), ranks, since))
         snapshots = take()
         before, after = reports.result()
         ras = ras_verdict(before, after, snapshots)
-        return RankFindings(snapshots=snapshots, traces=traces.result(), ras=ras)
+        found = RankFindings(
+            snapshots=snapshots,
+            traces=traces.result(),
+            ras=ras,
+            kernel=tuple(warnings.result()),
+        )
+        return found if devices is None else _with_devices(found, *devices.result())
+
+
+def _with_devices(
+    found: RankFindings, devices: Sequence[Accelerator], problem: str
+) -> RankFindings:
+    """Return findings with the state of accelerators, or why that is unknown."""
+    if problem:
+        noted = (
+            replace(one, note="; ".join(filter(None, (one.note, problem)))) for one in found.kernel
+        )
+        return replace(found, kernel=tuple(noted))
+    if not devices:
+        return found
+    pids = {one.rank: one.pid for one in found.snapshots if one.pid is not None}
+    environments = {rank: raw_environment(pid) for rank, pid in pids.items()}
+    return replace(found, snapshots=with_accelerators(found.snapshots, environments, devices))
 
 
 def _ras_reports(
@@ -80,6 +112,7 @@ def main(argv: Sequence[str]) -> int:
         files,
         started.keys(),
         float(since),
+        logs={node: (DEVICE,)},
     )
     shorter = summaries(found.traces, over=_KEPT, waiting=_KEPT)
     json.dump(to_plain(replace(found, traces=shorter)), sys.stdout)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.fault_stacks import requested_threads
+from holdfast.adapters.host.kernel_warnings import DEVICE
 from holdfast.adapters.host.py_spy import ThreadDump, dumped_threads
 from holdfast.decisions.hang_evidence import RankEvidence
 from holdfast.decisions.inspection_tries import LIMIT
@@ -53,6 +54,8 @@ class NodeRanks:
     """Processes that are no ranks, such as the agent."""
 
     local_world_size: int = 1
+    kernel_logs: tuple[Path, ...] = (DEVICE,)
+    """Kernel logs of the node."""
 
 
 def take_snapshots(
@@ -98,7 +101,7 @@ def command_line(pid: int) -> tuple[str, ...]:
 
 def environment(pid: int) -> Mapping[str, str]:
     """Return the environment of a process with secrets masked; empty if it cannot be read."""
-    return masked_environment(_environment(pid))
+    return masked_environment(raw_environment(pid))
 
 
 def rank_evidence(snapshot: RankSnapshot, node: str | None = None) -> RankEvidence:
@@ -158,7 +161,7 @@ def _by_rank(pids: Iterable[int]) -> dict[int, int]:
     started: dict[int, int] = {}
     plain: dict[int, int] = {}
     for pid in pids:
-        environment = _environment(pid)
+        environment = raw_environment(pid)
         rank = environment.get("RANK", "")
         if not rank.isdecimal() or not _is_python(pid):
             continue
@@ -167,7 +170,8 @@ def _by_rank(pids: Iterable[int]) -> dict[int, int]:
     return {**plain, **started}
 
 
-def _environment(pid: int) -> Mapping[str, str]:
+def raw_environment(pid: int) -> Mapping[str, str]:
+    """Return the environment of a process with its secrets; empty if it cannot be read."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             text = file.read(_ENVIRONMENT_LIMIT)

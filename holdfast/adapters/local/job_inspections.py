@@ -47,6 +47,7 @@ class AttemptRanks:
             self.files,
             since=self.since.timestamp(),
             environment=self.environment,
+            logs={one.node: one.kernel_logs for one in self.nodes},
         )
 
     def findings_after_timeout(self, limit: timedelta) -> RankFindings:

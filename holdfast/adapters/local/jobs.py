@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.kernel_warnings import DEVICE
 from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.host.rank_stacks import NodeRanks
 from holdfast.adapters.local.attempt_environment import AttemptEnvironment, error_file
@@ -294,6 +295,7 @@ def _node_ranks(rank: int, name: str, machine: LocalMachine | None, launch: Laun
         root=process.pid if process is not None else None,
         spare=frozenset(machine.agent_processes() if machine is not None else ()),
         local_world_size=launch.nproc_per_node,
+        kernel_logs=(DEVICE, *([machine.directory.kmsg] if machine is not None else ())),
     )
 
 

@@ -18,7 +18,7 @@ export function open(container, { parts: [name] }) {
     body,
   );
   read("evidence", { name }).then(
-    (found) => isClosed || refill(body, summary(found), stacks(found), ranks(found)),
+    (found) => isClosed || refill(body, summary(found), stacks(found), ranks(found), kernel(found)),
     (error) => isClosed || refill(body, h("div.nothing", {}, h("h2", {}, error.status === 404 ? "No evidence" : "The evidence cannot be read"), h("p", { role: "alert" }, error.message), h("a", { href: jobLink(name) }, "Back to the job"))),
   );
   return () => {
@@ -57,6 +57,20 @@ function listed(ranks) {
 }
 
 function ranks(found) {
-  const rows = found.ranks.map((one) => [String(one.rank), shortName(one.node), one.pid === null ? "–" : String(one.pid), one.state || "–", one.wait_channel || "–", one.note || "–"]);
-  return h("section.card", {}, h("h2", {}, "Ranks"), plainTable("Ranks", ["Rank", "Node", "PID", "State", "Wait channel", "Note"], rows, ["number"]));
+  const rows = found.ranks.map((one) => [String(one.rank), shortName(one.node), one.pid === null ? "–" : String(one.pid), one.state || "–", one.wait_channel || "–", one.accelerator || "–", one.note || "–"]);
+  return h("section.card", {}, h("h2", {}, "Ranks"), plainTable("Ranks", ["Rank", "Node", "PID", "State", "Wait channel", "Accelerator", "Note"], rows, ["number"]));
+}
+
+function kernel(found) {
+  if (!found.kernel.length) return null;
+  const silent = found.kernel.filter((one) => !one.lines.length && !one.note);
+  const told = found.kernel.filter((one) => one.lines.length || one.note);
+  return h(
+    "section.card",
+    {},
+    h("h2", {}, "Kernel logs"),
+    h("p.about", {}, "Warnings and worse since the last step, at most 20 of a node."),
+    silent.length > 0 && h("p", {}, `No warnings: ${silent.map((one) => shortName(one.node)).join(", ")}`),
+    told.map((one) => h("section", {}, h("h3", {}, one.node), one.note && h("p", {}, one.note), one.lines.length > 0 && h("pre.evidence", { tabindex: "0" }, one.lines.join("\n")))),
+  );
 }

@@ -139,9 +139,11 @@ class Coordinator:
             job=options.job,
             attempt=self.job.history.total,
             suspected_at=found.suspected_at,
+            hung_since=found.stalled_since,
             evidence=found.suspicion.text,
             verdict=verdict,
             ranks=tuple(rank_evidence(one, options.node) for one in found.seen),
+            kernel=found.kernel,
         )
         try:
             write_evidence(file, evidence)

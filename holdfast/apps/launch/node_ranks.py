@@ -38,7 +38,6 @@ from holdfast.decisions.launch_events import (
     Sampled,
     Stopped,
     Succeeded,
-    Suspected,
 )
 from holdfast.decisions.launch_orders import Order, OrderKind
 from holdfast.kit.free_ports import free_port
@@ -278,15 +277,7 @@ class NodeRanks:
         if (stall := self._progress.stalled()) is None:
             return
         self._suspected = stall.local_rank
-        self._report(
-            Suspected(
-                launcher=self.member.name,
-                round=self.round,
-                rank=self._first_rank + stall.local_rank,
-                text=stall.text,
-                restart=stall.restarts,
-            )
-        )
+        self._report(stall.suspicion(self.member.name, self.round, self._first_rank))
 
     def _check_losses(self, *, is_last: bool = False) -> None:
         """Report a bad loss before what follows from it."""

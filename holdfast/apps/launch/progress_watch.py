@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdfast.decisions.launch_events import Suspected
 from holdfast.decisions.step_times import (
     WINDOW,
     StallLimits,
@@ -60,6 +61,27 @@ class Stall:
     text: str
     restarts: bool = False
     """Whether the ranks are restarted if they hang; never for a start that takes long."""
+
+    stalled_s: float = 0.0
+    """Seconds since its last step, or since the start of the round."""
+
+    def suspicion(self, launcher: str, number: int, first_rank: int) -> Suspected:
+        """Return the event for the coordinator.
+
+        Args:
+            launcher: name of the launcher.
+            number: number of the round.
+            first_rank: first rank of the node.
+
+        """
+        return Suspected(
+            launcher=launcher,
+            round=number,
+            rank=first_rank + self.local_rank,
+            text=self.text,
+            restart=self.restarts,
+            stalled_s=self.stalled_s,
+        )
 
 
 @dataclass(slots=True)
@@ -153,7 +175,8 @@ class ProgressWatch:
         if known and not (self._limit.restarts and now - max(known) >= self._limit_s(rank)):
             return None
         self._reports[rank].suspected_at = now
-        return Stall(rank, self._text(rank), restarts=self._limit.restarts)
+        stalled_s = now - self._reports[rank].changed_at
+        return Stall(rank, self._text(rank), restarts=self._limit.restarts, stalled_s=stalled_s)
 
     def _late_start(self, now: float) -> Stall | None:
         """Return the first rank of a round that has reported no step for too long, once."""
@@ -170,7 +193,8 @@ class ProgressWatch:
         if self._starts:
             longest = format_duration(timedelta(seconds=max(self._starts)))
             known = f"; the longest start before took {longest}"
-        return Stall(rank, f"no step within {format_duration(limit)} of the start{known}")
+        text = f"no step within {format_duration(limit)} of the start{known}"
+        return Stall(rank, text, stalled_s=now - self._began_at)
 
     def is_stalled(self, local_rank: int) -> bool:
         """Return whether a rank that ``stalled`` returned has made no progress since."""

@@ -15,6 +15,7 @@ from holdfast.decisions.flight_recorder import (
     after_timeouts,
     summaries,
 )
+from holdfast.decisions.kernel_lines import LINES, NodeKernelLog, fewer_lines
 from holdfast.decisions.launch_events import Inspected
 from holdfast.decisions.rank_snapshots import RankSnapshot, shortened
 from holdfast.kit.serial import to_plain
@@ -26,11 +27,14 @@ _REPORT_S: Final = 0.5
 _STATES_S: Final = 2.5
 """Time before that in which no more stacks are read; states are, a second time."""
 
-_LONGEST_REPORT: Final = 48_000
+_LONGEST_REPORT: Final = 42_000
 """Characters of all snapshots of a node, so that they fit into one message to the coordinator."""
 
 _LONGEST_TRACES: Final = 14_000
 """Characters of all traces of a node, which share the message."""
+
+_LONGEST_KERNEL: Final = 6_000
+"""Characters of the kernel log of a node, which shares the message."""
 
 _TRACE_SIZES: Final = ((8, 8), (4, 4), (2, 2), (1, 1))
 """Maximum number of collectives of a rank and a group that are over, and that are not."""
@@ -80,6 +84,7 @@ class RankInspection:
             snapshots=_bounded(found.snapshots),
             traces=bounded_traces(found.traces),
             ras=found.ras,
+            kernel=bounded_kernel(found.kernel),
         )
 
     def close(self) -> None:
@@ -175,6 +180,7 @@ class RankInspections:
             omitted=max(0, self._slots - seen) if seen else 0,
             traces=found.traces,
             ras=found.ras,
+            kernel=found.kernel,
         )
 
     def end(self) -> None:
@@ -201,6 +207,14 @@ def bounded_traces(traces: tuple[RankTrace, ...]) -> tuple[RankTrace, ...]:
     return traces
 
 
-def _length(found: tuple[RankSnapshot, ...] | tuple[RankTrace, ...]) -> int:
+def bounded_kernel(logs: tuple[NodeKernelLog, ...]) -> tuple[NodeKernelLog, ...]:
+    """Return kernel logs that fit into one message: fewer lines of each, and at last none."""
+    shorter = (fewer_lines(logs, limit) for limit in range(LINES, -1, -1))
+    return next(one for one in shorter if _length(one) <= _LONGEST_KERNEL)
+
+
+def _length(
+    found: tuple[RankSnapshot, ...] | tuple[RankTrace, ...] | tuple[NodeKernelLog, ...],
+) -> int:
     plain: Any = to_plain(found)
     return len(json.dumps(plain))

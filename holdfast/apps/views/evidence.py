@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.decisions.hang_evidence import HangEvidence, plain_evidence
+from holdfast.decisions.kernel_lines import KernelLine, NodeKernelLog
 from holdfast.decisions.rank_snapshots import RankSnapshot, groups, is_in_collective
 from holdfast.kit.masking import masked_text
 
@@ -38,14 +39,15 @@ def report(evidence: HangEvidence) -> str:
         *_stacks(snapshots),
         "## Ranks",
         "",
-        "| Rank | Node | PID | State | Wait channel | Note |",
-        "|---|---|---|---|---|---|",
+        "| Rank | Node | PID | State | Wait channel | Accelerator | Note |",
+        "|---|---|---|---|---|---|---|",
         *(
             f"| {one.rank} | {one.node} | {one.pid or ''} | {one.state} | {one.wait_channel} "
-            f"| {one.note} |"
+            f"| {_accelerator(one)} | {one.note} |"
             for one in snapshots
         ),
         "",
+        *_kernel(evidence.kernel),
         *_helpers(snapshots),
     ]
     return "\n".join(lines) + "\n"
@@ -77,11 +79,47 @@ def shown(evidence: HangEvidence) -> dict[str, Any]:
                 "pid": one.pid,
                 "state": one.state,
                 "wait_channel": one.wait_channel,
+                "accelerator": _accelerator(one),
                 "note": one.note,
             }
             for one in evidence.snapshots
         ],
+        "kernel": [
+            {"node": one.node, "lines": [_line(line) for line in one.lines], "note": one.note}
+            for one in evidence.kernel
+        ],
     }
+
+
+def _accelerator(one: RankSnapshot) -> str:
+    return "" if one.accelerator is None else one.accelerator.text
+
+
+def _kernel(logs: Sequence[NodeKernelLog]) -> Iterator[str]:
+    """Yield the kernel lines of each node; nodes without any share a line."""
+    yield "## Kernel logs since the last step"
+    yield ""
+    silent = [one.node for one in logs if not (one.lines or one.note)]
+    if silent:
+        yield f"No warnings: {', '.join(silent)}"
+        yield ""
+    for one in logs:
+        if one.lines or one.note:
+            yield f"### {one.node}"
+            yield ""
+        if one.note:
+            yield f"{one.note}"
+            yield ""
+        if one.lines:
+            yield "```"
+            yield from map(_line, one.lines)
+            yield "```"
+            yield ""
+
+
+def _line(line: KernelLine) -> str:
+    by = "" if line.is_kernel else "(written by a program) "
+    return f"{line.at.isoformat(timespec='milliseconds')} {by}{line.text}"
 
 
 def _stacks(snapshots: Sequence[RankSnapshot]) -> Iterator[str]:

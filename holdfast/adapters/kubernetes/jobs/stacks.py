@@ -17,11 +17,12 @@ from holdfast.adapters.kubernetes.client.errors import AlreadyExists
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
+from holdfast.decisions.evidence_precedence import recent, verdict_of
+from holdfast.decisions.flight_recorder import RankFindings
 from holdfast.decisions.hang_evidence import HangEvidence, RankEvidence, bounded_text
-from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.hang_verdict import Verdict
 from holdfast.decisions.inspection_tries import deadline_of, is_repeated, limit_of
-from holdfast.decisions.rank_snapshots import RankSnapshot
-from holdfast.decisions.stack_dumps import COMMAND, masked_dump, snapshots_of
+from holdfast.decisions.stack_dumps import COMMAND, findings_of, masked_dump
 from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
 
@@ -133,10 +134,10 @@ class StackCapture:
         with ThreadPoolExecutor(max_workers=len(self._pods) or 1) as pool:
             found = list(pool.map(lambda pod: self._dumped(pod, limit), self._pods))
         dumps = [*zip(self._pods, found, strict=True)]
-        snapshots = [one for pod, dump in dumps for one in snapshots_of(dump.text, pod.node)]
-        seen = verdict(snapshots)
+        seen = self._findings(dumps)
+        decided = verdict_of(seen)
         if is_repeated(
-            names_rank=bool(seen.ranks),
+            names_rank=bool(decided.ranks),
             is_incomplete=any(dump.is_late for dump in found),
             tries=tries,
             restarts=self._restarts,
@@ -145,12 +146,21 @@ class StackCapture:
         texts = {pod.name: dump.text for pod, dump in dumps if dump.text}
         errors = [dump.error for dump in found if dump.error]
         try:
-            where = self._stored(texts, snapshots) if texts else ""
+            where = self._stored(texts, seen, decided) if texts else ""
         except BackendError as error:
             where, errors = "", [str(error)]
         where = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
-        self.reported = f"{seen.text}; {where}" if snapshots else where
+        self.reported = f"{decided.text}; {where}" if seen.snapshots else where
         return False
+
+    def _findings(self, dumps: Sequence[tuple[PodState, _Dump]]) -> RankFindings:
+        now = datetime.now(UTC)
+        found = [findings_of(dump.text, pod.node, now) for pod, dump in dumps]
+        seen = RankFindings(
+            snapshots=tuple(snapshot for one in found for snapshot in one.snapshots),
+            kernel=tuple(log for one in found for log in one.kernel),
+        )
+        return recent(seen, self._since)
 
     def _dumped(self, pod: PodState, limit: timedelta) -> _Dump:
         size, began = SIZE // len(self._pods), time.monotonic()
@@ -167,7 +177,7 @@ class StackCapture:
         why = f"{pod.name}: {output.error or 'no Python process runs'}"
         return _Dump(error=why, is_late=is_late)
 
-    def _stored(self, texts: Mapping[str, str], snapshots: Sequence[RankSnapshot]) -> str:
+    def _stored(self, texts: Mapping[str, str], seen: RankFindings, decided: Verdict) -> str:
         job = self._job
         name = config_map_of(job.name, self._attempt)
         owner = {
@@ -179,22 +189,23 @@ class StackCapture:
         body = {
             "metadata": {"name": name, "ownerReferences": [owner]},
             "data": dict(texts),
-            "binaryData": packed_evidence(self._evidence(snapshots)) if snapshots else {},
+            "binaryData": packed_evidence(self._evidence(seen, decided)) if seen.snapshots else {},
         }
         folder = f"/api/v1/namespaces/{job.namespace}/configmaps"
         with suppress(AlreadyExists):  # created by the previous leader
             self._api.create(folder, body, repeatable=True)
         return f"stacks are in ConfigMap {name}"
 
-    def _evidence(self, snapshots: Sequence[RankSnapshot]) -> HangEvidence:
+    def _evidence(self, seen: RankFindings, decided: Verdict) -> HangEvidence:
         return HangEvidence(
             job=self._job.key,
             attempt=self._attempt,
             suspected_at=self._at,
             hung_since=self._since,
             evidence=self._why,
-            verdict=verdict(snapshots),
-            ranks=tuple(RankEvidence(snapshot=one) for one in snapshots),
+            verdict=decided,
+            ranks=tuple(RankEvidence(snapshot=one) for one in seen.snapshots),
+            kernel=seen.kernel,
         )
 
 

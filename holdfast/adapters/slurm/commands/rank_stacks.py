@@ -1,12 +1,12 @@
 """Looks at the ranks of a running job, by a step of its own beside theirs."""
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from holdfast.adapters.slurm.commands.execution import Slurm
-from holdfast.decisions.rank_snapshots import RankSnapshot
-from holdfast.decisions.stack_dumps import COMMAND, snapshots_of
+from holdfast.decisions.flight_recorder import RankFindings
+from holdfast.decisions.stack_dumps import COMMAND, findings_of
 from holdfast.model.errors import BackendError
 
 _LABELLED: Final = re.compile(r"^ *(\d{1,6}): (.*)$")
@@ -22,8 +22,8 @@ _DUMPS: Final = COMMAND[2].replace(_ALL, _ALL + _OWN)
 class RankStacks(Slurm):
     """Commands on one cluster; methods raise ``BackendError`` if Slurm refuses the step."""
 
-    def take_snapshots(self, job: str, nodes: int) -> tuple[RankSnapshot, ...]:
-        """Return a snapshot of each rank of a job, in rank order.
+    def look(self, job: str, nodes: int) -> RankFindings:
+        """Return a snapshot of each rank of a job, in rank order, and the nodes' kernel logs.
 
         The step shares the resources of the others, and may be refused to people who do not own the
         job.
@@ -36,8 +36,13 @@ class RankStacks(Slurm):
         script = f'echo "{_NODE}$SLURMD_NODENAME"; ({_DUMPS}); exit 0'
         step = (f"--jobid={job}", "--overlap", f"--nodes={nodes}", "--ntasks-per-node=1")
         text = self._call("srun", *step, "--label", "--mem=0", *COMMAND[:2], script)
-        found = [one for lines in _by_task(text) for one in _snapshots(lines, job)]
-        return tuple(sorted(found, key=lambda one: one.rank))
+        now = datetime.now(UTC)
+        found = [_findings(lines, job, now) for lines in _by_task(text)]
+        seen = (snapshot for one in found for snapshot in one.snapshots)
+        return RankFindings(
+            snapshots=tuple(sorted(seen, key=lambda one: one.rank)),
+            kernel=tuple(log for one in found for log in one.kernel),
+        )
 
 
 def nodes_of(slurm: Slurm, job: str) -> int:
@@ -62,9 +67,9 @@ def _by_task(text: str) -> list[list[str]]:
     return list(tasks.values())
 
 
-def _snapshots(lines: list[str], job: str) -> tuple[RankSnapshot, ...]:
+def _findings(lines: list[str], job: str, now: datetime) -> RankFindings:
     node = next((one.removeprefix(_NODE) for one in lines if one.startswith(_NODE)), "")
-    return snapshots_of("\n".join(lines), node, job)
+    return findings_of("\n".join(lines), node, now, job)
 
 
 TIMEOUT: Final = timedelta(seconds=30)

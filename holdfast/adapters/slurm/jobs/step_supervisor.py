@@ -222,8 +222,7 @@ class SupervisedStep:
         step = self._monitor.step
         if step is None:
             return RankFindings()
-        ranks = RankStacks(None, limit)
-        return RankFindings(snapshots=ranks.take_snapshots(self._job, len(step.nodes)))
+        return RankStacks(None, limit).look(self._job, len(step.nodes))
 
     def _report_hang(self) -> None:
         if notice := self._training.hangs.notice():

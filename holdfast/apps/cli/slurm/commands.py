@@ -182,7 +182,7 @@ def stacks(*, job: str) -> None:
     in PATH on the nodes. The job is not stopped.
     """
     ranks = RankStacks(None, TIMEOUT)
-    snapshots = ranks.take_snapshots(job, nodes_of(ranks, job))
+    snapshots = ranks.look(job, nodes_of(ranks, job)).snapshots
     if not snapshots:
         raise BackendError(f"job {job}: no Python process has the variable RANK; see: squeue -s")
     click.echo(f"job {job}: {verdict(snapshots).text}\n")
