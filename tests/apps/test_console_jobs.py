@@ -16,6 +16,8 @@ from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.views.rank_logs import BEGINNING, LogRequest, read_file
 from holdfast.decisions.hang_evidence import HangEvidence, RankEvidence
 from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.kernel_lines import KernelLine, NodeKernelLog
+from holdfast.decisions.rank_accelerators import Accelerator
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
@@ -23,7 +25,14 @@ from holdfast.model.jobs import JobPhase
 WAITS = (Frame(function="all_reduce", file="/x/torch/distributed/distributed_c10d.py", line=1),)
 READS = (Frame(function="reads", file="/w/train.py", line=7),)
 SEEN = [
-    RankSnapshot(rank=rank, node="n", pid=9, state="S", frames=READS if rank == 1 else WAITS)
+    RankSnapshot(
+        rank=rank,
+        node="n",
+        pid=9,
+        state="S",
+        frames=READS if rank == 1 else WAITS,
+        accelerator=Accelerator(name="0", used_mib=512) if rank == 1 else None,
+    )
     for rank in range(3)
 ]
 EVIDENCE = HangEvidence(
@@ -33,6 +42,12 @@ EVIDENCE = HangEvidence(
     evidence="no new step for 3m",
     verdict=verdict(SEEN),
     ranks=tuple(RankEvidence(snapshot=one, environment={"A": "b"}) for one in SEEN),
+    kernel=(
+        NodeKernelLog(
+            node="n",
+            lines=(KernelLine(at=datetime(2026, 1, 1, tzinfo=UTC), text="NVRM: Xid"),),
+        ),
+    ),
 )
 
 
@@ -124,6 +139,10 @@ def test_the_evidence_of_the_last_hang_is_shown_by_stack(console, ada) -> None:
     assert (shown["attempt"], shown["named"], shown["kind"]) == (2, [1], "absent")
     assert [one["ranks"] for one in shown["groups"]] == [[0, 2], [1]]
     assert shown["groups"][1]["stack"] == ["reads (/w/train.py)"]
+    assert [one["accelerator"] for one in shown["ranks"]] == ["", "GPU 0: 512 MiB", ""]
+    assert shown["kernel"] == [
+        {"node": "n", "lines": ["2026-01-01T00:00:00.000+00:00 NVRM: Xid"], "note": ""}
+    ]
     assert "environment" not in json.dumps(shown)
     assert console.visitor("eve").call("GET", asked).status == 403  # as for the log
     assert console.visitor("fay").call("GET", asked).status == 404

@@ -9,6 +9,7 @@ from test_console_logs import SHOTS
 from holdfast.adapters.host.evidence_file import write_evidence
 from holdfast.decisions.hang_evidence import HangEvidence, RankEvidence
 from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.kernel_lines import KernelLine, NodeKernelLog
 from holdfast.decisions.rank_snapshots import Frame, RankSnapshot
 
 WAITS = (
@@ -31,6 +32,12 @@ def test_the_stacks_of_a_hang_are_side_by_side(console, visit) -> None:
         evidence="no new step for 3m",
         verdict=verdict(seen),
         ranks=tuple(RankEvidence(snapshot=one) for one in seen),
+        kernel=(
+            NodeKernelLog(
+                node="i-1", lines=(KernelLine(at=datetime.now(UTC), text="NVRM: <b>Xid</b>"),)
+            ),
+            NodeKernelLog(node="i-2"),
+        ),
     )
     write_evidence(console.runs.directory("hung").evidence(1), evidence)
 
@@ -43,6 +50,8 @@ def test_the_stacks_of_a_hang_are_side_by_side(console, visit) -> None:
     expect(columns.nth(0)).to_contain_text("the others wait for it")
     expect(columns.nth(0)).to_contain_text("reads_a_batch (/w/train.py)")
     expect(columns.nth(1)).to_contain_text("7 ranks: 0, 1, 2, 3, 4, 6, 7")
+    expect(page.get_by_text("NVRM: <b>Xid</b>")).to_be_visible()
+    expect(page.get_by_text("No warnings: i-2")).to_be_visible()
     first, second = (columns.nth(place).bounding_box() for place in (0, 1))
     assert first["y"] == second["y"]
     assert first["x"] < second["x"]

@@ -272,6 +272,31 @@ def test_a_process_that_ends_during_its_dump_is_no_failure(tmp_path: Path) -> No
     assert "\n== end\n" in done.stdout
 
 
+GPU = "0, GPU-1, 00000000:B9:00.0, 512, 81559, 100"
+
+
+@pytest.mark.parametrize(
+    ("script", "state"),
+    [
+        (f"echo {GPU}", f"\n== gpus\n{GPU}\n"),
+        ("while [ -e $0 ]; do :; done", "\n== gpus unread\n"),
+    ],
+)
+def test_nvidia_smi_is_asked_and_not_awaited_for_long(
+    tmp_path: Path, script: str, state: str
+) -> None:
+    """As in a wedged driver, where it never ends; the pauses take no time here."""
+    for name, does in (("nvidia-smi", script), ("sleep", ":")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{does}\n", encoding="utf-8")
+        (tmp_path / name).chmod(0o755)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        done = dumped_by(tmp_path, process, ":")
+        process.kill()
+    (tmp_path / "nvidia-smi").unlink()
+
+    assert done.stdout.endswith(state), done.stdout
+
+
 def dumped_by(
     folder: Path, process: subprocess.Popen[bytes], script: str
 ) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.adapters.host.accelerator_state import read_devices, with_accelerators
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
+from holdfast.decisions.rank_snapshots import RankSnapshot
 
 NVML = r"""
 #include <stdio.h>
@@ -36,7 +38,17 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory) {
     if (!file || fscanf(file, "%llu %llu %llu", used, used + 1, used + 2) < 2) return 999;
     fclose(file);
     memory->used = used[(long)device - 1] << 20;
+    memory->total = 80000ull << 20;
     return 0;
+}
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) {
+    rates[0] = 97;
+    while (getenv("WEDGED")) {}
+    return (long)device == 3 ? 3 : 0;
+}
+int nvmlDeviceGetPciInfo_v3(void *device, char *info) {
+    snprintf(info + 36, 32, "00000000:B%ld:00.0", (long)device);
+    return (long)device == 3 ? 2 : 0;
 }
 """
 
@@ -94,6 +106,47 @@ def test_only_the_memory_of_visible_gpus_counts(
     done = wait(library, tmp_path, used, f"--devices={devices}")
 
     assert (done.returncode, done.stdout) == (status, output)
+
+
+@pytest.fixture
+def driver(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The library as that of this machine; returns what exists while the driver is loaded."""
+    shutil.copy(library, tmp_path / "libnvidia-ml.so.1")
+    (tmp_path / "used").write_text("300 9000 70", encoding="utf-8")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv("USED_MIB", str(tmp_path / "used"))
+    return tmp_path
+
+
+def test_each_rank_has_the_state_of_its_own_device(driver: Path) -> None:
+    devices, problem = read_devices({"CUDA_VISIBLE_DEVICES": "1,MIG-c0ffee"}, 60, driver)
+    ranks = [RankSnapshot(rank=rank, node="n", pid=9) for rank in (4, 5, 6, 7)]
+    environments = {
+        4: {"CUDA_VISIBLE_DEVICES": "1,MIG-c0ffee", "LOCAL_RANK": "1"},
+        5: {"CUDA_VISIBLE_DEVICES": "1,0"},  # a warm rank
+        6: {"LOCAL_RANK": "1"},
+    }
+    found = with_accelerators(ranks, environments, devices)
+
+    assert problem == ""
+    assert [one.accelerator and one.accelerator.text for one in found] == [
+        "MIG-c0ffee: 70 of 80000 MiB",
+        "GPU 0: 300 of 80000 MiB, utilization 97 %",
+        "GPU 1: 9000 of 80000 MiB, utilization 97 %",
+        None,
+    ]
+    assert [one.bus_id for one in devices] == ["00000000:B1:00.0", "00000000:B2:00.0", ""]
+
+
+def test_a_driver_that_does_not_respond_is_stated(driver: Path, monkeypatch) -> None:
+    (driver / "used").unlink()
+    lost, problem = read_devices({}, 60, driver)
+    assert [one.text for one in lost] == ["GPU 0: unreadable", "GPU 1: unreadable"]
+    assert problem == ""
+    monkeypatch.setenv("WEDGED", "1")
+
+    assert read_devices({}, 0.5, driver) == ((), "the accelerators were not read within 0.5 s")
+    assert read_devices({}, 0.5, driver / "none") == ((), "")
 
 
 def test_nothing_is_waited_for_without_a_driver(library: Path, tmp_path: Path) -> None:

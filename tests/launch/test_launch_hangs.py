@@ -8,6 +8,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def all_reduce(path):
 
 ROOT = Path(__file__).parents[2]
 QUICK = ("--stall-floor", "1s")
+KMSG = Path("/dev/kmsg")
 
 
 @pytest.fixture
@@ -97,6 +99,9 @@ def test_a_hang_restarts_the_ranks_and_names_the_one_that_the_others_wait_for(
 @needs_py_spy
 def test_the_evidence_of_a_hang_is_kept_and_can_be_bundled(train: Path) -> None:
     folder, logs = train.parent, train.parent / "logs"
+    words = f"holdfast test {time.monotonic_ns()}"
+    with suppress(OSError):
+        KMSG.write_text(f"<4>{words}\n", encoding="utf-8")
     options = ("--nproc-per-node", 3, "--hang-timeout", "2s", "--log-dir", logs, "--rdzv-id", "llm")
     done = launch(*options, *QUICK, train, folder, "all", 2, MY_API_KEY="hunter2")
     assert f"EvidenceSaved: {logs}/llm/attempt_0/evidence.json\n" in done.stderr, done.stderr
@@ -114,6 +119,10 @@ def test_the_evidence_of_a_hang_is_kept_and_can_be_bundled(train: Path) -> None:
     assert [*content][:2] == ["report.md", "evidence.json"]
     assert "### 2 ranks: 0, 1" in content["report.md"]
     assert "reads_a_batch" in content["report.md"]
+    assert "hung since: 20" in content["report.md"]
+    kernel = content["report.md"].partition("## Kernel logs since the last step\n")[2]
+    expected = f" (written by a program) {words}\n" if os.access(KMSG, os.W_OK) else "/dev/kmsg"
+    assert expected in kernel, kernel
     assert '"MY_API_KEY": "********"' in content["evidence.json"]
     assert not any("hunter2" in text for text in content.values())
 

@@ -117,6 +117,10 @@ def test_the_rank_that_hangs_a_step_is_named_and_the_evidence_is_kept(cluster: S
     assert f"; evidence: {file}; it is restarted only with HOLDFAST_HANG_TIMEOUT" in output
     kept = read_evidence(file)
     assert (kept.job, kept.verdict.ranks) == (job, (1,))
+    [log] = kept.kernel
+    assert log.node == kept.ranks[0].snapshot.node
+    is_read = os.access("/dev/kmsg", os.R_OK)
+    assert log.note == ("" if is_read else "/dev/kmsg could not be read")
     assert "hunter2" not in file.read_text(encoding="utf-8")
     cluster.slurm.run("scancel", job)
 

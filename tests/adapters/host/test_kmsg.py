@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.adapters.host.kernel_warnings import read_warnings
 from holdfast.adapters.host.kmsg import LINES, KmsgDevice, open_kmsg
 from holdfast.adapters.host.log_file import LogFile
 
@@ -155,6 +156,30 @@ def test_the_device_of_this_machine_is_replayed_and_followed() -> None:
     again.close()
 
     assert left == []
+
+
+def test_the_warnings_of_this_machine_are_evidence_of_a_hang() -> None:
+    kmsg_or_skip()
+    words = f"holdfast test {time.monotonic_ns()}"
+    for priority in (4, 6):
+        with DEVICE.open("w", encoding="utf-8") as device:
+            device.write(f"<{priority}>{words} {priority}\n")
+    before = now()
+    kept = read_warnings("n")
+
+    assert (kept.node, kept.note) == ("n", "")
+    [seen] = [one for one in kept.lines if words in one.text]
+    assert (seen.text, seen.is_kernel) == (f"{words} 4", False)
+    assert abs(before - seen.at) < timedelta(seconds=5)
+
+
+def test_a_kernel_log_that_cannot_be_read_is_stated(tmp_path: Path) -> None:
+    file, missing = tmp_path / "kmsg", tmp_path / "none"
+    file.write_text("4,1,2000000,-;NVRM: a\n SUBSYSTEM=pci\n6,2,3,-;usb\n", "utf-8")
+    kept = read_warnings("n", (missing, file))
+
+    assert [one.text for one in kept.lines] == ["NVRM: a"]
+    assert kept.note == f"{missing} could not be read: No such file or directory"
 
 
 def overwrite_log() -> None:
