@@ -13,6 +13,9 @@ from holdfast.decisions.step_times import (
 )
 from holdfast.kit.units import format_duration
 
+UNKNOWN_STEPS: Final = "without steps that show a hang, a job is not restarted"
+"""What follows from a suspicion that has no step."""
+
 _STARTS_LIMIT: Final = 32
 """Number of starts that are remembered."""
 
@@ -43,7 +46,8 @@ class SuspectedHang:
     """Time of its last step, or of the beginning of its attempt."""
 
     step: int | None
-    """Last step of the attempt; None if it has reached none."""
+    """Last step of the attempt; None if it has reached none, or if the suspicion does not come from
+    steps: then the job is never restarted for it."""
 
     evidence: str
 

@@ -35,6 +35,11 @@ class StallLimits:
     timeout: timedelta | None = None
     """Pause between two steps that is suspicious, instead of what was learned; None to learn."""
 
+    silence: timedelta = timedelta(minutes=10)
+    """Time without output, CPU time and accelerator activity of all ranks that is suspicious while
+    no steps are known: downloads, and queues for data and licenses, may take minutes. 0 for no such
+    limit."""
+
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:

@@ -13,6 +13,7 @@ _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _POLL_S: Final = 0.002
+_TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def _prctl(option: int, value: int) -> None:
@@ -54,6 +55,23 @@ def is_alive(pid: int, started: int) -> bool:
 def descendants(root: int) -> list[int]:
     """Return all processes below ``root`` except zombies, parents before children."""
     return _below(root, _children())
+
+
+def trees(roots: Collection[int]) -> dict[int, list[int]]:
+    """Return each of ``roots`` with all processes below it except zombies, from one look."""
+    children = _children()
+    return {root: [root, *_below(root, children)] for root in roots}
+
+
+def cpu_use(pid: int) -> tuple[int, float] | None:
+    """Return start time in clock ticks, and CPU seconds of a process and its ended children.
+
+    None if there is no such process, or it is a zombie.
+    """
+    fields = _stat(pid)
+    if not fields or fields[0] in ("Z", "X"):
+        return None
+    return int(fields[19]), sum(map(int, fields[11:15])) / _TICKS_PER_S
 
 
 def send(pid: int, signum: int) -> None:

@@ -1,4 +1,4 @@
-"""The wait for GPU memory, against a library with NVML's functions that reads a file."""
+"""Memory and use of GPUs, against a library with NVML's functions that reads files."""
 
 import shutil
 import subprocess
@@ -41,10 +41,12 @@ int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory) {
     memory->total = 80000ull << 20;
     return 0;
 }
-int nvmlDeviceGetUtilizationRates(void *device, unsigned *rates) {
-    rates[0] = 97;
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *percent) {
+    const char *text = getenv("UTILIZATION");
+    long number = (long)device;
     while (getenv("WEDGED")) {}
-    return (long)device == 3 ? 3 : 0;
+    percent[0] = text ? text[number - 1] - '0' : 97;
+    return number == 3 || (text && text[number - 1] == '-') ? 3 : 0;
 }
 int nvmlDeviceGetPciInfo_v3(void *device, char *info) {
     snprintf(info + 36, 32, "00000000:B%ld:00.0", (long)device);
@@ -147,6 +149,33 @@ def test_a_driver_that_does_not_respond_is_stated(driver: Path, monkeypatch) -> 
 
     assert read_devices({}, 0.5, driver) == ((), "the accelerators were not read within 0.5 s")
     assert read_devices({}, 0.5, driver / "none") == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("utilization", "devices", "use"),
+    [
+        ("00", "", "idle"),
+        ("01", "", "busy"),
+        ("01", "0", "idle"),
+        ("01", "GPU-b0", "busy"),
+        ("0-", "", "unknown"),
+        ("-1", "", "busy"),
+        ("00", "7", "unknown"),
+        ("11", "-1", "unknown"),
+        ("00-", "MIG-c0ffee", "unknown"),
+    ],
+)
+def test_accelerators_are_idle_only_if_the_utilization_of_all_visible_ones_is_known(
+    library: Path, utilization: str, devices: str, use: str
+) -> None:
+    command = [sys.executable, "-m", "holdfast.adapters.host.accelerator_activity"]
+    options = ["--samples", "1", "--library", str(library), f"--devices={devices}"]
+    for environment, expected in (({}, use), ({"NO_DRIVER": "1"}, "unknown")):
+        done = subprocess.run(
+            [*command, *options], env={"UTILIZATION": utilization, **environment},
+            capture_output=True, check=True, encoding="utf-8", timeout=60,
+        )  # fmt: skip
+        assert done.stdout == f'"{expected}"'
 
 
 def test_nothing_is_waited_for_without_a_driver(library: Path, tmp_path: Path) -> None:

@@ -342,6 +342,46 @@ def test_a_hang_before_the_first_step_is_reported_and_names_the_rank(train: Path
     assert "HangSuspected" not in rest
 
 
+WAITS = """
+import os, pathlib, queue, signal, sys
+folder = pathlib.Path(sys.argv[1])
+sys.path.insert(0, str(folder))
+from torch.distributed.distributed_c10d import all_reduce
+def waits_for_a_batch():
+    queue.Queue().get()
+print("an epoch begins", flush=True)
+if os.environ["RANK"] == "1":
+    waits_for_a_batch()
+all_reduce()
+"""
+
+
+@needs_py_spy
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_deadlock_of_a_job_that_reports_no_steps_is_reported_and_names_the_rank(
+    train: Path, *, is_stopped: bool
+) -> None:
+    folder = train.parent
+    blocked = "import queue\ndef all_reduce():\n    queue.Queue().get()\n"
+    (folder / "torch/distributed/distributed_c10d.py").write_text(blocked, encoding="utf-8")
+    stops = "os.kill(os.getpid(), signal.SIGSTOP)" if is_stopped else "queue.Queue().get()"
+    train.write_text(WAITS.replace("    queue.Queue().get()", f"    {stops}"), encoding="utf-8")
+    started = start(
+        "--nproc-per-node", 2, "--stall-silence", "2s", "--hang-timeout", "1s", train, folder
+    )
+    assert started.stderr is not None
+    line = started.stderr.readline()
+    started.terminate()
+    started.communicate(timeout=LIMIT_S)
+
+    does = r"is stopped by a signal" if is_stopped else r"never entered all_reduce: .+waits_for_a_b"
+    assert re.search(
+        r"HangSuspected: round 1: no output and no CPU time of the ranks for 2s; rank 1 on \S+ "
+        rf"{does}.+; the ranks continue",
+        line,
+    ), line
+
+
 @needs_py_spy
 def test_a_rank_on_another_node_is_named(train: Path) -> None:
     folder = train.parent

@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.apps.launch.progress_watch import HangLimit, ProgressWatch, Stall
+from holdfast.apps.launch.progress_watch import HangLimit, ProgressWatch, Stall, other_signs
+from holdfast.model.jobs import CHECKPOINTS_VARIABLE
 
 SOON = timedelta(milliseconds=50)
 MANY_LIMITS_S = 0.5
+DEADLINE_S = 60
+SAVES = 12
 
 
 class Ranks:
@@ -127,3 +130,41 @@ def test_a_start_much_longer_than_the_one_before_is_suspected_on_each_node(tmp_p
     assert re.fullmatch(
         r"no step within \S+ of the start; the longest start before took \S+", stall.text
     )
+
+
+ZIP = b"PK\x03\x04"
+"""First bytes of a file of ``torch.save``."""
+
+
+def test_a_job_that_only_saves_checkpoints_is_suspected_without_them_and_never_restarted(
+    tmp_path: Path,
+) -> None:
+    """A launcher of another node, whose ranks are not all of the job, does not look there."""
+    limit = HangLimit(floor=timedelta(milliseconds=100), start=timedelta(0), restarts=True)
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    watches = {}
+    for first_rank in (0, 2):
+        ranks = Ranks(tmp_path, limit)
+        signs = other_signs({CHECKPOINTS_VARIABLE: str(folder)}, first_rank, dict)
+        ranks.watch.begin(ranks.paths, {0: (), 1: ()}, signs=signs)
+        watches[first_rank] = ranks.watch
+    found: dict[int, list[Stall]] = {0: [], 2: []}
+    deadline = time.monotonic() + DEADLINE_S
+    saves, next_at = 0, time.monotonic()
+    while not found[0] and time.monotonic() < deadline:
+        if saves < SAVES and time.monotonic() > next_at:
+            saves, next_at = saves + 1, time.monotonic() + 0.4
+            (folder / f"step_{saves}.pt").write_bytes(ZIP + bytes(1000))
+        for first_rank, watch in watches.items():
+            found[first_rank] += [one for one in [watch.stalled()] if one is not None]
+        time.sleep(0.01)
+    for watch in watches.values():
+        watch.end()
+
+    (stall,) = found[0]
+    assert re.fullmatch(
+        r"no new checkpoint for \S+; the longest time between two was \S+", stall.text
+    )
+    assert (stall.local_rank, stall.restarts, found[2]) == (0, False, [])
+    assert watches[0].pids == []

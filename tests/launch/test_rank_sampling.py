@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.apps.launch.options import parse
-from holdfast.apps.launch.printed_value import PrintedValue
 from holdfast.apps.launch.rank_sampling import RankSampling, StragglerOptions
+from holdfast.kit.printed_value import PrintedValue
 from holdfast.model.errors import ConfigError
 
 NOWHERE = Path("/nowhere")

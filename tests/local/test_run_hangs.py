@@ -73,8 +73,11 @@ def test_the_evidence_of_a_hang_can_be_saved_without_secrets(run, tmp_path):
 
 STALLS = """
 import os, time
+def loads():
+    time.sleep(8)
 def pauses():
     time.sleep(8)
+loads()
 for step in range(60):
     with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
         file.write(f"{step}\\n")
@@ -84,14 +87,24 @@ pauses()
 
 
 @needs_py_spy
-def test_a_pause_longer_than_all_before_is_reported_and_the_job_goes_on(run, tmp_path):
+def test_silence_before_steps_and_a_pause_after_them_are_reported_and_the_job_goes_on(
+    run, tmp_path
+):
+    """Once steps are known, they alone count."""
     config = tmp_path / "run.toml"
-    config.write_text('[jobs]\nstall_factor = 3\nstall_floor = "2s"\n', encoding="utf-8")
+    limits = 'stall_factor = 3\nstall_floor = "2s"\nstall_silence = "1s"\n'
+    config.write_text(f"[jobs]\n{limits}", encoding="utf-8")
 
     ended = run.run("--config", str(config), "--", sys.executable, "-c", STALLS)
 
     assert ended.returncode == 0, ended.stdout
-    assert len(re.findall("JobHangSuspected", ended.stdout)) == 1
+    assert len(re.findall("JobHangSuspected", ended.stdout)) == 2
+    assert re.search(
+        r"JobHangSuspected: job: the job seems to hang: no output and no CPU time of the ranks for "
+        r"1s; rank 0 is outside of collectives; rank 0 is in loads .+; without steps that show a "
+        r"hang, a job is not restarted",
+        ended.stdout,
+    ), ended.stdout
     assert re.search(
         r"JobHangSuspected: job: the job seems to hang: no new step for \S+, last step 59; the "
         r"longest pause between two steps was \S+; rank 0 is outside of collectives; rank 0 is in "

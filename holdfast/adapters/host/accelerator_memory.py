@@ -36,6 +36,12 @@ class _Memory(ctypes.Structure):
     )
 
 
+class Utilization(ctypes.Structure):
+    """``nvmlUtilization_t``, in percent."""
+
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
 def main(argv: list[str]) -> int:
     """Wait. Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)

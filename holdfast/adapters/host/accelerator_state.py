@@ -18,6 +18,7 @@ from typing import Final
 
 from holdfast.adapters.host.accelerator_memory import (
     NVML,
+    Utilization,
     device_uuid,
     memory_mib,
     named_devices,
@@ -38,12 +39,6 @@ _PCI_BYTES: Final = _BUS_ID_AT + 32
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 
 
-class _Utilization(ctypes.Structure):
-    """``nvmlUtilization_t``, in percent."""
-
-    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
-
-
 def main(argv: list[str]) -> int:
     """Print the devices. Returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -61,7 +56,7 @@ def main(argv: list[str]) -> int:
 
 
 def _state(library: ctypes.CDLL, name: str, device: ctypes.c_void_p) -> Accelerator:
-    memory, rates = memory_mib(library, device), _Utilization()
+    memory, rates = memory_mib(library, device), Utilization()
     pci = ctypes.create_string_buffer(_PCI_BYTES)
     has_rates = library.nvmlDeviceGetUtilizationRates(device, ctypes.byref(rates)) == 0
     is_gpu = library.nvmlDeviceGetPciInfo_v3(device, pci) == 0

@@ -14,7 +14,7 @@ from holdfast.adapters.host.rank_stacks import NodeRanks, take_snapshots
 from holdfast.decisions.failure_signatures import cause_of
 from holdfast.decisions.flight_recorder import DumpFiles, RankFindings, after_timeouts
 from holdfast.decisions.hangs import Hang
-from holdfast.decisions.step_progress import SuspectedHang
+from holdfast.decisions.step_progress import UNKNOWN_STEPS, SuspectedHang
 from holdfast.model.job_views import Abort, RankView
 from holdfast.model.names import Cause, Reason
 
@@ -84,7 +84,8 @@ class JobInspections:
             inspected = self._with_state(attempt, hang, restarts=False)
             if inspected is None:
                 return ""
-            text = f"the job seems to hang: {inspected.evidence}; {_RESTARTED}"
+            follows = _RESTARTED if found.step is not None else UNKNOWN_STEPS
+            text = f"the job seems to hang: {inspected.evidence}; {follows}"
             self._stalls[attempt.job] = reported = (found.since, text)
         return reported[1]
 

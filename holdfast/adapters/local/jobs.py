@@ -13,6 +13,7 @@ from holdfast.adapters.local.attempt_environment import AttemptEnvironment, erro
 from holdfast.adapters.local.attempt_reports import AttemptReports
 from holdfast.adapters.local.job_inspections import AttemptRanks, JobInspections
 from holdfast.adapters.local.job_launch import Launch
+from holdfast.adapters.local.job_progress import JobProgress
 from holdfast.adapters.local.launched_ranks import LaunchedRanks
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import LocalMachine
@@ -22,7 +23,6 @@ from holdfast.adapters.local.straggler_watch import StragglerWatch
 from holdfast.decisions.crash_text import crash_text, error_file_text
 from holdfast.decisions.flight_recorder import dump_files
 from holdfast.decisions.hangs import AttemptProgress, is_unarmed, silence
-from holdfast.decisions.step_progress import StepProgress, after_look, suspected_hang
 from holdfast.kit.bounded_files import end_text
 from holdfast.model.job_views import JobView, RankView, SlowRank
 from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec
@@ -83,7 +83,7 @@ class LocalJobs:
         self._crashes: dict[Path, str] = {}
         self._inspections = JobInspections(clock.now)
         self._stragglers = StragglerWatch()
-        self._steps: dict[str, StepProgress] = {}
+        self._progress: dict[str, JobProgress] = {}
         self._reports: dict[str, AttemptReports] = {}
 
     def jobs(self) -> tuple[JobView, ...]:
@@ -173,8 +173,7 @@ class LocalJobs:
         if hang is not None:
             hang = self._inspections.inspected(attempt, hang)
         else:
-            steps, known_until = self._steps.get(spec.name, StepProgress()), observed.known_until
-            found = suspected_hang(steps, self._launch(spec.name).stall_limits, known_until)
+            found = self._progress_of(spec.name).suspicion(observed.known_until)
             stall = self._inspections.stalled(attempt, found)
         ranks, abort = self._ranks(spec.name, record), None
         if record.phase is JobPhase.RUNNING:
@@ -272,16 +271,22 @@ class LocalJobs:
             self._crashes[log] = reported or crash_text(end_text(log, _TAIL_BYTES))
         return self._crashes[log]
 
+    def _progress_of(self, job: str) -> JobProgress:
+        if job not in self._progress:
+            self._progress[job] = JobProgress(self._launch(job))
+        return self._progress[job]
+
     def _observed(self, job: str, record: JobRecord, progress: Progress) -> AttemptProgress:
         now, began_at = self._clock.now(), record.phase_since
-        is_running = record.phase is JobPhase.RUNNING
-        known = self._steps.get(job, StepProgress())
+        is_running, known = record.phase is JobPhase.RUNNING, self._progress_of(job)
         if is_running:
-            known = after_look(known, began_at=began_at, step=progress.last, now=now)
-            self._steps[job] = known
+            nodes = self._node_ranks(record, self._launch(job))
+            known.look(began_at=began_at, step=progress.last, now=now, nodes=nodes)
+        else:
+            known.end()
         return AttemptProgress(
             started_at=began_at,
-            last_at=known.step_at,
+            last_at=known.steps.step_at,
             known_until=now if is_running else None,
             last=f"step {progress.last}",
         )

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from holdfast.apps.launch.printed_value import PrintedValue
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.decisions.launch_events import CheckpointsVerified
 from holdfast.decisions.loss_settings import bad_loss_text
 from holdfast.decisions.notice_lines import checkpoint_line
 from holdfast.decisions.restart_rungs import BadStep
+from holdfast.kit.printed_value import PrintedValue
 from holdfast.model.jobs import ATTEMPT_VARIABLE
 
 _NAMED: Final = 5

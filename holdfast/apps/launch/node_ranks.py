@@ -13,7 +13,7 @@ from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.apps.launch.failure_text import crash_of, described, rerun_of
 from holdfast.apps.launch.loss_watch import LossWatch
 from holdfast.apps.launch.options import LaunchOptions
-from holdfast.apps.launch.progress_watch import ProgressWatch
+from holdfast.apps.launch.progress_watch import ProgressWatch, other_signs
 from holdfast.apps.launch.rank_environment import (
     JobNames,
     RankFiles,
@@ -226,6 +226,7 @@ class NodeRanks:
                 {rank: self._progress_file(rank) for rank in slots},
                 logs,
                 is_whole=order.world_size == self._options.slots,
+                signs=other_signs(self._environment, order.first_rank, self._processes),
             )
         if self._sampling is not None and order.world_size > 1:
             pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
@@ -305,10 +306,9 @@ class NodeRanks:
 
     def _end_watching(self) -> None:
         self._inspections.end()
-        if self._losses is not None:
-            self._losses.end()
-        if self._sampling is not None:
-            self._sampling.end()
+        for one in (self._progress, self._losses, self._sampling):
+            if one is not None:
+                one.end()
 
     def _prepare(self) -> None:
         """Start the warm ranks of the next round."""
@@ -386,6 +386,6 @@ class NodeRanks:
         own_pids = [*others]
         own_pids += [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
         own_pids += [self._wait.pid] if self._wait is not None else []
-        own_pids += self._inspections.pids
-        own_pids += self._sampling.pids if self._sampling is not None else []
+        for one in (self._inspections, self._sampling, self._progress):
+            own_pids += one.pids if one is not None else []
         reap([*own_pids, *(self._warm.pids() if self._warm is not None else ())])

@@ -153,6 +153,12 @@ OPTIONS: Final = (
         "none (default: 1h; once known, five times the longest start)",
     ),
     _row(
+        "--stall-silence", type=duration, default=HangLimit().silence, metavar="TIME",
+        help="time without output, CPU time and accelerator activity of the ranks of a job on one "
+        "node that is reported as a suspected hang while no steps are known; 0: none (default: "
+        "10m)",
+    ),
+    _row(
         "--straggler-factor", type=factor, metavar="FACTOR",
         help="report a rank whose own part of a step takes at least this multiple of that of the "
         "others; 0: take no samples (default: 1.15, unless HOLDFAST_PROGRESS_FILE is set)",

@@ -147,7 +147,12 @@ def parse(
         shutdown_signal=SIGNALS[given.shutdown_signal],
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
-        hang_limit=replace(given.hang_timeout, floor=given.stall_floor, start=given.stall_start),
+        hang_limit=replace(
+            given.hang_timeout,
+            floor=given.stall_floor,
+            start=given.stall_start,
+            silence=given.stall_silence,
+        ),
         losses=None if starts_ranks else loss_limits(given, environment),
         stops_on_permanent_cause=given.permanent_cause_action == "stop",
         exchanges_suspects=given.suspect_action == "exchange",

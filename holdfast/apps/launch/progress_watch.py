@@ -1,10 +1,12 @@
 """Detects ranks that report no more progress: in ``$HOLDFAST_PROGRESS_FILE`` or in their logs."""
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +20,14 @@ from holdfast.decisions.step_times import (
     start_limit,
 )
 from holdfast.kit.units import format_duration
+from holdfast.model.jobs import CHECKPOINTS_VARIABLE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.adapters.host.fallback_watch import FallbackWatch
     from holdfast.adapters.host.step_log import StepLog
+    from holdfast.decisions.step_progress import SuspectedHang
 
 _CHECKS_PER_TIMEOUT: Final = 10
 _LONGEST_INTERVAL_S: Final = 1.0
@@ -31,6 +38,12 @@ _LOG_BYTES: Final = 1 << 16
 
 _SUSPENDED_S: Final = 5.0
 """Delay of a check beyond which this process was stopped: what the ranks did is unknown then."""
+
+_FIRST_LOOK_S: Final = 30.0
+"""Time without steps from which their absence matters: most jobs report one by then."""
+
+_ZERO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""Time of which the monotonic clock counts the seconds here: only differences are used."""
 
 _STARTS_LIMIT: Final = 32
 """Number of starts that are remembered."""
@@ -49,6 +62,10 @@ class HangLimit:
     start: timedelta = StallLimits().start
     """Time to the first step that is reported while nothing was learned of it; 0 for no limit."""
 
+    silence: timedelta = StallLimits().silence
+    """Time without activity of the ranks that is reported while no steps are known; 0 for no
+    limit."""
+
     restarts: bool = False
     """Whether the ranks are restarted; otherwise the hang is only reported."""
 
@@ -60,7 +77,21 @@ class Stall:
     local_rank: int
     text: str
     restarts: bool = False
-    """Whether the ranks are restarted if they hang; never for a start that takes long."""
+    """Whether the ranks are restarted if they hang; never without steps that show it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSigns:
+    """Where progress of a round shows that reports no steps."""
+
+    processes: "Callable[[], Mapping[int, int | None]]" = dict
+    """Returns the process that was started for each rank; None for one that has ended."""
+
+    checkpoints: str = ""
+    """Directory of the checkpoints; empty if unknown, or if another launcher looks there."""
+
+    devices: str = ""
+    """Value of CUDA_VISIBLE_DEVICES; empty for all GPUs."""
 
     stalled_s: float = 0.0
     """Seconds since its last step, or since the start of the round."""
@@ -117,6 +148,12 @@ class ProgressWatch:
         """Seconds from the starts of rounds to their first steps."""
 
         self._is_starting = self._is_start_suspected = self._is_whole = False
+        self._signs = OtherSigns()
+        self._fallback: FallbackWatch | None = None
+        """None until a round has reported no steps for a while."""
+
+        self._silence: SuspectedHang | None = None
+        self._reported: SuspectedHang | None = None
 
     def begin(
         self,
@@ -124,6 +161,7 @@ class ProgressWatch:
         logs: Mapping[int, Sequence[Path]],
         *,
         is_whole: bool = False,
+        signs: OtherSigns | None = None,
     ) -> None:
         """Watch a new round.
 
@@ -131,8 +169,13 @@ class ProgressWatch:
             paths: progress files by local rank.
             logs: logs by local rank.
             is_whole: whether these are all ranks of the job.
+            signs: where progress shows without steps; None if nowhere.
 
         """
+        self._signs = signs or OtherSigns()
+        self._silence = self._reported = None
+        if self._fallback is not None:
+            self._fallback.begin(self._signs.checkpoints)
         now = self._began_at = time.monotonic()
         self._is_starting, self._is_start_suspected, self._is_whole = True, False, is_whole
         self._reports = {
@@ -167,7 +210,7 @@ class ProgressWatch:
             if report.has_begun and now - report.changed_at >= self._limit_s(rank)
         ]
         if not late:
-            return self._late_start(now)
+            return self._silent(now) or self._late_start(now)
         rank = min(late)[1]
         known = [
             at for _, one in late for at in [self._reports[one].suspected_at] if at is not None
@@ -196,11 +239,50 @@ class ProgressWatch:
         text = f"no step within {format_duration(limit)} of the start{known}"
         return Stall(rank, text, stalled_s=now - self._began_at)
 
+    def _silent(self, now: float) -> Stall | None:
+        """Return the first rank of a round without steps that seems to hang, once."""
+        is_known = any(
+            one.has_begun and math.isfinite(self._limit_s(rank))
+            for rank, one in self._reports.items()
+        )
+        if is_known or not self._reports:
+            self.end()
+            return None
+        quick_s = min(self._limit.silence / _CHECKS_PER_TIMEOUT, self._limit.floor).total_seconds()
+        if self._fallback is None and now - self._began_at < min(_FIRST_LOOK_S, quick_s):
+            return None
+        fallback = self._fallback = self._fallback or self._begun()
+        ranks = partial(_python_processes, self._signs) if self._is_whole else None
+        found = self._silence = fallback.look(_ZERO + timedelta(seconds=now), ranks)
+        if found is None or found == self._reported:
+            return None
+        self._reported = found
+        return Stall(min(self._reports), found.evidence)
+
+    def _begun(self) -> "FallbackWatch":
+        from holdfast.adapters.host.fallback_watch import FallbackWatch  # noqa: PLC0415 - without steps only
+
+        limits = StallLimits(floor=self._limit.floor, silence=self._limit.silence)
+        watch = FallbackWatch(limits, self._signs.devices)
+        watch.begin(self._signs.checkpoints)
+        return watch
+
+    @property
+    def pids(self) -> list[int]:
+        """Processes that look at the round now."""
+        return [] if self._fallback is None else self._fallback.pids
+
+    def end(self) -> None:
+        """End what looks at the round."""
+        self._silence = None
+        if self._fallback is not None:
+            self._fallback.end()
+
     def is_stalled(self, local_rank: int) -> bool:
         """Return whether a rank that ``stalled`` returned has made no progress since."""
         self._read(time.monotonic(), 0.0)
         report = self._reports.get(local_rank)
-        return report is not None and report.suspected_at is not None
+        return report is not None and (report.suspected_at is not None or self._silence is not None)
 
     def has_begun(self) -> bool:
         """Return whether a rank has reported a step in this round."""
@@ -250,6 +332,34 @@ class ProgressWatch:
         return f"{text}; the longest pause between two steps was " + format_duration(
             self._times[rank].longest
         )
+
+
+def other_signs(
+    environment: Mapping[str, str],
+    first_rank: int,
+    processes: "Callable[[], Mapping[int, int | None]]",
+) -> OtherSigns:
+    """Return where progress of a node shows without steps.
+
+    Args:
+        environment: of the job.
+        first_rank: first rank of the node. That with rank 0 looks at the checkpoints.
+        processes: see ``OtherSigns``.
+
+    """
+    return OtherSigns(
+        processes=processes,
+        checkpoints=environment.get(CHECKPOINTS_VARIABLE, "") if first_rank == 0 else "",
+        devices=environment.get("CUDA_VISIBLE_DEVICES", ""),
+    )
+
+
+def _python_processes(signs: OtherSigns) -> list[int]:
+    """Return the processes that train: a rank may be started by a shell script."""
+    from holdfast.adapters.host.rank_stacks import python_process  # noqa: PLC0415 - without steps only
+
+    started = signs.processes().items()
+    return [python_process(rank, pid) for rank, pid in started if pid is not None]
 
 
 def _step_log(paths: Sequence[Path]) -> "StepLog | None":

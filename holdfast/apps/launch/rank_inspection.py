@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from holdfast.apps.launch.printed_value import PrintedValue
 from holdfast.decisions.failure_signatures import PEER_CAUSES, cause_of
 from holdfast.decisions.flight_recorder import (
     DumpFiles,
@@ -18,6 +17,7 @@ from holdfast.decisions.flight_recorder import (
 from holdfast.decisions.kernel_lines import LINES, NodeKernelLog, fewer_lines
 from holdfast.decisions.launch_events import Inspected
 from holdfast.decisions.rank_snapshots import RankSnapshot, shortened
+from holdfast.kit.printed_value import PrintedValue
 from holdfast.kit.serial import to_plain
 from holdfast.model.names import Cause
 

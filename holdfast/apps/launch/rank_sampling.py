@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.section_times import read_sections, section_samples
-from holdfast.apps.launch.printed_value import PrintedValue
 from holdfast.decisions.rank_snapshots import RankSamples
+from holdfast.kit.printed_value import PrintedValue
 
 _PAUSE_S: Final = 3.0
 """Time from the end of one window to the begin of the next one, which includes starting py-spy."""

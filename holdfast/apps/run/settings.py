@@ -70,6 +70,11 @@ class LocalJobPolicy(JobPolicy):
     least ``stall_floor``. It is only reported. 0 for no limit of the first start, as for jobs that
     report no steps."""
 
+    stall_silence: timedelta = timedelta(minutes=10)
+    """While no steps are known, a job also seems to hang if none of its ranks has written output,
+    used CPU time or used an accelerator for this time. It is only reported. Downloads, and queues
+    for data and licenses, may take minutes. 0 for no such limit."""
+
     straggler_factor: float = 1.15
     """A rank is reported as a straggler if its own part of a step takes at least this multiple of
     the median of the other ranks, over at least 4 windows of 40 seconds. 0 turns the samples
@@ -96,6 +101,8 @@ class LocalJobPolicy(JobPolicy):
             raise ValueError(f"stall_floor must not be negative, got {self.stall_floor}")
         if self.stall_start < timedelta(0):
             raise ValueError(f"stall_start must not be negative, got {self.stall_start}")
+        if self.stall_silence < timedelta(0):
+            raise ValueError(f"stall_silence must not be negative, got {self.stall_silence}")
         if self.straggler_factor and not self.straggler_factor > 1:
             raise ValueError(f"straggler_factor must be 0 or above 1, got {self.straggler_factor}")
         if self.loss_window < 1:
@@ -106,7 +113,12 @@ class LocalJobPolicy(JobPolicy):
     @property
     def stall_limits(self) -> StallLimits:
         """Return when a pause between two steps is suspicious."""
-        return StallLimits(factor=self.stall_factor, floor=self.stall_floor, start=self.stall_start)
+        return StallLimits(
+            factor=self.stall_factor,
+            floor=self.stall_floor,
+            start=self.stall_start,
+            silence=self.stall_silence,
+        )
 
     @property
     def loss_limits(self) -> LossLimits:

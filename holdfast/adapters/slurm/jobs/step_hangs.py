@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.slurm.commands.comment_reports import ReportedHang, ReportedProgress
+from holdfast.decisions.fallback_signals import are_steps_known, best_suspicion
 from holdfast.decisions.hang_settings import TIMEOUT_VARIABLE, parse_hang_settings
 from holdfast.decisions.step_progress import (
+    UNKNOWN_STEPS,
     StepProgress,
     SuspectedHang,
     after_look,
-    suspected_hang,
 )
 from holdfast.decisions.step_rate import KnownSteps, step_rate, with_step
 from holdfast.model.jobs import EVIDENCE_VARIABLE
 
 if TYPE_CHECKING:
+    from holdfast.adapters.host.fallback_watch import FallbackWatch
     from holdfast.adapters.host.hang_inspection import HangInspector
     from holdfast.decisions.flight_recorder import RankFindings
 
@@ -25,6 +27,9 @@ EVIDENCE_NAME: Final = "holdfast-evidence-{}.json"
 
 _FIRST_REPORT: Final = timedelta(seconds=20)
 """Time from the start of an attempt to its first report of the step rate."""
+
+_FIRST_SURVEY: Final = timedelta(seconds=30)
+"""Time from the start of an attempt without steps to the first look at its checkpoints."""
 
 _REPORTS: Final = timedelta(minutes=5)
 """Time between two reports: each changes the Comment of the job."""
@@ -36,6 +41,7 @@ class StepHangs:
     Args:
         environment: of the step; has the settings.
         look: returns what the ranks of the step do, within the given time; None if nothing can.
+        checkpoints: returns the directory of the checkpoints; None if unknown.
 
     """
 
@@ -43,8 +49,11 @@ class StepHangs:
         self,
         environment: Mapping[str, str],
         look: "Callable[[timedelta], RankFindings] | None" = None,
+        checkpoints: "Callable[[], Path | None]" = lambda: None,
     ) -> None:
         self._look = look
+        self._checkpoints = checkpoints
+        self._saves: FallbackWatch | None = None
         self._inspector: HangInspector | None = None
         self._job = environment.get("SLURM_JOB_ID", "")
         self._file = evidence_file(environment)
@@ -69,6 +78,8 @@ class StepHangs:
         self._began_at, self._hang, self._reported = datetime.now(UTC), None, None
         self._attempt, self._seen = self._attempt + 1, ""
         self._steps, self._due_at = (), self._began_at + _FIRST_REPORT
+        if self._saves is not None:
+            self._saves.begin(str(self._checkpoints() or ""))
         self.look(None)
 
     def look(self, step: int | None) -> bool:
@@ -80,9 +91,34 @@ class StepHangs:
         self._progress = after_look(self._progress, began_at=began_at, step=step, now=now)
         if step is not None:
             self._steps = with_step(self._steps, now, step)
-        hang = suspected_hang(self._progress, self._settings.limits, now)
+        fallback = self._silence(now)
+        hang = best_suspicion(self._progress, fallback, self._settings.limits, now)
         self._hang = hang if hang is not None and self._is_inspected(hang) else None
         return self._hang is not None and self._restarts(self._hang)
+
+    def _silence(self, now: datetime) -> SuspectedHang | None:
+        """Return why the step seems to hang by its checkpoints; None if it does not.
+
+        Its ranks run on other nodes, so that their activity is unknown.
+        """
+        limits = self._settings.limits
+        first_at = self._began_at + min(_FIRST_SURVEY, limits.floor)
+        if now < first_at or (folder := self._checkpoints()) is None:
+            return None
+        if are_steps_known(self._progress, limits):
+            self.end()
+            return None
+        if self._saves is None:
+            from holdfast.adapters.host.fallback_watch import FallbackWatch  # noqa: PLC0415 - without steps only
+
+            self._saves = FallbackWatch(limits)
+            self._saves.begin(str(folder))
+        return self._saves.look(now, None)
+
+    def end(self) -> None:
+        """End what looks at the checkpoints."""
+        if self._saves is not None:
+            self._saves.end()
 
     def _restarts(self, hang: SuspectedHang) -> bool:
         return self._settings.restarts and hang.step is not None
@@ -121,6 +157,8 @@ class StepHangs:
         self._reported = self._hang
         if self._restarts(self._hang):
             return ""
+        if self._hang.step is None:
+            return f"{self.text}; {UNKNOWN_STEPS}"
         return f"{self.text}; it is restarted only with {TIMEOUT_VARIABLE}"
 
     def progress(self, attempt: int) -> ReportedProgress | None:

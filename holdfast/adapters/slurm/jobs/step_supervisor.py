@@ -102,7 +102,8 @@ class SupervisedStep:
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
         self._has_dropped_nodes = self._is_stopped_by_watch = False
-        self._training, self._crash = TrainingWatch(environment, self._look), StepCrash(environment)
+        self._training = TrainingWatch(environment, self._look, lambda: self._monitor.checkpoints)
+        self._crash = StepCrash(environment)
         self._published: LossFault | None = None
         self._published_hang: ReportedHang | None = None
         self._published_straggler: ReportedStraggler | None = None

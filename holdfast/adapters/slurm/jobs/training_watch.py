@@ -54,6 +54,7 @@ class TrainingWatch:
     Args:
         environment: of the step; has the settings and the progress file.
         look: see ``StepHangs``.
+        checkpoints: see ``StepHangs``.
 
     """
 
@@ -61,9 +62,10 @@ class TrainingWatch:
         self,
         environment: Mapping[str, str],
         look: "Callable[[timedelta], RankFindings] | None" = None,
+        checkpoints: Callable[[], Path | None] = lambda: None,
     ) -> None:
         limits, problems = parse_loss_limits(environment, VARIABLES)
-        self.hangs = StepHangs(environment, look)
+        self.hangs = StepHangs(environment, look, checkpoints)
         self.problems = [
             *(f"{one.key} is {one.value[:60]!r}, expected {one.expected}" for one in problems),
             *self.hangs.problems,

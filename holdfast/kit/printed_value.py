@@ -13,7 +13,9 @@ from holdfast.kit.serial import checked_value
 T = TypeVar("T")
 
 _OUTPUT_LIMIT: Final = 1 << 26
-_KILL_S: Final = 5.0
+_KILL_S: Final = 0.5
+"""Time for a killed command to end. One that waits for storage or a driver in the kernel does not,
+and the caller must not wait for it."""
 
 
 class PrintedValue(Generic[T]):
@@ -55,8 +57,7 @@ class PrintedValue(Generic[T]):
         """Return the value; ``default`` if none was printed; None until the command has ended."""
         if self._process.poll() is None and time.monotonic() < self._until:
             return None
-        self._process.kill()
-        self._process.wait()
+        self._kill()
         self._output.seek(0)
         try:
             return checked_value(self._kind, json.loads(self._output.read(_OUTPUT_LIMIT)))
@@ -65,7 +66,10 @@ class PrintedValue(Generic[T]):
 
     def close(self) -> None:
         """End the process, and release the file."""
-        self._process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # it waits for storage in the kernel
-            self._process.wait(_KILL_S)
+        self._kill()
         self._output.close()
+
+    def _kill(self) -> None:
+        self._process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_KILL_S)

@@ -1,0 +1,67 @@
+"""Progress of the jobs of a run or cluster over their attempts, by the best signal of each."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from functools import partial
+
+from holdfast.adapters.host.fallback_watch import FallbackWatch
+from holdfast.adapters.host.rank_stacks import NodeRanks, rank_processes
+from holdfast.adapters.local.job_launch import Launch
+from holdfast.decisions.fallback_signals import are_steps_known, best_suspicion
+from holdfast.decisions.step_progress import StepProgress, SuspectedHang, after_look
+
+
+class JobProgress:
+    """Progress of one job.
+
+    Args:
+        launch: how its ranks are launched.
+
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.steps = StepProgress()
+        self._limits = launch.stall_limits
+        self._checkpoints = str(launch.checkpoint_dir)
+        devices = launch.environment.get("CUDA_VISIBLE_DEVICES", "")
+        self._fallback = FallbackWatch(launch.stall_limits, devices)
+        self._found: SuspectedHang | None = None
+
+    def look(
+        self, *, began_at: datetime, step: int | None, now: datetime, nodes: Sequence[NodeRanks]
+    ) -> None:
+        """Take in what an attempt that runs has reached.
+
+        Args:
+            began_at: time at which it began.
+            step: its last step; None if it has reported none.
+            now: current time.
+            nodes: nodes on which its ranks run.
+
+        """
+        if self.steps.began_at != began_at:
+            self._fallback.begin(self._checkpoints)
+        self.steps = after_look(self.steps, began_at=began_at, step=step, now=now)
+        self._found = None
+        if are_steps_known(self.steps, self._limits):
+            self._fallback.end()
+        else:
+            self._found = self._fallback.look(now, partial(_processes, nodes))
+
+    def end(self) -> None:
+        """Read nothing more of the attempt."""
+        self._found = None
+        self._fallback.end()
+
+    def suspicion(self, known_until: datetime | None) -> SuspectedHang | None:
+        """Return why the job seems to hang; None if it does not.
+
+        Args:
+            known_until: everything up to this time is known; None if nothing is known.
+
+        """
+        return best_suspicion(self.steps, self._found, self._limits, known_until)
+
+
+def _processes(nodes: Sequence[NodeRanks]) -> Collection[int]:
+    return [pid for _, _, pid in rank_processes(nodes)]

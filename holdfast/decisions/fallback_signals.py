@@ -1,0 +1,82 @@
+"""Signals of a job that reports no steps, and when it seems to hang by them. Pure.
+
+The best signal counts: steps, by the training API or by lines of a log; else checkpoints; else
+activity alone. Without steps a hang is only reported, because a job that saves only its best model,
+or that waits for a person, is silent and healthy.
+"""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from holdfast.decisions.job_activity import AcceleratorUse, JobActivity, silent_since
+from holdfast.decisions.save_times import SaveTimes, save_limit
+from holdfast.decisions.step_progress import StepProgress, SuspectedHang, suspected_hang
+from holdfast.decisions.step_times import StallLimits, stall_limit
+from holdfast.kit.units import format_duration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FallbackSignals:
+    """What is known of an attempt beside its steps."""
+
+    saves: SaveTimes = SaveTimes()
+    activity: JobActivity = field(default_factory=JobActivity)
+
+
+def next_attempt(signals: FallbackSignals) -> FallbackSignals:
+    """Return what is known as another attempt begins: the intervals between checkpoints."""
+    return FallbackSignals(saves=SaveTimes(intervals=signals.saves.intervals))
+
+
+def needs_accelerators(signals: FallbackSignals, now: datetime, limits: StallLimits) -> bool:
+    """Return whether it depends on the accelerators whether the ranks are silent."""
+    since = silent_since(signals.activity, now, limits.silence)
+    return since is not None and signals.activity.accelerators is None
+
+
+def suspected_silence(
+    signals: FallbackSignals, now: datetime, limits: StallLimits
+) -> SuspectedHang | None:
+    """Return why a job without steps seems to hang; None if it does not."""
+    activity, saves = signals.activity, signals.saves
+    since = silent_since(activity, now, limits.silence)
+    if since is not None and activity.accelerators is not None:
+        kinds = "no output and no CPU time"
+        if activity.accelerators is AcceleratorUse.IDLE:
+            kinds = "no output, no CPU time and no accelerator activity"
+        return _suspected(since, f"{kinds} of the ranks for {format_duration(limits.silence)}")
+    limit = save_limit(saves, limits.floor)
+    if limit is None or saves.seen_at is None or now - saves.seen_at < limit:
+        return None
+    longest = format_duration(saves.intervals.longest)
+    text = f"no new checkpoint for {format_duration(limit)}; the longest time between two was "
+    return _suspected(saves.seen_at, text + longest)
+
+
+def are_steps_known(progress: StepProgress, limits: StallLimits) -> bool:
+    """Return whether steps show by themselves whether a job hangs."""
+    return progress.step_at is not None and stall_limit(progress.times, limits) is not None
+
+
+def best_suspicion(
+    progress: StepProgress,
+    fallback: SuspectedHang | None,
+    limits: StallLimits,
+    known_until: datetime | None,
+) -> SuspectedHang | None:
+    """Return why a job seems to hang, by the best signal that it has; None if it does not.
+
+    Args:
+        progress: steps of the job.
+        fallback: why it seems to hang without them.
+        limits: settings.
+        known_until: all steps up to this time are known; None if nothing is known.
+
+    """
+    if fallback is not None and not are_steps_known(progress, limits):
+        return fallback
+    return suspected_hang(progress, limits, known_until)
+
+
+def _suspected(since: datetime, evidence: str) -> SuspectedHang:
+    return SuspectedHang(since=since, step=None, evidence=evidence)

@@ -1,0 +1,105 @@
+"""Activity of the ranks of a job, and when its absence is suspicious. Pure.
+
+It is the weakest signal of progress: it shows that ranks do something, not that they train. So its
+absence is only reported.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+CPU_SHARE: Final = 0.01
+"""Share of a core above which a process is active: threads of a waiting process that wake up ten
+times a second take less, and a process that computes, reads or sends data takes more."""
+
+_SUSPENDED: Final = 2
+"""Part of the limit beyond which a pause between two readings shows nothing: the reader was
+stopped, and perhaps the ranks with it."""
+
+
+class AcceleratorUse(StrEnum):
+    """Whether the accelerators of a job compute."""
+
+    UNKNOWN = "unknown"
+    """There is none, or its utilization cannot be read."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessUse:
+    """What one process has used since its start, with its children that have ended."""
+
+    cpu_s: float
+    io_bytes: int
+    """Bytes read from storage; of a rank itself also bytes written, to files, pipes and terminals.
+    What its helpers write, such as metrics of the machine, is no sign of training."""
+
+
+Reading = Mapping[tuple[int, int], ProcessUse]
+"""What the processes of the ranks have used, by PID and start time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobActivity:
+    """Last reading of the ranks of an attempt, and when they were last active."""
+
+    reading: Reading = field(default_factory=dict)
+    read_at: datetime | None = None
+    active_at: datetime | None = None
+    accelerators: AcceleratorUse | None = None
+    """What was seen of the accelerators since; None unless it was looked at them."""
+
+
+def after_reading(
+    activity: JobActivity, reading: Reading, now: datetime, limit: timedelta
+) -> JobActivity:
+    """Return what is known after one more reading; an empty one shows nothing.
+
+    Args:
+        activity: what was known before.
+        reading: of the processes of the ranks.
+        now: current time.
+        limit: time without activity that is suspicious.
+
+    """
+    before, read_at = activity.reading, activity.read_at
+    is_known = before and reading and read_at is not None and now - read_at < limit / _SUSPENDED
+    if not is_known or read_at is None or _is_active(before, reading, now - read_at):
+        return JobActivity(reading=reading, read_at=now, active_at=now)
+    return rebased(activity, reading, now)
+
+
+def rebased(activity: JobActivity, reading: Reading, now: datetime) -> JobActivity:
+    """Return what is known after a reading that shows nothing but what later ones compare with.
+
+    Such is one after an inspection, which may have made the ranks write their stacks.
+    """
+    return replace(activity, reading=reading, read_at=now)
+
+
+def silent_since(activity: JobActivity, now: datetime, limit: timedelta | None) -> datetime | None:
+    """Return when ranks were last active if that is too long ago; None if it is not, or unknown."""
+    at = activity.active_at
+    return at if limit and at is not None and now - at >= limit else None
+
+
+def after_accelerators(activity: JobActivity, use: AcceleratorUse, now: datetime) -> JobActivity:
+    """Return what is known after a look at the accelerators of ranks that are silent."""
+    if use is AcceleratorUse.BUSY:
+        return replace(activity, active_at=now, accelerators=None)
+    return replace(activity, accelerators=use)
+
+
+def _is_active(before: Reading, after: Reading, period: timedelta) -> bool:
+    """Return whether a process has computed, or has read or written data, between two readings."""
+    least_s = CPU_SHARE * period.total_seconds()
+    nothing = ProcessUse(cpu_s=0.0, io_bytes=0)
+    for process, use in after.items():
+        known = before.get(process, nothing)
+        if use.cpu_s - known.cpu_s > least_s or use.io_bytes != known.io_bytes:
+            return True
+    return False
