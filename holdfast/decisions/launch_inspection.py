@@ -148,16 +148,7 @@ def concluded(
     if own is not None and not own.is_stalled:
         return replace(inspection, verdict="", found={}, stacks={}), None
     reports = inspection.found.values()
-    snapshots = sorted(
-        (one for report in reports for one in report.snapshots), key=lambda one: one.rank
-    )
-    traces = sorted((one for report in reports for one in report.traces), key=lambda one: one.rank)
-    ras = next((one.ras for one in reports if one.ras is not None), None)
-    kernel = tuple(one for report in reports for one in report.kernel)
-    seen = recent(
-        RankFindings(snapshots=tuple(snapshots), traces=tuple(traces), ras=ras, kernel=kernel),
-        inspection.stalled_since,
-    )
+    seen = _seen(reports, inspection.stalled_since)
     found = verdict_of(seen)
     if is_repeated(
         names_rank=bool(found.ranks),
@@ -180,12 +171,27 @@ def concluded(
         return done, None
     rank = found.ranks[0] if found.ranks else suspicion.rank
     hung = HungRank(
-        launcher=_launcher_of(rank, snapshots, suspicion),
+        launcher=_launcher_of(rank, seen.snapshots, suspicion),
         rank=rank,
         text=text,
         is_node_side=bool(found.ranks) and found.kind in _NODE_SIDE,
     )
     return done, hung
+
+
+def _seen(reports: Collection[Inspected], since: datetime | None) -> RankFindings:
+    """Return what all launchers report, with the kernel lines since the last step."""
+    snapshots = sorted(
+        (one for report in reports for one in report.snapshots), key=lambda one: one.rank
+    )
+    traces = sorted((one for report in reports for one in report.traces), key=lambda one: one.rank)
+    found = RankFindings(
+        snapshots=tuple(snapshots),
+        traces=tuple(traces),
+        ras=next((one.ras for one in reports if one.ras is not None), None),
+        kernel=tuple(one for report in reports for one in report.kernel),
+    )
+    return recent(found, since)
 
 
 def _next_try(inspection: Inspection, now: datetime) -> Inspection:

@@ -15,7 +15,7 @@ the number of ranks there. ``cuda`` is CUDA_VISIBLE_DEVICES. The last line of th
     0, GPU-8a1c, 00000000:B9:00.0, 512, 81559, 100
 
 These are the uptime in seconds, the last warnings in ``/dev/kmsg``, and what nvidia-smi reads
-through NVML. ``== kernel unread`` and ``== gpus unread`` say that they could not be read.
+through NVML. ``== kernel unread`` and ``== gpus unread`` stand for what could not be read.
 """
 
 import re

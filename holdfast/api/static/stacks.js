@@ -64,13 +64,13 @@ function ranks(found) {
 function kernel(found) {
   if (!found.kernel.length) return null;
   const silent = found.kernel.filter((one) => !one.lines.length && !one.note);
-  const told = found.kernel.filter((one) => one.lines.length || one.note);
+  const shown = found.kernel.filter((one) => one.lines.length || one.note);
   return h(
     "section.card",
     {},
     h("h2", {}, "Kernel logs"),
     h("p.about", {}, "Warnings and worse since the last step, at most 20 of a node."),
     silent.length > 0 && h("p", {}, `No warnings: ${silent.map((one) => shortName(one.node)).join(", ")}`),
-    told.map((one) => h("section", {}, h("h3", {}, one.node), one.note && h("p", {}, one.note), one.lines.length > 0 && h("pre.evidence", { tabindex: "0" }, one.lines.join("\n")))),
+    shown.map((one) => h("section", {}, h("h3", {}, one.node), one.note && h("p", {}, one.note), one.lines.length > 0 && h("pre.evidence", { tabindex: "0" }, one.lines.join("\n")))),
   );
 }

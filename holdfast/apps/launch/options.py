@@ -109,6 +109,16 @@ class LaunchOptions:
     """What warm ranks run; None if ranks start cold."""
 
 
+def _hang_limit(given: argparse.Namespace) -> HangLimit:
+    limit: HangLimit = given.hang_timeout
+    return replace(
+        limit,
+        floor=given.stall_floor,
+        start=given.stall_start,
+        silence=given.stall_silence,
+    )
+
+
 def parse(
     argv: Sequence[str], environment: Mapping[str, str], program: str = PROGRAM, more: Options = ()
 ) -> LaunchOptions:
@@ -147,12 +157,7 @@ def parse(
         shutdown_signal=SIGNALS[given.shutdown_signal],
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
-        hang_limit=replace(
-            given.hang_timeout,
-            floor=given.stall_floor,
-            start=given.stall_start,
-            silence=given.stall_silence,
-        ),
+        hang_limit=_hang_limit(given),
         losses=None if starts_ranks else loss_limits(given, environment),
         stops_on_permanent_cause=given.permanent_cause_action == "stop",
         exchanges_suspects=given.suspect_action == "exchange",

@@ -79,20 +79,6 @@ class Stall:
     restarts: bool = False
     """Whether the ranks are restarted if they hang; never without steps that show it."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherSigns:
-    """Where progress of a round shows that reports no steps."""
-
-    processes: "Callable[[], Mapping[int, int | None]]" = dict
-    """Returns the process that was started for each rank; None for one that has ended."""
-
-    checkpoints: str = ""
-    """Directory of the checkpoints; empty if unknown, or if another launcher looks there."""
-
-    devices: str = ""
-    """Value of CUDA_VISIBLE_DEVICES; empty for all GPUs."""
-
     stalled_s: float = 0.0
     """Seconds since its last step, or since the start of the round."""
 
@@ -113,6 +99,20 @@ class OtherSigns:
             restart=self.restarts,
             stalled_s=self.stalled_s,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSigns:
+    """Where progress of a round shows that reports no steps."""
+
+    processes: "Callable[[], Mapping[int, int | None]]" = dict
+    """Returns the process that was started for each rank; None for one that has ended."""
+
+    checkpoints: str = ""
+    """Directory of the checkpoints; empty if unknown, or if another launcher looks there."""
+
+    devices: str = ""
+    """Value of CUDA_VISIBLE_DEVICES; empty for all GPUs."""
 
 
 @dataclass(slots=True)
@@ -257,7 +257,8 @@ class ProgressWatch:
         if found is None or found == self._reported:
             return None
         self._reported = found
-        return Stall(min(self._reports), found.evidence)
+        stalled_s = now - (found.since - _ZERO).total_seconds()
+        return Stall(min(self._reports), found.evidence, stalled_s=stalled_s)
 
     def _begun(self) -> "FallbackWatch":
         from holdfast.adapters.host.fallback_watch import FallbackWatch  # noqa: PLC0415 - without steps only
