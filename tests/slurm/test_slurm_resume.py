@@ -56,7 +56,7 @@ def test_a_job_goes_on_elsewhere_from_its_checkpoint(
     assert (first.failure.kind, first.failure.node) == (FailureKind.HARDWARE, lost)
     assert first.failure.reason == Reason.XID_REPLACE
     assert controller.log.count("failed, retrying") == 0
-    assert "No reservations" in fleet.scontrol("show", "reservation")
+    fleet.until(lambda: "No reservations" in fleet.scontrol("show", "reservation"))
     where = ["--state-dir", str(fleet.state_dir)]
     assert run(["jobs", "list", "-o", "json", *where]) == 0
     (listed,) = json.loads(capsys.readouterr().out)
