@@ -17,7 +17,7 @@ def test_the_stopped_rank_is_named_and_the_job_ends_with_the_same_weights(run):
     assert result["final_sha256"] == result["reference_sha256"] != ""
     assert re.fullmatch(
         r"rank 1 on \S+ is stopped by a signal such as SIGSTOP, or by a debugger; "
-        r"the other rank waits",
+        r"the other rank waits(; kernel on .+)?",  # other tests have processes killed for memory
         result["verdict"],
     )
     assert "JobHung: no new step was reported for 5s, last step" in ended.stderr
