@@ -73,9 +73,10 @@ def best_suspicion(
         known_until: all steps up to this time are known; None if nothing is known.
 
     """
-    if fallback is not None and not are_steps_known(progress, limits):
-        return fallback
-    return suspected_hang(progress, limits, known_until)
+    if fallback is None or are_steps_known(progress, limits):
+        return suspected_hang(progress, limits, known_until)
+    has_stepped = progress.step_at is not None and progress.step_at > fallback.since
+    return None if has_stepped else fallback
 
 
 def _suspected(since: datetime, evidence: str) -> SuspectedHang:

@@ -18,6 +18,9 @@ _SUSPENDED: Final = 2
 """Part of the limit beyond which a pause between two readings shows nothing: the reader was
 stopped, and perhaps the ranks with it."""
 
+_READER_DELAY: Final = timedelta(seconds=5)
+"""Pause between two readings on a busy machine, which must not hide silence if the limit is short."""
+
 
 class AcceleratorUse(StrEnum):
     """Whether the accelerators of a job compute."""
@@ -67,7 +70,8 @@ def after_reading(
 
     """
     before, read_at = activity.reading, activity.read_at
-    is_known = before and reading and read_at is not None and now - read_at < limit / _SUSPENDED
+    longest = max(limit / _SUSPENDED, _READER_DELAY)
+    is_known = before and reading and read_at is not None and now - read_at < longest
     if not is_known or read_at is None or _is_active(before, reading, now - read_at):
         return JobActivity(reading=reading, read_at=now, active_at=now)
     return rebased(activity, reading, now)

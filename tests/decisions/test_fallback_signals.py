@@ -120,6 +120,9 @@ def test_a_reader_that_was_stopped_knows_nothing():
     assert late.active_at == T0 + 5 * MINUTE
     in_time = after_reading(first, used(), T0 + 5 * MINUTE - TICK, LIMITS.silence)
     assert in_time.active_at == T0
+    short = after_reading(first, used(), T0 + 5 * SECOND - TICK, SECOND)
+    assert short.active_at == T0
+    assert after_reading(first, used(), T0 + 5 * SECOND, SECOND).active_at == T0 + 5 * SECOND
 
 
 def test_the_stacks_that_ranks_write_in_an_inspection_are_no_activity():
@@ -241,7 +244,7 @@ def stepping(count: int) -> StepProgress:
     return progress
 
 
-SILENCE = SuspectedHang(since=T0, step=None, evidence="silence")
+SILENCE = SuspectedHang(since=T0 + 25 * SECOND, step=None, evidence="silence")
 
 
 @pytest.mark.parametrize(
@@ -262,6 +265,15 @@ def test_other_signals_count_until_steps_have_taught_enough(steps, limits, is_si
 
     assert (found == SILENCE) == is_silence
     assert best_suspicion(stepping(steps), None, limits, now) is None
+
+
+def test_a_step_since_ends_the_suspicion_of_a_job_with_few_steps():
+    progress, now = stepping(2), T0 + timedelta(minutes=2)
+    old = SuspectedHang(since=T0 + SECOND - TICK, step=None, evidence="silence")
+
+    assert best_suspicion(progress, old, LIMITS, now) is None
+    at_step = SuspectedHang(since=T0 + SECOND, step=None, evidence="silence")
+    assert best_suspicion(progress, at_step, LIMITS, now) == at_step
 
 
 def test_a_job_with_steps_is_suspected_by_them():

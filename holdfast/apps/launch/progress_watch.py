@@ -253,7 +253,11 @@ class ProgressWatch:
             return None
         fallback = self._fallback = self._fallback or self._begun()
         ranks = partial(_python_processes, self._signs) if self._is_whole else None
-        found = self._silence = fallback.look(_ZERO + timedelta(seconds=now), ranks)
+        found = fallback.look(_ZERO + timedelta(seconds=now), ranks)
+        steps = [one.changed_at for one in self._reports.values() if one.has_begun]
+        if found is not None and any(_ZERO + timedelta(seconds=at) > found.since for at in steps):
+            found = None  # a step since is progress
+        self._silence = found
         if found is None or found == self._reported:
             return None
         self._reported = found
