@@ -19,7 +19,7 @@ _SUSPENDED: Final = 2
 stopped, and perhaps the ranks with it."""
 
 _READER_DELAY: Final = timedelta(seconds=5)
-"""Pause between two readings on a busy machine, which must not hide silence if the limit is short."""
+"""Pause between two readings on a busy machine, which hides no silence if the limit is short."""
 
 
 class AcceleratorUse(StrEnum):
