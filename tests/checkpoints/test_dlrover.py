@@ -4,9 +4,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from recorded import guarded, states, unpacked, verified
+from recorded import flip, guarded, keeping_times, states, unpacked, verified
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.model.checkpoints import CheckpointState, Depth
 
 
 @pytest.fixture
@@ -50,6 +51,19 @@ def test_a_save_that_has_only_started_is_incomplete(folder: Path) -> None:
     }  # fmt: skip
     assert guarded(folder).choice.resume is not None
     assert verified(folder, "300").problems == ()
+
+
+def test_a_flipped_bit_outside_of_the_tensors_of_fsdp_is_noticed(tmp_path: Path) -> None:
+    """DLRover writes tensors as bytes, and other items, such as the step, with ``torch.save``."""
+    folder = unpacked("dlrover_agents", tmp_path) / "fsdp"
+    path = folder / "300/__0_0.distcp"
+    whole = path.read_bytes()
+    data = whole.rindex(b"data.pkl", 0, whole.rindex(b"PK\x01\x02")) + 80
+    keeping_times(path, lambda: flip(path, data))
+
+    one = verified(folder, "300", Depth.HASHES)
+    assert one.state is CheckpointState.DAMAGED
+    assert "tensor step at offset" in one.problems[0]
 
 
 def test_directories_of_other_content_are_no_checkpoints(folder: Path) -> None:

@@ -210,19 +210,21 @@ def _filled(index: Index, rows: Pairs) -> bool:
         if offset < 0 or length < 0 or name.startswith("/") or ".." in name.split("/"):
             return False
         fqn = own.get("fqn") if isinstance(own, Pairs) else ""
-        one = Slice(str(fqn), offset, length, _is_opaque(value, state))
+        is_tensor = isinstance(own, Pairs) and own.get("offset") is not None
+        one = Slice(str(fqn), offset, length, _is_opaque(value, state, is_tensor=is_tensor))
         index.files.setdefault(name, []).append(one)
     return True
 
 
-def _is_opaque(value: object, state: Pairs) -> bool:
+def _is_opaque(value: object, state: Pairs, *, is_tensor: bool) -> bool:
     """Return whether an item is not saved by ``torch.save``: DLRover writes the bytes of tensors.
 
-    Its index has a class of its own for the place of an item.
+    Its index has a class of its own for the place of an item. Other items, such as the step, are
+    archives there, too.
     """
     kind = value.kind if isinstance(value, Built) else None
     is_raw = isinstance(kind, Global) and kind.module.startswith(_RAW_WRITERS)
-    return is_raw or bool(state.get("transform_descriptors"))
+    return (is_raw and is_tensor) or bool(state.get("transform_descriptors"))
 
 
 def _size_problems(names: Names, index: Index) -> Iterator[Problem]:
