@@ -17,8 +17,9 @@ from holdfast.adapters.checkpoints.own_steps import step_problems
 from holdfast.adapters.checkpoints.pickles import Pairs
 from holdfast.adapters.checkpoints.plain_files import listed, names_in
 from holdfast.adapters.checkpoints.torch_file import file_problems, saved_value
-from holdfast.model.checkpoints import Depth, Problem
+from holdfast.model.checkpoints import Depth, Pointer, PointerKind, Problem
 
+_LINK: Final = "latest-rank0.pt"
 _NAME: Final = re.compile(r"ep\d{1,15}-ba(\d{1,15})(-rank0(\.pt)?)?")
 
 
@@ -34,6 +35,8 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
         return None
     rows.sort(key=lambda one: (one.step or 0, one.name), reverse=True)
     pointer = link_pointer(names, {one.name for one in rows})
+    if pointer.kind is PointerKind.NONE:
+        pointer = Pointer(kind=PointerKind.ABSENT, file=_LINK)
     linked = _NAME.fullmatch(pointer.name)
     pointer = replace(pointer, step=int(linked[1]) if linked is not None else None)
     return Found(checkpoints=tuple(rows), pointer=pointer)
@@ -51,6 +54,14 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         yield from step_problems(path, older, (own, before), _saved_batch)
 
 
+def repoint(folder: Path, name: str) -> None:
+    """See ``Repoint``. A kill between the removal of the link and its return leaves none."""
+    link = folder / _LINK
+    if not any(one.is_symlink() for one in folder.glob("latest*")):
+        link.symlink_to(name)
+    repoint_links(folder, name)
+
+
 def _saved_batch(path: Path) -> int | None:
     value: object = saved_value(path, "state")
     for key in ("timestamp", "Timestamp", "batch"):
@@ -63,9 +74,9 @@ FORMAT: Final = CheckpointFormat(
     title="MosaicML Composer",
     find=find,
     check=check,
-    repoint=repoint_links,
+    repoint=repoint,
     recognized_by="`epE-baB-rank0.pt` files or `epE-baB` directories",
     complete_when="file: as `torch.save`; directory: what DCP needs",
-    loads="what `latest-rank0.pt` links to; without a link, taken to be the highest batch",
+    loads="what `latest-rank0.pt` links to; without a link, Composer starts from the beginning",
     not_detected="as `torch.save` and DCP",
 )
