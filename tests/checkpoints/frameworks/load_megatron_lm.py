@@ -1,51 +1,30 @@
 """Loads checkpoints of ``write_megatron_lm.py`` with Megatron-LM's own ``load_checkpoint``.
 
-    torchrun --nproc-per-node=2 load_megatron_lm.py OUTCOMES < DIRECTORIES
-
-Each line of the input is the format and a directory with a tracker. Writes a line of JSON for each
-into OUTCOMES: the iteration, and a digest of the weights, the optimizer and the schedule of both
-ranks. A step of training changes all of them before each. Without Apex and Transformer Engine,
-Megatron-core needs one to load the state of an optimizer.
+It loads the weights, the optimizer and the schedule. A step of training changes all of them before
+each. Without Apex and Transformer Engine, Megatron-core needs one to load the state of an
+optimizer.
 
 Checkpoints of torch_dcp are loaded with PyTorch alone: ``load_checkpoint`` of 0.19.2 fails on them
 with the distributed optimizer, whose ``state_dict`` does not have the argument that it passes.
 """
 
-import hashlib
-import json
-import sys
 import tempfile
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from load_digests import Case, report
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from write_megatron_lm import DistributedOptimizer, OnCpus, load_checkpoint, started, train
-
-
-def parts(value: Any) -> list[Any]:
-    """Every tensor and number of a state, in a fixed order."""
-    if isinstance(value, dict):
-        return [part for key in sorted(value, key=str) for part in parts(value[key])]
-    if isinstance(value, list | tuple):
-        return [part for one in value for part in parts(one)]
-    return [value]
 
 
 def state(model: Any, optimizer: Any, schedule: Any) -> list[Any]:
     """What a load restores, without the step of PyTorch's Adam: torch_dist does not have it."""
     moments = [(one["exp_avg"], one["exp_avg_sq"]) for one in optimizer.state.values()]
     named = dict(model.named_parameters())
-    return parts([named, moments, optimizer.param_groups, schedule.state_dict()])
-
-
-def digest(values: list[Any]) -> str:
-    found = hashlib.sha256()
-    for one in values:
-        is_tensor = isinstance(one, torch.Tensor)
-        found.update(one.detach().numpy().tobytes() if is_tensor else repr(one).encode())
-    return found.hexdigest()[:16]
+    return [named, moments, optimizer.param_groups, schedule.state_dict()]
 
 
 class Optimizer(DistributedOptimizer):
@@ -59,39 +38,45 @@ class Optimizer(DistributedOptimizer):
         super()._set_main_param_and_optimizer_states(parameter, {"step": step.clone(), **tensors})
 
 
-def loaded_alone(folder: Path) -> tuple[int, str]:
-    """The iteration that the tracker names, and a digest of the checkpoint of torch_dcp."""
+def loaded_alone(folder: Path) -> tuple[int, Any]:
+    """The iteration that the tracker names, and the state of the checkpoint of torch_dcp."""
     iteration = int((folder / "latest_checkpointed_iteration.txt").read_text())
     with tempfile.TemporaryDirectory() as temporary:
         whole = Path(temporary, "whole.pt")
         dcp_to_torch_save(folder / f"iter_{iteration:07d}", whole)
         found = torch.load(whole, weights_only=False)
-    return iteration, digest(parts({key: found[key] for key in ("model", "optimizer")}))
+    return iteration, {key: found[key] for key in ("model", "optimizer")}
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """Tensors of floating-point numbers in a state."""
+    if isinstance(value, dict | list | tuple):
+        inside = value.values() if isinstance(value, dict) else value
+        return [found for one in inside for found in tensors_of(one)]
+    return [value] if isinstance(value, torch.Tensor) and value.is_floating_point() else []
 
 
 def main() -> None:
     args, model, optimizer, schedule = started()
     optimizer.chained_optimizers[0].__class__ = Optimizer
-    lines = [sys.stdin.read().splitlines() if dist.get_rank() == 0 else []]
-    dist.broadcast_object_list(lines)
-    with Path(sys.argv[1]).open("w", encoding="utf-8") as file:
-        for number, line in enumerate(lines[0]):
-            kind, args.load = line.split(" ", 1)
-            args.ckpt_format, args.use_dist_ckpt = kind, kind != "torch"
-            if kind == "torch_dcp":
-                iteration, own = loaded_alone(Path(args.load))
-            else:
-                train(model, optimizer, schedule, number)
-                schedule.num_steps = 0  # a load adds to it
-                has_frequent = Path(args.load, "non_persistent").is_dir()
-                args.non_persistent_ckpt_type = "global" if has_frequent else None
-                with torch.no_grad():  # parameters of an optimizer on CPUs are those of the model
-                    iteration, _ = load_checkpoint([model], optimizer, schedule)
-                own = digest(state(model, optimizer.optimizer, schedule))
-            found: list[str] = [""] * dist.get_world_size()
-            dist.all_gather_object(found, own)
-            if dist.get_rank() == 0:
-                print(json.dumps({"iteration": iteration, "digests": found}), file=file, flush=True)
+    seeds = count()
+
+    def load(case: Case) -> Any:
+        kind = case.recording.partition("/")[2]
+        args.load, args.ckpt_format, args.use_dist_ckpt = str(case.folder), kind, kind != "torch"
+        if kind == "torch_dcp":
+            iteration, own = loaded_alone(case.folder)
+        else:
+            train(model, optimizer, schedule, next(seeds))
+            schedule.num_steps = 0  # a load adds to it
+            has_frequent = (case.folder / "non_persistent").is_dir()
+            args.non_persistent_ckpt_type = "global" if has_frequent else None
+            with torch.no_grad():  # parameters of an optimizer on CPUs are those of the model
+                iteration, _ = load_checkpoint([model], optimizer, schedule)
+            own = state(model, optimizer.optimizer, schedule)
+        return [iteration, own]
+
+    report(load)
     dist.barrier()
     dist.destroy_process_group()
 

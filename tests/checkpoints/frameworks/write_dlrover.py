@@ -17,27 +17,45 @@ os.environ |= {
 }
 
 import torch
+from dlrover.python.common.multi_process import SharedQueue
 from dlrover.trainer.torch.flash_checkpoint.checkpointer import StorageType
 from dlrover.trainer.torch.flash_checkpoint.ddp import DdpCheckpointer
+from dlrover.trainer.torch.flash_checkpoint.engine import CheckpointEngine, start_saver_process
+
+
+def start_saver() -> None:
+    """Start the process that saves. It loses what is sent to it before its first answer."""
+    CheckpointEngine.saver_proc = start_saver_process()
+    while not SharedQueue("factory").empty():
+        time.sleep(0.05)
+
+
+def checkpointer(folder: Path) -> DdpCheckpointer:
+    start_saver()
+    return DdpCheckpointer(str(folder))
 
 
 def write(folder: Path) -> None:
-    own = DdpCheckpointer(str(folder))
-    tracker = folder / "dlrover_latest.txt"
+    own = checkpointer(folder)
     for step in (100, 200, 300):
         torch.manual_seed(step)
         state = {"model": {"weight": torch.randn(8, 8)}, "step": step}
-        own.save_checkpoint(step, state, storage_type=StorageType.DISK)
-        end = time.monotonic() + 60
-        while not tracker.exists() or tracker.read_text() != str(step):
-            assert time.monotonic() < end, f"step {step} was not saved"
-            time.sleep(0.05)
+        save_and_wait(own, folder, step, state)
+
+
+def save_and_wait(own: DdpCheckpointer, folder: Path, step: int, state: dict) -> None:
+    tracker = folder / "dlrover_latest.txt"
+    own.save_checkpoint(step, state, storage_type=StorageType.DISK)
+    end = time.monotonic() + 60
+    while not tracker.exists() or tracker.read_text() != str(step):
+        assert time.monotonic() < end, f"step {step} was not saved"
+        time.sleep(0.01)
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
     if len(sys.argv) > 2:
-        state = DdpCheckpointer(str(folder)).load_checkpoint()
+        state = checkpointer(folder).load_checkpoint()
         sys.stdout.write(f"{state['step']} {float(state['model']['weight'].sum()):.6f}\n")
     else:
         write(folder / "ddp")

@@ -17,8 +17,8 @@ from ray.train.v2._internal.execution.training_report import _TrainingReport
 START = datetime.datetime(2026, 11, 23, 12, tzinfo=datetime.UTC)
 
 
-def manager(folder: Path) -> tuple[CheckpointManager, StorageContext]:
-    storage = StorageContext(str(folder), "run")
+def manager(folder: Path, name: str = "run") -> tuple[CheckpointManager, StorageContext]:
+    storage = StorageContext(str(folder), name)
     return CheckpointManager(CheckpointConfig(num_to_keep=3), storage), storage
 
 
@@ -31,12 +31,14 @@ async def write(folder: Path) -> None:
         path.mkdir(parents=True)
         for rank in range(2):
             numpy.savez(path / f"weights_{rank}.npz", weights=numpy.full(64, float(step)))
-        own.register_checkpoint(
-            _TrainingReport(
-                checkpoint=_checkpoint(storage, name), metrics={"step": step}, validation=False
-            )
-        )
-        await asyncio.sleep(0)
+        await register(own, _checkpoint(storage, name), step)
+
+
+async def register(own: CheckpointManager, checkpoint: Checkpoint, step: int) -> None:
+    own.register_checkpoint(
+        _TrainingReport(checkpoint=checkpoint, metrics={"step": step}, validation=False)
+    )
+    await asyncio.sleep(0)
 
 
 def _checkpoint(storage: StorageContext, name: str) -> Checkpoint:
