@@ -223,7 +223,9 @@ def checkpoints_page() -> Iterator[str]:
     yield ""
     yield "The last column is the result of loading the chosen checkpoint with the real framework:"
     yield "`dcp_to_torch_save` (also for torchtitan and Megatron's torch_dcp), Megatron-LM's"
-    yield "`load_checkpoint` on two ranks (`megatron_lm`), `torch.load` (also"
+    yield "`load_checkpoint` on two ranks (`megatron_lm`), Megatron-core's `dist_checkpointing`,"
+    yield "DCP's `load` on two ranks (`own_index`), Ray Train's checkpoint manager, DLRover's"
+    yield "checkpointer of FSDP, NVRx's local manager on four ranks, `torch.load` (also"
     yield "for Megatron's legacy format, Composer and DLRover, as they do), Transformers'"
     yield "`from_pretrained`, `torch.load` of its optimizer and scheduler, Accelerate's"
     yield "`load_state`, Lightning's loading of sharded directories, Orbax's `restore`, and"
@@ -247,6 +249,9 @@ def _failed_saves() -> Iterator[str]:
     yield "away. The scripts are `killed_saves.py`, `killed_nvrx_saves.py` and `full_disk_saves.py`"
     yield "in `tests/checkpoints/frameworks`, such as `python killed_saves.py FOLDER ROUNDS KIND`."
     yield "If only the replica of an NVRx file is left, PyTorch reads it: NVRx needs CUDA for it."
+    yield "Ray Train writes its list of checkpoints in place: a kill within that leaves an empty"
+    yield "one, and a person has to choose. Its checkpoint manager runs without a cluster there."
+    yield "Saves of Megatron-LM's torch_dist are not killed: they do not end in a forked process."
     yield ""
     yield from _table(checkpoint_damage.FAILED_SAVE_TITLES, checkpoint_damage.failed_saves())
 

@@ -16,6 +16,21 @@ MODULES = {"safetensors": "safetensors", "lightning": "lightning", "deepspeed": 
            "hf_trainer": "transformers", "accelerate": "accelerate"}  # fmt: skip
 """Kinds of saves of ``killed_kinds.py`` to the package that they need."""
 
+APART = {
+    "orbax": "orbax",
+    "torchtitan": "torchtitan",
+    "torchtitan_async": "torchtitan",
+    "megatron_lm_torch_dcp": "megatron_lm",
+    "megatron_lm_torch": "megatron_lm",
+    "composer": "composer",
+    "dlrover": "dlrover",
+    "ray": "ray",
+}
+"""Kinds of saves of ``killed_kinds_apart.py`` to their environment."""
+
+ROUNDS_APART = 10
+"""Rounds of each in the run of a night: one takes up to 8 s."""
+
 FEW = 3
 """Rounds of each framework if the run is quick: a round starts a training."""
 
@@ -44,7 +59,18 @@ def test_a_framework_loads_what_is_chosen_after_a_kill(tmp_path: Path, kind: str
     assert f"{kind}: {rounds} kills" in output_of("killed_saves.py", tmp_path, rounds, kind)
 
 
-if not is_quick():  # builds an environment
+if not is_quick():  # builds environments
+
+    @pytest.mark.frameworks
+    @pytest.mark.parametrize("kind", APART)
+    def test_a_framework_of_its_own_environment_loads_what_is_chosen_after_a_kill(
+        tmp_path: Path, kind: str
+    ) -> None:
+        pytest.importorskip("torch")  # the environments of frameworks have the same release
+        python = str(environment_of(APART[kind]) / "bin/python")
+
+        output = output_of("killed_saves.py", tmp_path, ROUNDS_APART, kind, python=python)
+        assert f"{kind}: {ROUNDS_APART} kills" in output
 
     @pytest.mark.frameworks
     @pytest.mark.parametrize("kind", ["alone", "replicated"])

@@ -6,29 +6,13 @@ Each is a function that imports its framework, once for all rounds.
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
+from killed_kind import ITEMS, LAST, PARTS, Kind
 
-PARTS, ITEMS, LAST = 24, 4096, 1000
-
-
-class Kind(NamedTuple):
-    """How a framework saves and loads."""
-
-    save: Callable[[Path], None]
-    """Saves one step after another; every floating-point number of a checkpoint is its step."""
-
-    load: Callable[[Path], Iterable[torch.Tensor]]
-    """Loads a checkpoint; returns its tensors of such numbers."""
-
-    inside: str = "run"
-    """Name of the directory in which the framework makes its checkpoints."""
-
-    longest: float = 0.08
-    """Seconds within which the process is killed after its first file."""
+torch.set_num_threads(1)
 
 
 def state(step: int) -> dict[str, torch.Tensor]:
@@ -43,9 +27,10 @@ def filled(module: torch.nn.Module, step: int) -> None:
 def dcp() -> Kind:
     import torch.distributed.checkpoint as dcp  # noqa: PLC0415 - see above
 
-    def save(folder: Path) -> None:
+    def save(folder: Path) -> Iterator[int]:
         for step in range(1, LAST):
             dcp.save(state(step), checkpoint_id=folder / f"step_{step:04d}", no_dist=True)
+            yield step
 
     def load(path: Path) -> Iterable[torch.Tensor]:
         loaded = state(0)
@@ -56,9 +41,10 @@ def dcp() -> Kind:
 
 
 def torch_save() -> Kind:
-    def save(folder: Path) -> None:
+    def save(folder: Path) -> Iterator[int]:
         for step in range(1, LAST):
             torch.save(state(step), folder / f"step_{step:04d}.pt")
+            yield step
 
     return Kind(save, lambda path: torch.load(path).values())
 
@@ -66,9 +52,10 @@ def torch_save() -> Kind:
 def safetensors() -> Kind:
     from safetensors.torch import load_file, save_file  # noqa: PLC0415 - see above
 
-    def save(folder: Path) -> None:
+    def save(folder: Path) -> Iterator[int]:
         for step in range(1, LAST):
             save_file(state(step), folder / f"step_{step:04d}.safetensors")
+            yield step
 
     return Kind(save, lambda path: load_file(path).values())
 
@@ -92,7 +79,7 @@ def lightning() -> Kind:
         def on_train_batch_end(self, trainer, module, *_):
             filled(module, trainer.global_step)
 
-    def save(folder: Path) -> None:
+    def save(folder: Path) -> Iterator[int]:
         saving = ModelCheckpoint(folder, filename="{step}", every_n_train_steps=1, save_top_k=-1)
         trainer = lightning.Trainer(
             accelerator="cpu", devices=1, max_steps=LAST, logger=False,
@@ -100,6 +87,7 @@ def lightning() -> Kind:
             enable_progress_bar=False, enable_model_summary=False,
         )  # fmt: skip
         trainer.fit(Tiny(), torch.utils.data.DataLoader(torch.zeros(LAST, 256)))
+        yield LAST
 
     def load(path: Path) -> Iterable[torch.Tensor]:
         return Tiny.load_from_checkpoint(path).parameters()
@@ -129,12 +117,13 @@ def deepspeed() -> Kind:
             model=model, model_parameters=model.parameters(), config=settings
         )[0]
 
-    def save(folder: Path) -> None:
+    def save(folder: Path) -> Iterator[int]:
         engine = prepared(folder.with_name("store-save"))
         for step in range(1, LAST):
             for part in engine.optimizer.single_partition_of_fp32_groups:
                 part.data.fill_(float(step))
             engine.save_checkpoint(str(folder), f"global_step{step}")
+            yield step
 
     def load(path: Path) -> Iterable[torch.Tensor]:
         engine = prepared(path.parent.with_name("store-load"))
@@ -161,7 +150,7 @@ def hf_trainer() -> Kind:
         def on_step_end(self, args, state, control, model=None, **_):
             filled(model, state.global_step)
 
-    def save(folder: Path) -> None:
+    def save(folder: Path) -> Iterator[int]:
         arguments = transformers.TrainingArguments(
             output_dir=str(folder), max_steps=LAST, per_device_train_batch_size=1, use_cpu=True,
             report_to=[], save_strategy="steps", save_steps=1, disable_tqdm=True,
@@ -171,6 +160,7 @@ def hf_trainer() -> Kind:
             model=transformers.LlamaForCausalLM(config), args=arguments, train_dataset=rows,
             callbacks=[Filling()],
         ).train()  # fmt: skip
+        yield LAST
 
     def load(path: Path) -> Iterable[torch.Tensor]:
         assert get_last_checkpoint(str(path.parent)) == str(path)
@@ -196,11 +186,12 @@ def accelerate() -> Kind:
         model = torch.nn.Linear(256, 256)
         return own, own.prepare(model, torch.optim.AdamW(model.parameters()))[0]
 
-    def save(folder: Path) -> None:
+    def save(folder: Path) -> Iterator[int]:
         own, model = prepared(folder)
         for step in range(LAST):
             filled(model, step)
             own.save_state()
+            yield step
 
     def load(path: Path) -> Iterable[torch.Tensor]:
         own, model = prepared(path.parent)

@@ -50,9 +50,9 @@ class TrainState(Stateful):
         self.step = int(state["step"])
 
 
-def manager(folder: Path, mode: str) -> tuple[CheckpointManager, list]:
+def manager(folder: Path, mode: str, size: int = 8) -> tuple[CheckpointManager, list]:
     torch.manual_seed(0)
-    model = torch.nn.Linear(8, 8)
+    model = torch.nn.Linear(size, size)
     world = dist.get_world_size()
     fully_shard(model, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (world,)))
     optimizer, state = Optimizer(model), TrainState()
