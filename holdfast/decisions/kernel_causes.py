@@ -17,7 +17,7 @@ class KernelCause:
     """What it reports."""
 
     pattern: str
-    """Regular expression that is searched for in the message. ``pci`` is the address of a GPU."""
+    """Regular expression of the beginning of the message. ``pci`` is the address of a GPU."""
 
     example: str
     source: str
@@ -94,14 +94,19 @@ _PCI: Final = re.compile(
 )
 
 
+_PREFIX: Final = r"(?:[A-Za-z0-9_]{1,32}(?: [0-9a-f:.]{7,16})?(?: [a-z0-9_]{1,15})?: |Buffer )?"
+"""Driver and device that may precede a message. Further on, any user can write into some messages,
+such as that about a wrong parameter of a mount."""
+
+
 def cause_of_line(text: str) -> KernelCause | None:
     """Return what a kernel line reports; None if that is not known to explain hangs."""
-    return next((row for row in ROWS if re.search(row.pattern, text)), None)
+    return next((row for row in ROWS if re.match(f"{_PREFIX}(?:{row.pattern})", text)), None)
 
 
 def gpu_address(text: str) -> tuple[int, int, int] | None:
     """Return domain, bus and slot of the GPU that an XID names; None if it names none."""
-    found = re.search(ROWS[0].pattern, text)
+    found = re.match(ROWS[0].pattern, text)
     return None if found is None else pci_address(found["pci"])
 
 

@@ -40,7 +40,20 @@ def line(text: str, after_s: float = 0, *, is_kernel: bool = True) -> KernelLine
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.text)
 def test_the_example_of_each_cause_has_that_cause(row: KernelCause) -> None:
     assert cause_of_line(row.example) is row
+    assert cause_of_line(f"tmpfs: Unknown parameter '{row.example}'") is None
     assert row.source
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "blk_update_request: I/O error, dev sda, sector 2048 op 0x0:(READ)",
+        "Buffer I/O error on dev dm-0, logical block 1, async page read",
+        "mlx5_core 0000:05:00.0 eth0: NETDEV WATCHDOG: CPU: 3: transmit queue 3 timed out 5000 ms",
+    ],
+)
+def test_a_driver_may_precede_a_cause(text: str) -> None:
+    assert cause_of_line(text) is not None
 
 
 @pytest.mark.parametrize(
