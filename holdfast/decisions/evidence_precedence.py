@@ -9,7 +9,8 @@
    a pipeline that waits for it has not entered its next collective either.
 4. Otherwise flight recorders decide, then RAS, whose counts are those of one communicator.
 
-Lines of the nodes' kernel logs that may explain the hang are quoted, and decide nothing.
+Lines of the nodes' kernel logs that may explain the hang are quoted. They do not change the
+verdict.
 """
 
 from collections.abc import Collection, Sequence

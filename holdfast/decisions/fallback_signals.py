@@ -54,7 +54,7 @@ def suspected_silence(
 
 
 def are_steps_known(progress: StepProgress, limits: StallLimits) -> bool:
-    """Return whether steps show by themselves whether a job hangs."""
+    """Return whether enough steps are known to detect a hang by steps alone."""
     return progress.step_at is not None and stall_limit(progress.times, limits) is not None
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class KernelCause:
-    """Wording of a kernel message."""
+    """A kernel message and what it reports."""
 
     text: str
     """What it reports."""
@@ -92,7 +92,6 @@ ROWS: Final = (
 _PCI: Final = re.compile(
     r"(?:(?P<domain>[0-9a-fA-F]{4,8}):)?(?P<bus>[0-9a-fA-F]{2}):(?P<slot>[0-9a-fA-F]{2})"
 )
-
 
 _PREFIX: Final = r"(?:[A-Za-z0-9_]{1,32}(?: [0-9a-f:.]{7,16})?(?: [a-z0-9_]{1,15})?: |Buffer )?"
 """Driver and device that may precede a message. Further on, any user can write into some messages,

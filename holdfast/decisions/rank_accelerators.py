@@ -35,7 +35,7 @@ class Accelerator:
 
     @property
     def text(self) -> str:
-        """Return the state, such as ``GPU 0: 512 of 81559 MiB, utilisation 100 %``."""
+        """Return the state, such as ``GPU 0: 512 of 81559 MiB, utilization 100 %``."""
         name = f"GPU {self.name}" if self.name.isdecimal() else self.name
         if self.used_mib is None:
             return f"{name}: unreadable"

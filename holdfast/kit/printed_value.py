@@ -11,6 +11,7 @@ from typing import Final, Generic, TypeVar
 from holdfast.kit.serial import checked_value
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 _OUTPUT_LIMIT: Final = 1 << 26
 _KILL_S: Final = 0.5
@@ -57,6 +58,12 @@ class PrintedValue(Generic[T]):
         """Return the value; ``default`` if none was printed; None until the command has ended."""
         if self._process.poll() is None and time.monotonic() < self._until:
             return None
+        return self.awaited(default)
+
+    def awaited(self, default: D) -> T | D:
+        """Return the value once the command has ended; ``default`` if none was printed in time."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(0.0, self._until - time.monotonic()))
         self._kill()
         self._output.seek(0)
         try:

@@ -169,4 +169,5 @@ def test_a_job_that_only_saves_checkpoints_is_suspected_without_them_and_never_r
         r"no new checkpoint for \S+; the longest time between two was \S+", stall.text
     )
     assert (stall.local_rank, stall.restarts, found[2]) == (0, False, [])
+    assert stall.stalled_s >= limit.floor.total_seconds()
     assert watches[0].pids == []

@@ -15,7 +15,12 @@ import sys
 import time
 from typing import Final
 
-from holdfast.adapters.host.accelerator_memory import Utilization, named_devices, opened_nvml
+from holdfast.adapters.host.accelerator_memory import (
+    NVML,
+    Utilization,
+    named_devices,
+    opened_nvml,
+)
 from holdfast.decisions.job_activity import AcceleratorUse
 from holdfast.kit.processes import die_with_parent
 
@@ -30,7 +35,7 @@ def main(argv: list[str]) -> int:
         "--devices", default="", help="indexes, UUIDs or MIG names, as CUDA_VISIBLE_DEVICES"
     )
     parser.add_argument("--samples", type=int, default=10)
-    parser.add_argument("--library", default="libnvidia-ml.so.1", help="NVML")
+    parser.add_argument("--library", default=NVML, help="NVML")
     options = parser.parse_args(argv)
     die_with_parent(os.getppid())
     json.dump(_use(options.devices, options.library, options.samples), sys.stdout)

@@ -70,7 +70,7 @@ def main(argv: list[str]) -> int:
 
 
 def opened_nvml(name: str) -> ctypes.CDLL | None:
-    """Return NVML, ready for calls; None without a driver."""
+    """Load and initialize NVML. Returns None without a driver."""
     try:
         library = ctypes.CDLL(name)
     except OSError:

@@ -8,10 +8,8 @@ driver never returns, which is evidence of a hang itself.
 import argparse
 import ctypes
 import json
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -26,14 +24,13 @@ from holdfast.adapters.host.accelerator_memory import (
 )
 from holdfast.decisions.rank_accelerators import Accelerator, device_of
 from holdfast.decisions.rank_snapshots import RankSnapshot
-from holdfast.kit.serial import checked_value, to_plain
+from holdfast.kit.printed_value import PrintedValue
+from holdfast.kit.serial import to_plain
 
 DRIVER: Final = Path("/proc/driver/nvidia")
 LIMIT_S: Final = 4.0
 """Time of the driver: nvidia-smi takes up to 2 s where persistence mode is off."""
 
-_KILL_S: Final = 0.2
-_OUTPUT_LIMIT: Final = 1 << 16
 _BUS_ID_AT: Final = 16 + 5 * 4  # of nvmlPciInfo_t: the legacy form, and five numbers
 _PCI_BYTES: Final = _BUS_ID_AT + 32
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
@@ -47,6 +44,7 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     library = opened_nvml(options.library)
     if library is None:
+        json.dump([], sys.stdout)
         return 0
     found = dict(named_devices(library, [])[0])
     if instances := [name for name in options.instances.split(",") if name]:
@@ -87,29 +85,19 @@ def read_devices(
         return (), ""
     names = [name.strip() for name in environment.get(_VISIBLE, "").split(",")]
     instances = ",".join(name for name in names if name.startswith("MIG-"))
-    command = [sys.executable, "-m", "holdfast.adapters.host.accelerator_state"]
+    module = "holdfast.adapters.host.accelerator_state"
+    command = (sys.executable, "-m", module, f"--instances={instances}")
     try:
-        process = subprocess.Popen(
-            [*command, f"--instances={instances}"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-        )
+        printed = PrintedValue(tuple[Accelerator, ...], command, limit_s=limit_s)
     except OSError as error:
         return (), f"the accelerators could not be read: {error.strerror}"
-    try:
-        output, _ = process.communicate(timeout=limit_s)
-        found = checked_value(tuple[Accelerator, ...], json.loads(output[:_OUTPUT_LIMIT] or b"[]"))
-    except subprocess.TimeoutExpired:
-        process.kill()
-        with suppress(subprocess.TimeoutExpired):  # it may be in the driver for ever
-            process.wait(_KILL_S)
-        if process.stdout is not None:
-            process.stdout.close()
-        return (), f"the accelerators were not read within {limit_s:g} s"
-    except ValueError:
-        return (), "the accelerators could not be read"
-    return found, ""
+    found = printed.awaited(None)
+    printed.close()
+    return (
+        (found, "")
+        if found is not None
+        else ((), f"the accelerators were not read within {limit_s:g} s")
+    )
 
 
 def with_accelerators(

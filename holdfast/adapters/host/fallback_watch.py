@@ -57,7 +57,7 @@ class FallbackWatch:
         self._folder = ""
         self._survey_at = self._read_at = NO_SAVE
         self._inspected: datetime | None = None
-        """Since when the job seemed to hang when it was last inspected."""
+        """Start of the suspected hang for which the job was last inspected."""
 
         self._inspected_until: datetime | None = None
         self._survey: PrintedValue[float] | None = None

@@ -154,9 +154,8 @@ OPTIONS: Final = (
     ),
     _row(
         "--stall-silence", type=duration, default=HangLimit().silence, metavar="TIME",
-        help="time without output, CPU time and accelerator activity of the ranks of a job on one "
-        "node that is reported as a suspected hang while no steps are known; 0: none (default: "
-        "10m)",
+        help="time without output, CPU time and accelerator activity after which a job on one node "
+        "that reports no steps is reported as a suspected hang; 0: none (default: 10m)",
     ),
     _row(
         "--straggler-factor", type=factor, metavar="FACTOR",

@@ -34,7 +34,7 @@ _LONGEST_TRACES: Final = 14_000
 """Characters of all traces of a node, which share the message."""
 
 _LONGEST_KERNEL: Final = 6_000
-"""Characters of the kernel log of a node, which shares the message."""
+"""Maximum length of the kernel log of a node in characters; it is part of the same message."""
 
 _TRACE_SIZES: Final = ((8, 8), (4, 4), (2, 2), (1, 1))
 """Maximum number of collectives of a rank and a group that are over, and that are not."""

@@ -267,8 +267,8 @@ def list_(
 
     LOADED marks the checkpoint that the framework would load now; if the user's script selects it,
     none is marked. CHOICE marks the checkpoint that `verify` would select. REPORTED is the age of
-    the report of its save by the script, if any. --reason is a part of a problem. Nothing is
-    changed.
+    the report of its save by the script, if any. --reason matches part of a problem.
+    Nothing is changed.
 
     Exits with 1 if there are checkpoints, shown or not, and `verify` would find none to resume
     from.

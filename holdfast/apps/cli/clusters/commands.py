@@ -1,9 +1,9 @@
 """``holdfast clusters``: lists and describes the clusters of a cluster API."""
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
@@ -115,6 +115,18 @@ _EVENT_FIELDS: Final = RowFields[Item](
 )
 
 
+class _Listing(NamedTuple):
+    """A list of the API, and how its rows are shown."""
+
+    columns: Sequence[Column[Item]]
+    fields: RowFields[Item]
+    empty: str
+    """Message if there are no rows."""
+
+    unmatched: str
+    """Message if there are rows, and none is selected."""
+
+
 @examples(
     "holdfast clusters list",
     "holdfast clusters list --config api.toml --watch",
@@ -127,29 +139,32 @@ def list_clusters(
     *, calls: ClusterCalls, watch: bool, output: str, no_headers: bool, **values: Any
 ) -> None:
     """List clusters, newest first; --since is the time since their creation."""
-    selection = taken_selection(values)
     empty = "There is no cluster yet; create one with: holdfast clusters create --from FILE"
-    show(
-        lambda: _selected(
-            calls.pages("list_clusters", "ClusterSummaries", SortOrder="Descending"),
-            _CLUSTER_FIELDS,
-            selection,
-        ),
-        lambda rows: print_rows(
-            rows,
-            _CLUSTERS,
-            output=output,
-            empty=empty if selection == Selection() else "No cluster matches.",
-            headers=not no_headers,
-        ),
+    _show_selected(
+        lambda: calls.pages("list_clusters", "ClusterSummaries", SortOrder="Descending"),
+        _Listing(_CLUSTERS, _CLUSTER_FIELDS, empty, "No cluster matches."),
+        taken_selection(values),
         watch=watch,
+        output=output,
+        headers=not no_headers,
     )
 
 
-def _selected(
-    rows: Iterable[Item], fields: RowFields[Item], selection: Selection
-) -> Sequence[Item]:
-    return selected(rows, fields, selection, SystemClock().now())
+def _show_selected(
+    read: Callable[[], Iterable[Item]],
+    listing: _Listing,
+    selection: Selection,
+    *,
+    watch: bool,
+    output: str,
+    headers: bool,
+) -> None:
+    empty = listing.empty if selection == Selection() else listing.unmatched
+    show(
+        lambda: selected(read(), listing.fields, selection, SystemClock().now()),
+        lambda rows: print_rows(rows, listing.columns, output=output, empty=empty, headers=headers),
+        watch=watch,
+    )
 
 
 @examples("holdfast clusters describe ml-cluster", "holdfast clusters describe lab -o yaml")
@@ -187,22 +202,14 @@ def nodes(
 
     --since is the time since the launch of a node, --reason a part of its message.
     """
-    selection = taken_selection(values)
     requested = {"ClusterName": name, "IncludeNodeLogicalIds": True}
-    show(
-        lambda: _selected(
-            calls.pages("list_cluster_nodes", "ClusterNodeSummaries", **requested),
-            _NODE_FIELDS,
-            selection,
-        ),
-        lambda rows: print_rows(
-            rows,
-            _NODES,
-            output=output,
-            empty=f"{name} has no nodes." if selection == Selection() else "No node matches.",
-            headers=not no_headers,
-        ),
+    _show_selected(
+        lambda: calls.pages("list_cluster_nodes", "ClusterNodeSummaries", **requested),
+        _Listing(_NODES, _NODE_FIELDS, f"{name} has no nodes.", "No node matches."),
+        taken_selection(values),
         watch=watch,
+        output=output,
+        headers=not no_headers,
     )
 
 
@@ -229,23 +236,15 @@ def events(
     **values: Any,
 ) -> None:
     """List the events of a cluster, oldest first; --state is the level of an event."""
-    selection = taken_selection(values)
     requested = {"ClusterName": name, "InstanceGroupName": group, "NodeId": node}
     filters = {key: value for key, value in requested.items() if value}
-    show(
-        lambda: _selected(
-            calls.pages("list_cluster_events", "Events", SortOrder="Ascending", **filters),
-            _EVENT_FIELDS,
-            selection,
-        ),
-        lambda rows: print_rows(
-            rows,
-            _EVENTS,
-            output=output,
-            empty=f"{name} has no events." if selection == Selection() else "No event matches.",
-            headers=not no_headers,
-        ),
+    _show_selected(
+        lambda: calls.pages("list_cluster_events", "Events", SortOrder="Ascending", **filters),
+        _Listing(_EVENTS, _EVENT_FIELDS, f"{name} has no events.", "No event matches."),
+        taken_selection(values),
         watch=watch,
+        output=output,
+        headers=not no_headers,
     )
 
 
