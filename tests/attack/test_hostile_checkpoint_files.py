@@ -141,6 +141,18 @@ def test_what_is_written_there_is_valid_before_it_is_changed(folder: Path, suffi
     assert (after != before) or suffix == ATTEMPT_FILE
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_reported_name_of_many_directories_is_ignored(folder: Path, inside: bool) -> None:
+    deep = {"name": "a/" * 30_000, "step": 6, "at": "2026-01-01T12:00:00+00:00"}
+    path = place(folder, ".holdfast-reported", inside=inside)
+    path.write_text(json.dumps(deep), encoding="utf-8")
+    try:
+        timed(lambda _: read_all(folder), deep["name"])
+        assert deep["name"] not in read_reports(folder)
+    finally:
+        path.unlink()
+
+
 def text_of(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 

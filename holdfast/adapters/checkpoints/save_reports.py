@@ -21,6 +21,10 @@ _SUFFIX: Final = ".holdfast-reported"
 _LIMIT: Final = 64 << 10
 """Bytes at the end of the file that are read: the newest 500 reports."""
 
+_DEEPEST: Final = 32
+"""Maximum number of directories in the name of a checkpoint. Each is looked up; no framework nests
+as many, and a job can write thousands into one line."""
+
 
 def append_report(folder: Path, report: SaveReport, *, may_be_inside: bool) -> None:
     """Record that a script has saved a checkpoint.
@@ -59,7 +63,8 @@ def read_reports(folder: Path) -> Mapping[str, SaveReport]:
                 report = parse_value(SaveReport, line)
             except ValueError:  # cut off, or not written by Holdfast
                 continue
-            found[report.name] = report
+            if report.name.count("/") <= _DEEPEST:
+                found[report.name] = report
     return found
 
 
