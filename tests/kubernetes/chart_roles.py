@@ -16,6 +16,7 @@ from tests.engines.control_plane import ControlPlane
 
 CHART: Final = Path(__file__).parents[2] / "deploy/helm/holdfast"
 ACCOUNT: Final = "holdfast-controller"
+USER: Final = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
@@ -36,14 +37,13 @@ def kubeconfig_of_controller(plane: ControlPlane, helm: Path, config: str) -> Pa
             _store(api, path, one)
         for one in wanted.values():
             if one["kind"].endswith("Role"):
-                until(lambda one=one: _is_in_force(api, one))
+                until(lambda one=one: is_in_force(api, one))
     token = plane.service_account_token(NAMESPACE, ACCOUNT)
     return plane.kubeconfig("controller", token)
 
 
-def is_allowed(api: ApiConnection, **attributes: str) -> bool:
-    """Whether the controller may do something, as in ``resourceAttributes`` of a review."""
-    user = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
+def is_allowed(api: ApiConnection, user: str = USER, **attributes: str) -> bool:
+    """Whether a user may do something, as in ``resourceAttributes`` of a review."""
     spec = {"user": user, "resourceAttributes": attributes}
     return bool(api.request("POST", REVIEWS, {"spec": spec})["status"]["allowed"])
 
@@ -106,12 +106,13 @@ def _store(api: ApiConnection, path: str, one: dict[str, Any]) -> None:
         api.request("PATCH", path, one)
 
 
-def _is_in_force(api: ApiConnection, role: dict[str, Any]) -> bool:
+def is_in_force(api: ApiConnection, role: dict[str, Any], user: str = USER) -> bool:
     """Whether the last rule of a role is granted; it takes a moment."""
     rule = role["rules"][-1]
     resource, _, part = rule["resources"][0].partition("/")
     return is_allowed(
         api,
+        user,
         group=rule["apiGroups"][0],
         resource=resource,
         subresource=part,

@@ -1,5 +1,6 @@
 """Karpenter and Cluster API, their controllers played, against the real API server."""
 
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chart_roles import is_in_force
 from clean_slate import DISCOVERY
 from provisioned import clusters
 from real_cluster import Cluster, until
@@ -86,18 +88,25 @@ class Site:
             self.plane.request("DELETE", path)
 
     def kubeconfig_of(self, rules: list[dict[str, Any]]) -> Path:
-        """A kubeconfig of an account that may do just that."""
-        self.put("/api/v1/namespaces/default/serviceaccounts", "ServiceAccount", "one")
-        self.put(f"{ROLES}/clusterroles", "ClusterRole", "one", rules=rules)
+        """A kubeconfig of an account that may do just that, as soon as it is in force.
+
+        The API server may still grant what another role of that name had, so each has its own.
+        """
+        name = f"may-{uuid.uuid4().hex[:12]}"
+        self.put("/api/v1/namespaces/default/serviceaccounts", "ServiceAccount", name)
+        self.put(f"{ROLES}/clusterroles", "ClusterRole", name, rules=rules)
         self.put(
             f"{ROLES}/clusterrolebindings",
             "ClusterRoleBinding",
-            "one",
-            roleRef={"apiGroup": ROLES.split("/")[2], "kind": "ClusterRole", "name": "one"},
-            subjects=[{"kind": "ServiceAccount", "name": "one", "namespace": "default"}],
+            name,
+            roleRef={"apiGroup": ROLES.split("/")[2], "kind": "ClusterRole", "name": name},
+            subjects=[{"kind": "ServiceAccount", "name": name, "namespace": "default"}],
         )
-        token = self.plane.service_account_token("default", "one")
-        return self.plane.kubeconfig("one", token)
+        role = {"metadata": {}, "rules": rules}
+        with self.plane.connect() as api:
+            until(lambda: is_in_force(api, role, f"system:serviceaccount:default:{name}"))
+        token = self.plane.service_account_token("default", name)
+        return self.plane.kubeconfig(name, token)
 
     def build(self, name: ProviderName, kubeconfig: Path | None = None, **settings: Any) -> Any:
         own = clusters(kubeconfig or self.plane.kubeconfig())

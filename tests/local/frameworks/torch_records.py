@@ -1,7 +1,9 @@
 """Dumps the flight recorder of gloo in two desynchronised states, into the given folders."""
 
 import os
+import pickle
 import sys
+import time
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,8 +13,19 @@ from torch._C import _distributed_c10d as recorder
 
 
 def dump(folder: str) -> None:
+    """Dump, and wait for the other rank: what is called next belongs to the next state.
+
+    gloo records the end of a collective a moment after its caller returns.
+    """
     path = Path(folder) / f"rank_{rank}"
-    path.write_bytes(recorder._dump_fr_trace())
+    trace = recorder._dump_fr_trace()
+    while not all(one["retired"] for one in pickle.loads(trace)["entries"][:2]):  # noqa: S301 - ours
+        time.sleep(0.01)
+        trace = recorder._dump_fr_trace()
+    path.write_bytes(trace)
+    path.with_name(f"dumped_{rank}").touch()
+    while not path.with_name(f"dumped_{1 - rank}").exists():
+        time.sleep(0.01)
 
 
 dist.init_process_group("gloo", timeout=timedelta(minutes=5))
