@@ -40,6 +40,7 @@ CHANGES_PER_S = 200
 WATCHED_S = 15.0
 PAINTS = 5
 FAULTS = 8
+REPLACE_XID = 74
 RUN = "bench"
 
 _PAINTED = """
@@ -67,11 +68,14 @@ const frame = (now) => {
 requestAnimationFrame(frame);
 """
 _SEEN = """
-(name) => new Promise((done) => {
-  const look = () => document.querySelector(".urgent").textContent.includes(name)
-    ? done(Date.now()) : requestAnimationFrame(look);
-  look();
-})
+(name) => {
+  window.seen = new Promise((done, failed) => {
+    const look = () => document.querySelector(".urgent").textContent.includes(name)
+      ? done(Date.now()) : requestAnimationFrame(look);
+    look();
+    setTimeout(() => failed(new Error(`${name} was not shown within 30 s`)), 30000);
+  });
+}
 """
 
 
@@ -140,12 +144,13 @@ def _faults(browser: Any) -> Iterator[Figure]:
         seconds = []
         for _ in range(FAULTS):
             name = _running_node(run)
-            line = xid_line(74, "0000:b9:00", XID_TEXTS[74])
+            line = xid_line(REPLACE_XID, "0000:b9:00", XID_TEXTS[REPLACE_XID])
+            page.evaluate(_SEEN, name.removeprefix("hyperpod-"))
             written_at = time.time()
             write_kernel_line(
                 run.node(name), line, now=datetime.now(UTC), since_boot=timedelta(seconds=9)
             )
-            seen_at = page.evaluate(_SEEN, name.removeprefix("hyperpod-")) / 1000
+            seen_at = page.evaluate("window.seen") / 1000
             seconds.append(seen_at - written_at)
         page.context.close()
         yield Figure(
@@ -178,7 +183,10 @@ def _made_console(nodes: int) -> Iterator[tuple[str, subprocess.Popen[str]]]:
 
 @contextmanager
 def _real_console() -> Iterator[tuple[str, str, RunDir]]:
-    """The console of a run on one node with two spares, whose machines boot in two seconds."""
+    """The console of a run on one node with two spares, whose machines boot in two seconds.
+
+    Its job ignores SIGTERM: a drained node is replaced, and leaves the page, at once.
+    """
     with tempfile.TemporaryDirectory() as home:
         own = [sys.executable, "-m", "holdfast"]
         environment = {**os.environ, "HOLDFAST_HOME": home}
@@ -194,8 +202,9 @@ def _real_console() -> Iterator[tuple[str, str, RunDir]]:
             "--spares",
             "2",
             "--",
-            "sleep",
-            "600",
+            "sh",
+            "-c",
+            "trap '' TERM; sleep 600",
         ]
         with (
             subprocess.Popen(

@@ -7,21 +7,22 @@ import pytest
 
 from holdfast.apps.exit_codes import ExitCode
 
-# Started as a person starts it; the thread begins when the command has ended.
+# Started as a person starts it; the thread begins when the command prints its help.
 PROCESS = """
-import sys, threading, time
+import io, sys, threading, time
 from holdfast.apps.main import main
 sys.argv = ["holdfast", *sys.argv[1:]]
-try:
-    main()
-except SystemExit:
-    pass
 def watch():
     raise {error}
-thread = threading.Thread(target=watch)
-thread.start()
-thread.join()
-time.sleep({lives})
+class Output(io.StringIO):
+    def write(self, text):
+        thread = threading.Thread(target=watch)
+        thread.start()
+        thread.join()
+        time.sleep({lives})
+        return super().write(text)
+sys.stdout = Output()
+main()
 """
 
 
