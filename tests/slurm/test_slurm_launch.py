@@ -155,6 +155,7 @@ sys.exit(3 if run == "0" else 0)
 """
 
 
+@on_both_versions
 def test_slurm_restarts_a_job_that_may_not_restart_in_place(
     programs: SlurmPrograms, tmp_path: Path, matrix: Matrix
 ) -> None:

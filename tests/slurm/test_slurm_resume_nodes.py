@@ -20,6 +20,7 @@ replace = ["false"]
 SOON_LOST = 'heartbeat_timeout = "5s"'
 
 
+@on_both_versions
 def test_no_job_starts_anew_before_its_rank_on_a_node_that_vanished_has_ended_for_sure(
     fleet: Fleet, final: FinalStates
 ) -> None:
