@@ -6,17 +6,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from launch.launched import clean_environment, command
 
 from holdfast.adapters.host import host_state
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.suspect_nodes import uncorroborated_nodes
 from holdfast.detectors.contract import Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.process_state import FAMILY, build
+from holdfast.kit.quota import Quota
+from holdfast.model.health import Urgency
 from holdfast.model.names import Reason
+from holdfast.model.requests import Verb
+from tests.ports.builders import NOW, a_cluster, a_node
 
 WRITE = "import sys; open(sys.argv[1], 'w').write('x')"
 PROGRAMS = ("mkfs.ext4", "fsfreeze", "mount", "umount")
@@ -52,7 +57,7 @@ def frozen(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", mounted], check=True)
 
 
-def test_a_process_that_sigkill_does_not_end_makes_its_node_suspect(frozen: Path) -> None:
+def test_a_process_that_sigkill_does_not_end_leads_to_a_check_of_its_node(frozen: Path) -> None:
     process = subprocess.Popen([sys.executable, "-c", WRITE, str(frozen / "file")])
     try:
         name = f"{process.pid}:"
@@ -62,15 +67,20 @@ def test_a_process_that_sigkill_does_not_end_makes_its_node_suspect(frozen: Path
         wait_for(lambda: name in host_state.processes(Path("/"))["killed"], "the signal")
 
         before, values = (host_state.processes(Path("/")) for _ in range(2))
-        at = datetime.now(UTC)
         seen = frozenset({*values, *before})
-        sample = Sample(name="processes", taken_at=at, values=values, before=before, seen=seen)
+        sample = Sample(name="processes", taken_at=NOW, values=values, before=before, seen=seen)
         found = build(Profile.HYPERPOD).detect(Readings(samples={"processes": sample}))
         health = fold(Health(), found, settled={FAMILY})
 
         assert [one.reason for one in health.suspects] == [Reason.PROCESSES_UNKILLABLE]
         assert f"({process.pid})" in health.suspects[0].message
         assert health.faults == ()
+
+        node = a_node(suspects=health.suspects)
+        policy = RemediationPolicy(max_unavailable=Quota.parse("1"))
+        [suspect] = uncorroborated_nodes(a_cluster(node), policy, NOW)
+        request = suspect.request
+        assert (request.verb, request.urgency) == (Verb.DEEP_CHECK, Urgency.DEFERRED)
     finally:
         subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
         process.wait(30)
