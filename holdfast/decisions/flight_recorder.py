@@ -16,8 +16,8 @@ DUMP_PREFIX: Final = "rank_"
 PIPE_PREFIX: Final = "request_"
 """Names of files, with the rank: its dump, and with ``.pipe`` the pipe that requests one."""
 
-_DUMP_VARIABLES: Final = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-_PIPE_VARIABLE: Final = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+DUMP_VARIABLES: Final = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+PIPE_VARIABLE: Final = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
 _ALL: Final = "default_pg"
 """Group of all ranks."""
 
@@ -328,9 +328,9 @@ def recorder_environment(given: Mapping[str, str], folder: str) -> dict[str, str
 
     """
     files = DumpFiles.in_folder(folder)
-    own = {_PIPE_VARIABLE: files.pipe}
-    if not any(name in given for name in _DUMP_VARIABLES):
-        own |= dict.fromkeys(_DUMP_VARIABLES, files.dump)
+    own = {PIPE_VARIABLE: files.pipe}
+    if not any(name in given for name in DUMP_VARIABLES):
+        own |= dict.fromkeys(DUMP_VARIABLES, files.dump)
     unset = {name: value for name, value in own.items() if name not in given}
     return {**recorder_defaults(given), **unset}
 
@@ -346,5 +346,5 @@ def dump_files(given: Mapping[str, str], folder: str) -> DumpFiles:
 
     """
     own = DumpFiles.in_folder(folder)
-    dump = next((given[name] for name in _DUMP_VARIABLES if given.get(name)), own.dump)
-    return DumpFiles(dump=dump, pipe=given.get(_PIPE_VARIABLE) or own.pipe)
+    dump = next((given[name] for name in DUMP_VARIABLES if given.get(name)), own.dump)
+    return DumpFiles(dump=dump, pipe=given.get(PIPE_VARIABLE) or own.pipe)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from controlled import api_of
 from job_objects import a_state
+from launch.recorded_ranks import dump, entry, rank
 from real_cluster import Cluster, until
 
 from holdfast.adapters.kubernetes.client.api import Api
@@ -41,13 +42,13 @@ def pods(api: Api, cluster: Cluster, kubelet: PodServer) -> list[PodState]:
     cluster.nodes.join("a")
     kubelet.serve("a")
     spec = {"nodeName": "a", "containers": [{"name": "train", "image": "none"}]}
-    paths = [f"{NAMESPACE}/pods/p{rank}" for rank in (0, 1)]
-    for rank in (0, 1):
-        api.create(f"{NAMESPACE}/pods", {"metadata": {"name": f"p{rank}"}, "spec": spec})
+    paths = [f"{NAMESPACE}/pods/p{number}" for number in (0, 1)]
+    for name in ("p0", "p1"):
+        api.create(f"{NAMESPACE}/pods", {"metadata": {"name": name}, "spec": spec})
     until(lambda: all(api.get(path)["status"].get("phase") == "Running" for path in paths))
     return [
-        pod_state(api.get(path), PodRank(job="j", rank=rank, container=""))
-        for rank, path in enumerate(paths)
+        pod_state(api.get(path), PodRank(job="j", rank=number, container=""))
+        for number, path in enumerate(paths)
     ]
 
 
@@ -187,7 +188,9 @@ def test_pods_that_do_not_respond_in_time_are_asked_again_unless_a_restart_waits
     waits = "all_reduce (/x/torch/distributed/distributed_c10d.py:1)"
     over, asked = threading.Event(), []
 
-    def answers(pod: str, _command: Sequence[str]) -> tuple[str, str, int]:
+    def answers(pod: str, command: Sequence[str]) -> tuple[str, str, int]:
+        if tuple(command) != COMMAND:
+            return "", "", 0
         asked.append(pod)
         if pod == "p1" and asked.count(pod) <= 2:
             over.wait(60)
@@ -208,6 +211,32 @@ def test_pods_that_do_not_respond_in_time_are_asked_again_unless_a_restart_waits
     assert [asked.count(pod) for pod in ("p0", "p1")] == [3, 3]
     found = api.get(f"{NAMESPACE}/configmaps/p0-stacks-attempt-3")
     assert found["data"].keys() == {"p0", "p1"}
+
+
+def test_flight_recorders_of_the_ranks_are_read_in_their_pods(
+    api: Api, kubelet: PodServer, pods: list[PodState], tmp_path: Path
+):
+    """Also without py-spy. The command runs beside real processes, without Holdfast."""
+    folders = [tmp_path / pod.name for pod in pods]
+    for folder in folders:
+        folder.mkdir()
+
+    def answers(pod: str, command: Sequence[str]) -> tuple[str, str, int]:
+        if tuple(command) == COMMAND:
+            return "", "sh: py-spy: not found", 127
+        environment = {"PATH": os.environ["PATH"], "SLURM_JOB_ID": str(tmp_path / pod)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.stdout, done.stderr, done.returncode
+
+    kubelet.run = answers
+    with (
+        rank(0, folders[0], dump(entry(1), entry(2, "started"))),
+        rank(1, folders[1], dump(entry(1))),
+    ):
+        reported = captured(api, pods)
+
+    found = "flight recorder: rank 1 never entered all_reduce 2 of default_pg, called by main"
+    assert reported.startswith(f"no rank could be read; {found} (train.py:7); no stacks: p0: ")
 
 
 def test_secrets_in_command_lines_are_masked(api: Api, kubelet: PodServer, pods: list[PodState]):

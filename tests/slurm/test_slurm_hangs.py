@@ -17,6 +17,7 @@ needs_py_spy = pytest.mark.skipif(
     reason="py-spy is not installed, or may not read other processes",
 )
 
+LAUNCH = Path(__file__).parents[1] / "launch"
 TRAINS = """
 import os, pathlib, time
 hangs = pathlib.Path(os.environ["FOLDER"]) / "has-hung"
@@ -77,16 +78,24 @@ def test_a_hang_is_reported_and_restarted_only_if_that_is_asked_for(cluster: Sup
 
 
 NAMED = """
-import os, pathlib, sys, time
-sys.path.insert(0, os.environ["FOLDER"])
+import os, pathlib, pickle, sys, time
+sys.path[:0] = os.environ["FOLDER"], os.environ["RECORDER"]
+from recorder import listen
 from torch.distributed.distributed_c10d import all_reduce
 def loads_a_batch():
     time.sleep(600)
 for step in range(1, 31):
     print(f"step: {step:2}  loss:  2.50000  grad_norm:  1.2000", flush=True)
     time.sleep(0.3)
+entries = [
+    {"process_group": ("0", "default_pg"), "collective_seq_id": number, "is_p2p": False,
+     "profiling_name": "nccl:all_reduce", "input_sizes": [[1]], "state": state}
+    for number, state in ((30, "completed"), (31, "started"))
+]
 if os.environ["RANK"] == "1":
+    listen(lambda: pickle.dumps({"entries": entries[:1]}))
     loads_a_batch()
+listen(lambda: pickle.dumps({"entries": entries}))
 all_reduce()
 """
 
@@ -104,7 +113,9 @@ def test_the_rank_that_hangs_a_step_is_named_and_the_evidence_is_kept(cluster: S
     rank = f"RANK=\\$SLURM_PROCID exec {sys.executable} {folder}/train.py"
     lines = [
         f"cd {folder}", f"export FOLDER={folder} HOLDFAST_STALL_FLOOR=3s MY_API_KEY=hunter2",
-        f"export PATH={Path(sys.executable).parent}:$PATH",
+        f"export PATH={Path(sys.executable).parent}:$PATH RECORDER={LAUNCH}",
+        f"export TORCH_FR_DUMP_TEMP_FILE={folder}/rank_",
+        f"export TORCH_NCCL_DEBUG_INFO_PIPE_FILE={folder}/ask_",
         f'srun --auto-resume=1 --ntasks=2 --overcommit sh -c "{rank}"', "echo code $?",
     ]  # fmt: skip
     job = cluster.submit("-N1", script="\n".join(lines))
@@ -114,6 +125,7 @@ def test_the_rank_that_hangs_a_step_is_named_and_the_evidence_is_kept(cluster: S
     output = cluster.output(job)
     assert "; rank 1 on " in output, output
     assert "never entered all_reduce: it is in loads_a_batch (train.py:" in output
+    assert "; flight recorder: rank 1 never entered all_reduce 31 of default_pg" in output
     assert f"; evidence: {file}; it is restarted only with HOLDFAST_HANG_TIMEOUT" in output
     kept = read_evidence(file)
     assert (kept.job, kept.verdict.ranks) == (job, (1,))

@@ -7,23 +7,20 @@ accepted, so that nothing in it is executed.
 import os
 import pickle
 import re
-import struct
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from holdfast.decisions.flight_recorder import Collective, DumpFiles, RankTrace
-from holdfast.decisions.rank_snapshots import Frame
+from holdfast.decisions.flight_recorder import DumpFiles, RankTrace
+from holdfast.decisions.recorder_dumps import INVALID, trace_of
 from holdfast.kit.bounded_files import read_bounded
 
 _DUMP_BYTES: Final = 1 << 25
 """Maximum size of a dump. 20,000 entries with stacks, torchtitan's ring, take 20 MiB."""
 
-_ENTRIES_LIMIT: Final = 20_000
-_FRAMES_LIMIT: Final = 50
 _WAIT_S: Final = 7.0
 """Maximum time until requested dumps are there, as long as snapshots take: NCCL's process group
 looks at its pipe once a second, the first dump of a process takes torch 2.15 about 4 s of a core,
@@ -134,16 +131,9 @@ def _written_at(path: Path) -> float:
 def _read(rank: int, path: Path) -> RankTrace | None:
     """Return the trace of a rank; None if its dump is not complete yet, or not valid."""
     try:
-        return _trace(rank, _PlainUnpickler(BytesIO(read_bounded(path, _DUMP_BYTES))).load())
-    except (OSError, pickle.UnpicklingError, *_INVALID):
+        return trace_of(rank, _PlainUnpickler(BytesIO(read_bounded(path, _DUMP_BYTES))).load())
+    except (OSError, pickle.UnpicklingError, *INVALID):
         return None
-
-
-_INVALID: Final = (
-    KeyError, ValueError, TypeError, IndexError, EOFError, AttributeError, OverflowError,
-    struct.error,
-)  # fmt: skip
-"""What a damaged pickle raises, or one with other values than a recorder writes."""
 
 
 def _numbered(prefix: str, suffix: str, ranks: Collection[int] | None) -> dict[int, Path]:
@@ -171,65 +161,3 @@ def _asks(pipe: Path, dump: Path | None) -> bool:
         return False
     finally:
         os.close(handle)
-
-
-def _trace(rank: int, plain: Mapping[str, Any]) -> RankTrace:
-    entries = [one for one in plain.get("entries", ()) if not one.get("is_p2p")]
-    members = {
-        _group(_text(one["name"]), _text(one["desc"])): frozenset(
-            map(int, re.findall(r"\d{1,9}", _text(one["ranks"])))
-        )
-        for one in plain.get("pg_config", {}).values()
-        if one["name"]
-    }
-    return RankTrace(
-        rank=rank,
-        collectives=tuple(map(_collective, entries[-_ENTRIES_LIMIT:])),
-        members=members,
-    )
-
-
-def _collective(entry: Mapping[str, Any]) -> Collective:
-    name, description = entry["process_group"]
-    return Collective(
-        group=_group(_text(name), _text(description)),
-        sequence=int(entry["collective_seq_id"]),
-        operation=_text(entry["profiling_name"])[:100],
-        sizes=tuple(tuple(map(int, size)) for size in entry["input_sizes"]),
-        dtypes=tuple(map(_text, entry.get("input_dtypes", ()))),
-        is_over=_is_over(entry),
-        frames=_frames(entry.get("frames", ())),
-    )
-
-
-def _is_over(entry: Mapping[str, Any]) -> bool:
-    """Gloo retires what is over; NCCL retires also what timed out."""
-    is_gloo = _text(entry["profiling_name"]).startswith("gloo:")
-    return entry["state"] == "completed" or (is_gloo and bool(entry.get("retired")))
-
-
-def _group(name: str, description: str) -> str:
-    return description if description == "default_pg" else f"{description or 'group'} {name}"
-
-
-def _frames(frames: Sequence[Mapping[str, Any]]) -> tuple[Frame, ...]:
-    return tuple(
-        Frame(
-            function=_text(one["name"])[:200],
-            file=_text(one["filename"])[:500],
-            line=int(one["line"]),
-        )
-        for one in frames[:_FRAMES_LIMIT]
-    )
-
-
-def _text(value: object) -> str:
-    """Return a text or number as text; that of lists in one another may be endless.
-
-    Raises:
-        TypeError: it is another value.
-
-    """
-    if not isinstance(value, str | int):
-        raise TypeError(f"expected a text, got {type(value).__name__}")
-    return str(value)

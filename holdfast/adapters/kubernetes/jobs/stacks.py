@@ -12,16 +12,23 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from holdfast.adapters.host.dump_command import dump_command
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists
 from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.decisions.evidence_precedence import recent, verdict_of
-from holdfast.decisions.flight_recorder import RankFindings
+from holdfast.decisions.flight_recorder import RankFindings, RankTrace
 from holdfast.decisions.hang_evidence import HangEvidence, RankEvidence, bounded_text
 from holdfast.decisions.hang_verdict import Verdict
 from holdfast.decisions.inspection_tries import deadline_of, is_repeated, limit_of
+from holdfast.decisions.recorder_dumps import (
+    TRACES_LIMIT,
+    distinct,
+    printed_traces,
+    split_traces,
+)
 from holdfast.decisions.stack_dumps import COMMAND, findings_of, masked_dump
 from holdfast.kit.serial import parse_value
 from holdfast.model.errors import BackendError
@@ -29,6 +36,9 @@ from holdfast.model.errors import BackendError
 SIZE: Final = 256 * 1024
 """Maximum size in bytes of all stacks of an attempt; a ConfigMap may have 1 MiB."""
 
+
+_EXEC: Final = timedelta(seconds=3)
+"""Time that is left to start a command in a pod, and to read what it prints."""
 
 _EVIDENCE: Final = "evidence.json.gz"
 _EVIDENCE_SIZES: Final = (1 << 22, 1 << 20, 1 << 18)
@@ -81,6 +91,9 @@ class _Dump:
     is_late: bool = False
     """Whether the time was over before all of them were read."""
 
+    traces: tuple[RankTrace, ...] = ()
+    """Flight recorders of the ranks of the pod."""
+
 
 class StackCapture:
     """Captures the stacks of one attempt in its own thread.
@@ -131,10 +144,11 @@ class StackCapture:
     def _is_repeated(self, tries: int) -> bool:
         """Capture the stacks. Returns whether there was too little time; they are lost then."""
         limit = limit_of(tries)
-        with ThreadPoolExecutor(max_workers=len(self._pods) or 1) as pool:
-            found = list(pool.map(lambda pod: self._dumped(pod, limit), self._pods))
-        dumps = [*zip(self._pods, found, strict=True)]
-        seen = self._findings(dumps)
+        with ThreadPoolExecutor(max_workers=2 * len(self._pods) or 1) as pool:
+            traces = pool.map(lambda pod: self._traces(pod, limit), self._pods)
+            dumps = pool.map(lambda pod: self._dumped(pod, limit), self._pods)
+            found = [replace(dump, traces=one) for dump, one in zip(dumps, traces, strict=True)]
+        seen = self._findings(found)
         decided = verdict_of(seen)
         if is_repeated(
             names_rank=bool(decided.ranks),
@@ -143,24 +157,41 @@ class StackCapture:
             restarts=self._restarts,
         ):
             return True
-        texts = {pod.name: dump.text for pod, dump in dumps if dump.text}
+        texts = {
+            pod.name: dump.text for pod, dump in zip(self._pods, found, strict=True) if dump.text
+        }
         errors = [dump.error for dump in found if dump.error]
         try:
             where = self._stored(texts, seen, decided) if texts else ""
         except BackendError as error:
             where, errors = "", [str(error)]
         where = where or f"no stacks: {errors[0] if errors else 'no pod runs'}"
-        self.reported = f"{decided.text}; {where}" if seen.snapshots else where
+        is_seen = seen.snapshots or seen.traces
+        self.reported = f"{decided.text}; {where}" if is_seen else where
         return False
 
-    def _findings(self, dumps: Sequence[tuple[PodState, _Dump]]) -> RankFindings:
+    def _findings(self, dumps: Sequence[_Dump]) -> RankFindings:
         now = datetime.now(UTC)
-        found = [findings_of(dump.text, pod.node, now) for pod, dump in dumps]
+        found = [
+            findings_of(dump.text, pod.node, now)
+            for pod, dump in zip(self._pods, dumps, strict=True)
+        ]
         seen = RankFindings(
             snapshots=tuple(snapshot for one in found for snapshot in one.snapshots),
+            traces=distinct([trace for dump in dumps for trace in dump.traces]),
             kernel=tuple(log for one in found for log in one.kernel),
         )
         return recent(seen, self._since)
+
+    def _traces(self, pod: PodState, limit: timedelta) -> tuple[RankTrace, ...]:
+        """Return the flight recorders of the ranks of a pod; most pods have none."""
+        command = dump_command(limit - _EXEC)
+        with suppress(BackendError):
+            output = run_in_pod(
+                self._api, pod.path, pod.container, command, within=limit, limit=TRACES_LIMIT
+            )
+            return printed_traces(split_traces(output.text)[1])
+        return ()
 
     def _dumped(self, pod: PodState, limit: timedelta) -> _Dump:
         size, began = SIZE // len(self._pods), time.monotonic()

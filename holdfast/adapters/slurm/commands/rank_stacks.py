@@ -1,11 +1,15 @@
 """Looks at the ranks of a running job, by a step of its own beside theirs."""
 
 import re
+import shlex
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from holdfast.adapters.host.dump_command import dump_command
 from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.decisions.flight_recorder import RankFindings
+from holdfast.decisions.recorder_dumps import distinct, printed_traces, split_traces
 from holdfast.decisions.stack_dumps import COMMAND, findings_of
 from holdfast.model.errors import BackendError
 
@@ -18,22 +22,32 @@ _OWN: Final = (
 _DUMPS: Final = COMMAND[2].replace(_ALL, _ALL + _OWN)
 """Dumps the processes of the job alone: those of others may end meanwhile, or be many."""
 
+_SCRIPT: Final = (
+    'echo "{node}$SLURMD_NODENAME"; if t=$(mktemp); then {traces} >$t & fi; ({dumps}); '
+    'wait; [ "$t" ] && cat $t && rm -f $t; exit 0'
+)
+"""Reads the flight recorders meanwhile, whose lines come after those of the stacks."""
+
+_STEP: Final = timedelta(seconds=6)
+"""Time that is left to start the step, and for what it prints."""
+
 
 class RankStacks(Slurm):
     """Commands on one cluster; methods raise ``BackendError`` if Slurm refuses the step."""
 
     def look(self, job: str, nodes: int) -> RankFindings:
-        """Return a snapshot of each rank of a job, in rank order, and the nodes' kernel logs.
+        """Return what the ranks of a job do, in rank order, and the nodes' kernel logs.
 
         The step shares the resources of the others, and may be refused to people who do not own the
-        job.
+        job. Files that the job names are opened with its own rights.
 
         Args:
             job: ID of the job.
             nodes: number of its nodes.
 
         """
-        script = f'echo "{_NODE}$SLURMD_NODENAME"; ({_DUMPS}); exit 0'
+        traces = shlex.join(dump_command(self._timeout - _STEP))
+        script = _SCRIPT.format(node=_NODE, dumps=_DUMPS, traces=traces)
         step = (f"--jobid={job}", "--overlap", f"--nodes={nodes}", "--ntasks-per-node=1")
         text = self._call("srun", *step, "--label", "--mem=0", *COMMAND[:2], script)
         now = datetime.now(UTC)
@@ -41,6 +55,7 @@ class RankStacks(Slurm):
         seen = (snapshot for one in found for snapshot in one.snapshots)
         return RankFindings(
             snapshots=tuple(sorted(seen, key=lambda one: one.rank)),
+            traces=distinct([trace for one in found for trace in one.traces]),
             kernel=tuple(log for one in found for log in one.kernel),
         )
 
@@ -69,7 +84,8 @@ def _by_task(text: str) -> list[list[str]]:
 
 def _findings(lines: list[str], job: str, now: datetime) -> RankFindings:
     node = next((one.removeprefix(_NODE) for one in lines if one.startswith(_NODE)), "")
-    return findings_of("\n".join(lines), node, now, job)
+    text, traces = split_traces("\n".join(lines))
+    return replace(findings_of(text, node, now, job), traces=printed_traces(traces))
 
 
 TIMEOUT: Final = timedelta(seconds=30)

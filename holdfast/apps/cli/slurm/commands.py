@@ -23,7 +23,7 @@ from holdfast.apps.cli.slurm.plan import plan as preview
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.install import Done, InstallAction, Installer, Manifest
 from holdfast.apps.views.evidence import stacks_text
-from holdfast.decisions.hang_verdict import verdict
+from holdfast.decisions.evidence_precedence import verdict_of
 from holdfast.model.errors import BackendError, ConfigError
 
 _CALL: Final = timedelta(seconds=15)
@@ -177,16 +177,16 @@ slurm.add_command(preview)
 def stacks(*, job: str) -> None:
     """Show what all ranks of a running job do, and which rank the others wait for.
 
-    Starts a step beside those of the job, which runs py-spy on each of its nodes. Ranks are the
-    processes with the variable RANK. Run it as the owner of the job, or as root. py-spy has to be
-    in PATH on the nodes. The job is not stopped.
+    Starts a step beside those of the job, which runs py-spy on each of its nodes and requests dumps
+    of PyTorch's flight recorder. Ranks are the processes with the variable RANK. Run it as the
+    owner of the job, or as root. py-spy has to be in PATH on the nodes. The job is not stopped.
     """
     ranks = RankStacks(None, TIMEOUT)
-    snapshots = ranks.look(job, nodes_of(ranks, job)).snapshots
-    if not snapshots:
+    found = ranks.look(job, nodes_of(ranks, job))
+    if not found.snapshots:
         raise BackendError(f"job {job}: no Python process has the variable RANK; see: squeue -s")
-    click.echo(f"job {job}: {verdict(snapshots).text}\n")
-    click.echo(stacks_text(snapshots), nl=False)
+    click.echo(f"job {job}: {verdict_of(found).text}\n")
+    click.echo(stacks_text(found.snapshots), nl=False)
 
 
 slurm.add_command(
