@@ -45,7 +45,10 @@ STOPPED: Final = ("T", "t")
 """States of a process that was stopped by a signal or a debugger; see proc(5)."""
 
 UNINTERRUPTIBLE: Final = "D"
-_LIBRARIES: Final = re.compile(r"/(?:site-packages|dist-packages)/|/lib/python3[^/]*/|^<")
+LIBRARIES: Final = r"/(?:site-packages|dist-packages)/|/lib/python3[^/]*/|^<"
+"""Pattern of the files that are not those of the program."""
+
+_LIBRARIES: Final = re.compile(LIBRARIES)
 _FOREIGN: Final = re.compile(r"/(?:site|dist)-packages/(?!torch/)")
 """Libraries other than PyTorch, such as the one of a model."""
 

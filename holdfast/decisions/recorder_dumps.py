@@ -11,10 +11,10 @@ from holdfast.decisions.flight_recorder import Collective, RankTrace
 from holdfast.decisions.rank_snapshots import Frame
 from holdfast.kit.bounded_files import parse_json
 
-TRACES_LIMIT: Final = 1 << 19
+TRACES_LIMIT: Final = 1 << 18
 """Maximum size in bytes of the printed flight recorders of one container."""
 
-_UNPACKED: Final = 1 << 22
+_UNPACKED: Final = 1 << 21
 _RANKS_LIMIT: Final = 64
 _ENTRIES_LIMIT: Final = 20_000
 _FRAMES_LIMIT: Final = 50

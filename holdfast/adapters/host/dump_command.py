@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.adapters.host import own_dumps
 from holdfast.decisions.flight_recorder import DUMP_VARIABLES, PIPE_VARIABLE
+from holdfast.decisions.rank_snapshots import LIBRARIES
 
 _WAIT: Final = timedelta(seconds=7)
 """Maximum time until requested dumps are there, as in ``flight_dumps``."""
@@ -30,7 +31,7 @@ def dump_command(limit: timedelta) -> tuple[str, ...]:
 
     """
     wait = max(timedelta(), min(_WAIT, limit))
-    arguments = (f"{wait.total_seconds():g}", PIPE_VARIABLE, *DUMP_VARIABLES)
+    arguments = (f"{wait.total_seconds():g}", LIBRARIES, PIPE_VARIABLE, *DUMP_VARIABLES)
     script = _RANKS.format(code=shlex.quote(_code()), arguments=shlex.join(arguments))
     return ("sh", "-c", script)
 

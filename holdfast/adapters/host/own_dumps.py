@@ -5,12 +5,12 @@ argument of ``python -c``: it needs nothing but the standard library of Python 3
 path in its environment, so it opens paths with the rights of the job alone, also if root has
 started it, follows no symbolic link at their end, and opens regular files and FIFOs only.
 
-Arguments: seconds to wait for dumps, the variable with the prefix of the pipes, and those with the
-prefix of the dumps, the preferred one first.
+Arguments: seconds to wait for dumps, a pattern of the files of libraries, the variable with the
+prefix of the pipes, and those with the prefix of the dumps, the preferred one first.
 
 The output, ``== traces`` and then lines of base64, is a JSON object by rank, compressed by zlib: of
 each dump what ``decisions.recorder_dumps`` reads. Of each process group, it has the collectives
-around the first one that is not over.
+around the first one that is not over, with the line of the program that called it.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ import sys
 import time
 import zlib
 from contextlib import suppress
+from typing import Any
 
 _DUMP_BYTES = 1 << 23
 """Maximum size of a dump, which takes ten times as much memory of the container. The default ring
 of 2000 collectives takes 2 MiB with stacks."""
 
-_TOTAL = 1 << 21
+_TOTAL = 1 << 20
 """Maximum size of the output before compression; ranks beyond it are left out."""
 
 _DEFAULTS = (
     "{XDG_CACHE_HOME}/torch/comm_lib_trace_rank_",
     "{HOME}/.cache/torch/comm_lib_trace_rank_",
-    "/tmp/nccl_trace_rank_",  # noqa: S108 - PyTorch's, up to 2.6
+    "/tmp/nccl_trace_rank_",  # noqa: S108 - PyTorch's
 )
-"""Prefixes of PyTorch, of its newer and older releases, where no variable is set."""
+"""Prefixes of PyTorch, of newer and then of older releases, where no variable is set."""
 
 _BEFORE = _FROM = 8
 """Collectives of a group that are kept before the first one that is not over, and from it on."""
 
-_SHOWN_FRAMES = 30
 _RANKS = 64
 _OWN = ("SLURM_JOB_ID", "SLURMD_NODENAME")
 _LINE = 500
@@ -171,7 +171,7 @@ def _status(paths: list[str]) -> list[tuple[int, int, int]]:
     return found
 
 
-def _read(rank: _Rank) -> dict[str, object] | None:
+def _read(rank: _Rank, libraries: str) -> dict[str, Any] | None:
     """Return what is kept of the dump of a rank; None if there is none, or it is not complete."""
     for path in rank.dumps:
         with suppress(*_INVALID):
@@ -180,12 +180,12 @@ def _read(rank: _Rank) -> dict[str, object] | None:
                 status = os.fstat(handle)
                 is_dump = stat.S_ISREG(status.st_mode) and status.st_size <= _DUMP_BYTES
                 if is_dump and status.st_mtime >= rank.began_at:
-                    return _kept(_Plain(io.BytesIO(file.read(_DUMP_BYTES))).load())
+                    return _kept(_Plain(io.BytesIO(file.read(_DUMP_BYTES))).load(), libraries)
     return None
 
 
-def _kept(dump: dict[str, dict[str, object]]) -> dict[str, object]:
-    groups: dict[tuple[str, ...], list[dict[str, object]]] = {}
+def _kept(dump: dict[str, Any], libraries: str) -> dict[str, Any]:
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for entry in dump["entries"]:
         if not entry.get("is_p2p"):
             groups.setdefault(tuple(map(str, entry["process_group"])), []).append(entry)
@@ -193,8 +193,8 @@ def _kept(dump: dict[str, dict[str, object]]) -> dict[str, object]:
     for entries in groups.values():
         entries.sort(key=lambda one: int(one["collective_seq_id"]))
         first = next((at for at, one in enumerate(entries) if not _is_over(one)), len(entries))
-        kept += [_fields(one, 0) for one in entries[max(0, first - _BEFORE) : first]]
-        kept += [_fields(one, _SHOWN_FRAMES) for one in entries[first : first + _FROM]]
+        kept += [_fields(one, ()) for one in entries[max(0, first - _BEFORE) : first]]
+        kept += [_fields(one, _caller(one, libraries)) for one in entries[first : first + _FROM]]
     members = {
         str(name): {key: str(one[key]) for key in ("name", "desc", "ranks")}
         for name, one in dump.get("pg_config", {}).items()
@@ -202,37 +202,39 @@ def _kept(dump: dict[str, dict[str, object]]) -> dict[str, object]:
     return {"entries": kept, "pg_config": members}
 
 
-def _is_over(entry: dict[str, object]) -> bool:
+def _is_over(entry: dict[str, Any]) -> bool:
     is_gloo = str(entry["profiling_name"]).startswith("gloo:")
     return entry["state"] == "completed" or (is_gloo and bool(entry.get("retired")))
 
 
-def _fields(entry: dict[str, object], frames: int) -> dict[str, object]:
+def _caller(entry: dict[str, Any], libraries: str) -> list[dict[str, Any]]:
+    """Return the innermost frame of the program itself, if there is one."""
+    own = (one for one in entry.get("frames", ()) if not re.search(libraries, one["filename"]))
+    return [{key: one[key] for key in ("name", "filename", "line")} for one in own][:1]
+
+
+def _fields(entry: dict[str, Any], frames: object) -> dict[str, Any]:
     names = ("process_group", "collective_seq_id", "profiling_name", "input_sizes", "state")
     own = {name: entry[name] for name in names}
-    shown = [
-        {key: one[key] for key in ("name", "filename", "line")}
-        for one in entry.get("frames", ())[:frames]
-    ]
     more = {"input_dtypes": entry.get("input_dtypes", ()), "retired": bool(entry.get("retired"))}
-    return {**own, **more, "frames": shown}
+    return {**own, **more, "frames": frames}
 
 
-def _dumped(names: list[str], wait_s: float) -> dict[int, str]:
+def _dumped(names: list[str], wait_s: float, libraries: str) -> dict[int, str]:
     """Return what is kept of the dumps by rank, as JSON; new ones are awaited."""
     ranks = _ranks(names)
     deadline = time.monotonic() + wait_s
     awaited = [rank for rank in ranks if rank.pipe and _request(rank)]
-    found: dict[int, dict[str, object]] = {}
+    found: dict[int, dict[str, Any]] = {}
     while awaited and time.monotonic() < deadline:
         for rank in [one for one in awaited if _status(one.dumps) != one.before]:
-            trace = _read(rank)
+            trace = _read(rank, libraries)
             if trace is not None:
                 found[rank.number] = trace
                 awaited.remove(rank)
         time.sleep(0.05)
     for rank in ranks:
-        trace = None if rank.number in found else _read(rank)
+        trace = None if rank.number in found else _read(rank, libraries)
         if trace is not None:
             found[rank.number] = trace
     texts: dict[int, str] = {}
@@ -247,7 +249,8 @@ def main(arguments: list[str]) -> None:
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")  # this process ends before a rank does if the container has no memory
     parts: list[str] = []
-    for number, text in _dumped(arguments[1:], float(arguments[0])).items():
+    wait_s, libraries, *names = arguments
+    for number, text in _dumped(names, float(wait_s), libraries).items():
         if sum(map(len, parts)) + len(text) < _TOTAL:
             parts.append(f'"{number}":{text}')
     whole = "{" + ",".join(parts) + "}"

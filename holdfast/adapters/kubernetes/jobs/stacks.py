@@ -19,7 +19,7 @@ from holdfast.adapters.kubernetes.client.pod_exec import run_in_pod
 from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
 from holdfast.decisions.evidence_precedence import recent, verdict_of
-from holdfast.decisions.flight_recorder import RankFindings, RankTrace
+from holdfast.decisions.flight_recorder import RankFindings
 from holdfast.decisions.hang_evidence import HangEvidence, RankEvidence, bounded_text
 from holdfast.decisions.hang_verdict import Verdict
 from holdfast.decisions.inspection_tries import deadline_of, is_repeated, limit_of
@@ -91,8 +91,8 @@ class _Dump:
     is_late: bool = False
     """Whether the time was over before all of them were read."""
 
-    traces: tuple[RankTrace, ...] = ()
-    """Flight recorders of the ranks of the pod."""
+    traces: str = ""
+    """What is printed of the flight recorders of its ranks; read one by one, to save memory."""
 
 
 class StackCapture:
@@ -178,20 +178,20 @@ class StackCapture:
         ]
         seen = RankFindings(
             snapshots=tuple(snapshot for one in found for snapshot in one.snapshots),
-            traces=distinct([trace for dump in dumps for trace in dump.traces]),
+            traces=distinct([one for dump in dumps for one in printed_traces(dump.traces)]),
             kernel=tuple(log for one in found for log in one.kernel),
         )
         return recent(seen, self._since)
 
-    def _traces(self, pod: PodState, limit: timedelta) -> tuple[RankTrace, ...]:
-        """Return the flight recorders of the ranks of a pod; most pods have none."""
+    def _traces(self, pod: PodState, limit: timedelta) -> str:
+        """Return what is printed of the flight recorders of a pod; empty without any."""
         command = dump_command(limit - _EXEC)
         with suppress(BackendError):
             output = run_in_pod(
                 self._api, pod.path, pod.container, command, within=limit, limit=TRACES_LIMIT
             )
-            return printed_traces(split_traces(output.text)[1])
-        return ()
+            return split_traces(output.text)[1]
+        return ""
 
     def _dumped(self, pod: PodState, limit: timedelta) -> _Dump:
         size, began = SIZE // len(self._pods), time.monotonic()
