@@ -202,9 +202,9 @@ def _real_console() -> Iterator[tuple[str, str, RunDir]]:
             "--spares",
             "2",
             "--",
-            "sh",
+            sys.executable,
             "-c",
-            "trap '' TERM; sleep 600",
+            "import signal, time; signal.signal(15, signal.SIG_IGN); time.sleep(600)",
         ]
         with (
             subprocess.Popen(

@@ -217,8 +217,6 @@ _SIMULATED: Final = (
 )  # fmt: skip
 
 _OF_SLURM: Final = (
-    Reason("24.11 may set the neighbor of a dead node down, too, and leave it so",
-           (f"{SLURM}/24.11",), ("partition", "power-loss")),
     Reason("Slurm ends a job that fails by itself, as after the killed rank above", (SLURM,),
            _OF_THE_JOB_ITSELF),
     Reason("Slurm sends SIGKILL itself, after its KillWait", (SLURM,), ("ignores-sigterm",)),
