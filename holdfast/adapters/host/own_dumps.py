@@ -30,8 +30,8 @@ from contextlib import suppress
 from typing import Any
 
 _DUMP_BYTES = 1 << 23
-"""Maximum size of a dump, which takes ten times as much memory of the container. The default ring
-of 2000 collectives takes 2 MiB with stacks."""
+"""Maximum size of a dump. The default ring of 2000 collectives takes 2 MiB with stacks. Reading one
+takes a multiple of its size, and a container that exceeds its memory may lose all processes."""
 
 _TOTAL = 1 << 20
 """Maximum size of the output before compression; ranks beyond it are left out."""

@@ -147,6 +147,20 @@ def test_root_opens_the_files_that_a_job_names_with_the_rights_of_the_job() -> N
     assert [one.rank for one in found] == [1]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_root_runs_no_program_of_a_job_of_slurm(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o755)
+    environment = {"RANK": "0", "SLURM_JOB_ID": str(tmp_path)}
+    with subprocess.Popen([program, "100"], env=environment) as own, rank(1, tmp_path, None):
+        (tmp_path / "dump_1").write_bytes(dump(entry(1)))
+        found = traces(tmp_path)
+        own.kill()
+
+    assert [one.rank for one in found] == [1]
+
+
 def test_a_rank_that_never_dumps_is_awaited_no_longer_than_allowed(tmp_path: Path) -> None:
     with rank(0, tmp_path, b"damaged"), rank(1, tmp_path, dump(entry(1))):
         assert [one.rank for one in traces(tmp_path, seconds=2)] == [1]

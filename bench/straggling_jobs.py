@@ -1,0 +1,190 @@
+"""Stragglers in real jobs: whether and when ``holdfast launch`` names a rank that is slowed down.
+
+Four ranks of DDP on gloo run under the launcher with its default window of 40 seconds. From the
+20th step on, one of them is slowed down, by longer sleeps or by a smaller CPU quota; all ranks have
+a quota then, so that only their own part of a step takes longer. Jobs of one kind run side by side,
+mostly asleep or throttled: they take about one core. The jobs with factor 1 are healthy.
+"""
+
+import os
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+from typing import Final
+
+from bench import needs
+from bench.figure import Figure
+from holdfast.kit.processes import descendants, send
+
+BY_NAME_ONLY = "it takes 12 minutes"
+RANKS: Final = 4
+FACTORS: Final = (1.0, 1.1, 1.3, 2.0, 5.0)
+QUICK_FACTORS: Final = (2.0,)
+KINDS: Final = ("sleep", "quota")
+SLEEP_S: Final = 0.06
+BURN_S: Final = 0.03
+QUOTA: Final = 0.05
+"""Cores of each rank: those of all jobs together take at most one."""
+
+_PERIOD_US: Final = 100_000
+"""Period of a quota: that of the slowest rank is 1 ms, the least that Linux accepts."""
+
+_GOAL_S: Final = 300
+_LIMIT_S: Final = 360
+_START_S: Final = 180
+_FOUND: Final = re.compile(r"StragglerFound.* rank (\d+) on .* takes (\d+\.\d+)x")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A rank that the launcher has named."""
+
+    after_s: float
+    rank: int
+    factor: float
+    """Its own part of a step, as the launcher reports it."""
+
+
+def lacks() -> str:
+    """PyTorch and py-spy."""
+    if not Path(sys.executable).with_name("py-spy").exists():
+        return "py-spy is not installed: pip install 'holdfast[stacks]'"
+    return needs.torch() if os.geteuid() == 0 else "py-spy needs root"
+
+
+def run(*, quick: bool = False, samples: int = 0, seed: int = 0) -> Iterator[Figure]:
+    """Run ``samples`` jobs of each kind and factor."""
+    factors = QUICK_FACTORS if quick else FACTORS
+    for kind in KINDS if quotas() is not None else KINDS[:1]:
+        loads = [os.getloadavg()[0]]
+        found: dict[float, list[Named | None]] = {factor: [] for factor in factors}
+        for number in range(samples or 1):
+            slow = random.Random(f"{seed} {number} {kind}").randrange(RANKS)
+            with ThreadPoolExecutor(max_workers=len(factors)) as pool:
+                jobs = pool.map(lambda factor: _named(kind, factor, slow), factors)  # noqa: B023 - awaited here
+                for factor, one in zip(factors, jobs, strict=True):
+                    found[factor].append(_right(one, slow, factor))
+            loads.append(os.getloadavg()[0])
+        for factor, results in found.items():
+            yield from _figures(kind, factor, results, f"load {min(loads):.0f}-{max(loads):.0f}")
+
+
+def _right(one: Named | None, slow: int, factor: float) -> Named | None:
+    """Return a rank that was named, unless it was the wrong one of a job with a slow rank."""
+    if one is not None and factor > 1 and one.rank != slow:
+        sys.stderr.write(f"{factor:g}x: rank {one.rank} was named, and rank {slow} is slow\n")
+        return None
+    return one
+
+
+def _figures(
+    kind: str, factor: float, results: Sequence[Named | None], noise: str
+) -> Iterator[Figure]:
+    named = [one for one in results if one is not None]
+    who = f"{factor:g}x by {kind}, {noise}"
+    if factor == 1:
+        name = f"healthy ranks that {kind}, {noise}: named, of {len(results)}"
+        yield Figure(name=name, value=len(named), unit="", goal=0)
+        return
+    missed = len(results) - len(named)
+    goal = None if factor < 1.3 else 0
+    yield Figure(name=f"{who}: not named, of {len(results)}", value=missed, unit="", goal=goal)
+    if named:
+        last = max(one.after_s for one in named)
+        yield Figure(name=f"{who}: latest time to name it", value=last, unit="s", goal=_GOAL_S)
+        mean = sum(one.factor for one in named) / len(named)
+        yield Figure(name=f"{who}: factor that is reported", value=mean, unit="x", goal=None)
+
+
+def _named(kind: str, factor: float, slow: int) -> Named | None:
+    """Return the first rank that the launcher names; None if it names none in time."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        sleeps = (SLEEP_S, SLEEP_S * factor, 0.0) if kind == "sleep" else (0.0, 0.0, BURN_S)
+        with _job(folder, slow, *sleeps) as job, ExitStack() as limits:
+            if not _until(lambda: len([*folder.glob("rank-[0-9]")]) == RANKS, job, _START_S):
+                sys.stderr.write(f"the job did not start: {_log(folder)[-1500:]}\n")
+                return None
+            if kind == "quota":
+                for rank in range(RANKS):
+                    pid = int((folder / f"rank-{rank}").read_text(encoding="ascii"))
+                    share = QUOTA / factor if rank == slow else QUOTA
+                    limits.enter_context(_limited_to(share, pid))
+            began = time.monotonic()
+            _until(lambda: _FOUND.search(_log(folder)) is not None, job, _LIMIT_S)
+            found, after_s = _FOUND.search(_log(folder)), time.monotonic() - began
+        if found is None:
+            return None
+        return Named(after_s, int(found[1]), float(found[2]))
+
+
+@contextmanager
+def _job(folder: Path, slow: int, *seconds: float) -> Iterator["Popen[bytes]"]:
+    script = Path(__file__).with_name("_slowed_ranks.py")
+    options = ("--nproc-per-node", str(RANKS), "--max-restarts", "0")
+    arguments = (str(script), str(folder), str(slow), *map(str, seconds))
+    with (folder / "log").open("wb") as log:
+        job = Popen(
+            [sys.executable, "-m", "holdfast", "launch", *options, *arguments],
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+            stdout=log, stderr=log,
+        )  # fmt: skip
+    try:
+        yield job
+    finally:
+        for pid in (job.pid, *descendants(job.pid)):
+            send(pid, 9)
+        job.wait()
+
+
+def _until(condition: Callable[[], bool], job: "Popen[bytes]", limit_s: float) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        if job.poll() is not None or time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+def _log(folder: Path) -> str:
+    return (folder / "log").read_text(encoding="utf-8", errors="replace")
+
+
+def quotas() -> Path | None:
+    """Return the control group below which processes get CPU quotas; None if there is none."""
+    old, new = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
+    if os.access(old / "cpu.shares", os.W_OK):
+        return old
+    enabled = new / "cgroup.subtree_control"
+    is_new = os.access(enabled, os.W_OK) and "cpu" in enabled.read_text(encoding="ascii").split()
+    return new if is_new else None
+
+
+@contextmanager
+def _limited_to(share: float, pid: int) -> Iterator[None]:
+    """A process has a quota of a core, of cgroups in version 1 or 2."""
+    parent = quotas()
+    assert parent is not None  # run() has checked it
+    group = parent / f"holdfast-bench-{pid}"
+    group.mkdir()
+    try:
+        quota = int(share * _PERIOD_US)
+        if parent.name == "cpu":
+            (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US), encoding="ascii")
+            (group / "cpu.cfs_quota_us").write_text(str(quota), encoding="ascii")
+        else:
+            (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}", encoding="ascii")
+        (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
+        yield
+    finally:
+        for one in (group / "cgroup.procs").read_text(encoding="ascii").split():
+            (parent / "cgroup.procs").write_text(one, encoding="ascii")
+        group.rmdir()
