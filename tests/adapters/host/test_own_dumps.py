@@ -25,9 +25,12 @@ from holdfast.decisions.flight_recorder import DumpFiles, RankTrace, recorded_ve
 from holdfast.decisions.recorder_dumps import TRACES_LIMIT, distinct, printed_traces, split_traces
 
 
-def printed(folder: Path, seconds: float = 7) -> str:
+def printed(folder: Path, seconds: float = 7, first: str = "[0-9]*") -> str:
+    """What the command prints that takes the interpreter of the ``first`` of these processes."""
+    whole = dump_command(timedelta(seconds=seconds))
+    command = [one.replace("/proc/[0-9]*", f"/proc/{first}") for one in whole]
     done = subprocess.run(
-        dump_command(timedelta(seconds=seconds)), check=False, capture_output=True, text=True,
+        command, check=False, capture_output=True, text=True,
         env={"PATH": os.environ["PATH"], "SLURM_JOB_ID": str(folder)}, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0
@@ -153,9 +156,9 @@ def test_root_runs_no_program_of_a_job_of_slurm(tmp_path: Path) -> None:
     program.write_bytes(Path("/bin/sleep").read_bytes())
     program.chmod(0o755)
     environment = {"RANK": "0", "SLURM_JOB_ID": str(tmp_path)}
-    with subprocess.Popen([program, "100"], env=environment) as own, rank(1, tmp_path, None):
+    with subprocess.Popen([program, "10"], env=environment) as own, rank(1, tmp_path, None):
         (tmp_path / "dump_1").write_bytes(dump(entry(1)))
-        found = traces(tmp_path)
+        found = printed_traces(split_traces(printed(tmp_path, first=str(own.pid)))[1])
         own.kill()
 
     assert [one.rank for one in found] == [1]
