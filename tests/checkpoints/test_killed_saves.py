@@ -37,17 +37,20 @@ FEW = 3
 
 @pytest.mark.torch
 @pytest.mark.parametrize(
-    ("script", "what", "rounds"),
-    [("killed_saves.py", "kills", 120), ("full_disk_saves.py", "full disks", 100)],
+    ("script", "what", "rounds", "kinds"),
+    [
+        ("killed_saves.py", "kills", 120, ["dcp", "torch"]),
+        ("full_disk_saves.py", "full disks", 100, ["dcp", "torch", "safetensors"]),
+    ],
 )
-def test_torch_loads_what_is_chosen_after_saves_that_failed(
-    tmp_path: Path, script: str, what: str, rounds: int
+def test_what_is_chosen_after_saves_that_failed_is_loaded(
+    tmp_path: Path, script: str, what: str, rounds: int, kinds: list[str]
 ) -> None:
     pytest.importorskip("torch")
+    pytest.importorskip("safetensors")
     rounds = examples(rounds)
-    kinds = ["dcp", "torch"] if what == "kills" else []
 
-    assert output_of(script, tmp_path, rounds, *kinds).count(f"{rounds} {what}") == 2
+    assert output_of(script, tmp_path, rounds, *kinds).count(f"{rounds} {what}") == len(kinds)
 
 
 @pytest.mark.frameworks

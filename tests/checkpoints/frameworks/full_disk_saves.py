@@ -1,10 +1,10 @@
-"""Saves of torch to a disk that gets full; torch loads what Holdfast then chooses.
+"""Saves of torch and safetensors to a disk that gets full; they load what Holdfast then chooses.
 
-    python full_disk_saves.py FOLDER ROUNDS
+    python full_disk_saves.py FOLDER ROUNDS KIND...
 
-The disk is a small tmpfs in FOLDER, or without permission to mount one, a limit of the size of each
-file. Fails if torch cannot load the chosen checkpoint, if it is not the newest one that was saved
-without an error, or if such a one was moved away.
+Kinds are dcp, torch and safetensors. The disk is a small tmpfs in FOLDER, or without permission to
+mount one, a limit of the size of each file. Fails if the chosen checkpoint cannot be loaded, if it
+is not the newest one that was saved without an error, or if such a one was moved away.
 """
 
 import os
@@ -18,6 +18,8 @@ from pathlib import Path
 
 import torch
 import torch.distributed.checkpoint as dcp
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 from torch.distributed.checkpoint.api import CheckpointException
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
@@ -40,6 +42,8 @@ def save(folder: Path, kind: str, done: Path) -> None:
         name = f"step_{step:04d}"
         if kind == "dcp":
             dcp.save(state(step), checkpoint_id=folder / name, no_dist=True)
+        elif kind == "safetensors":
+            save_file(state(step), folder / f"{name}.safetensors")
         else:
             torch.save(state(step), folder / f"{name}.pt")
         done.write_text(str(step))
@@ -48,6 +52,8 @@ def save(folder: Path, kind: str, done: Path) -> None:
 def load(path: Path, kind: str, step: int) -> dict[str, torch.Tensor]:
     if kind == "torch":
         return torch.load(path)
+    if kind == "safetensors":
+        return load_file(path)
     loaded = {name: torch.zeros_like(tensor) for name, tensor in state(step).items()}
     dcp.load(loaded, checkpoint_id=path, no_dist=True)
     return loaded
@@ -64,7 +70,7 @@ def saved_in_child(folder: Path, kind: str, done: Path, limit: int | None) -> No
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     try:
         save(folder, kind, done)
-    except (OSError, RuntimeError, CheckpointException):
+    except (OSError, RuntimeError, CheckpointException, SafetensorError):
         os._exit(3)
     os._exit(1)
 
@@ -100,7 +106,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     top, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2])
-    for kind in ("dcp", "torch"):
+    for kind in sys.argv[3:]:
         moved = sum(filled(top, kind, number) for number in range(rounds))
         sys.stdout.write(
             f"{kind}: {rounds} full disks, {moved} incomplete checkpoints moved away\n"
