@@ -31,8 +31,7 @@ _SETTINGS: Final = {
     "BatchStartTimeout": "10",
     "SuspendTime": "3600",  # finite, or all of power saving is off
     "SuspendTimeout": "2",
-    # A slurmd that fails to register tries again after many seconds, and on a busy machine again.
-    "ResumeTimeout": "180",
+    "ResumeTimeout": "60",  # a slurmd that fails to register tries again after many seconds
     "PrivateData": "cloud",  # else sinfo hides nodes that are powered down
     "TreeWidth": "65533",
     "SlurmctldParameters": "reboot_from_controller,idle_on_node_suspend,"

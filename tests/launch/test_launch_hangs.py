@@ -199,7 +199,7 @@ def test_on_a_node_that_delays_an_inspection_beyond_its_limit_another_one_names_
     started.communicate(timeout=LIMIT_S)
 
     assert re.search(r"rank 1 on \S+ never entered all_reduce: .+", "".join(printed)), printed
-    assert len(stopped) in (2, 3)
+    assert len(stopped) > 1
 
 
 RECORDED = """
