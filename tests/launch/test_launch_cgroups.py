@@ -249,6 +249,10 @@ def killed_with_its_guard(home: Path, folder: Path) -> int:
     guard, pid = with_daemon(home, folder)
     launcher = launcher_of(guard.pid)
     os.kill(launcher, signal.SIGSTOP)
+    stat = Path(f"/proc/{launcher}/stat")
+    wait_for(
+        lambda: stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T", "its stop"
+    )
     guard.kill()
     os.kill(launcher, signal.SIGKILL)
     guard.communicate(timeout=LIMIT_S)
