@@ -12,7 +12,7 @@ from holdfast.decisions.rank_snapshots import Frame
 from holdfast.kit.bounded_files import parse_json
 
 TRACES_LIMIT: Final = 1 << 18
-"""Maximum size in bytes of the printed flight recorders of one container."""
+"""Maximum size in bytes of the output of ``own_dumps`` in one container."""
 
 _UNPACKED: Final = 1 << 21
 _RANKS_LIMIT: Final = 64
@@ -24,7 +24,7 @@ INVALID: Final = (
     KeyError, ValueError, TypeError, IndexError, EOFError, AttributeError, OverflowError,
     RecursionError, struct.error,
 )  # fmt: skip
-"""What a damaged dump raises, or one with other values than a recorder writes."""
+"""Errors that a dump raises if it is damaged, or has values that no recorder writes."""
 
 
 def split_traces(text: str) -> tuple[str, str]:
@@ -106,7 +106,7 @@ def _collective(entry: Mapping[str, Any]) -> Collective:
 
 
 def _is_over(entry: Mapping[str, Any]) -> bool:
-    """Gloo retires what is over; NCCL retires also what timed out."""
+    """Gloo retires completed collectives; NCCL also retires those that timed out."""
     is_gloo = _text(entry["profiling_name"]).startswith("gloo:")
     return entry["state"] == "completed" or (is_gloo and bool(entry.get("retired")))
 
@@ -127,12 +127,12 @@ def _frames(frames: Sequence[Mapping[str, Any]]) -> tuple[Frame, ...]:
 
 
 def _text(value: object) -> str:
-    """Return a text or number as text; that of lists in one another may be endless.
+    """Return a string or number as a string: that of nested lists may be very long.
 
     Raises:
         TypeError: it is another value.
 
     """
     if not isinstance(value, str | int):
-        raise TypeError(f"expected a text, got {type(value).__name__}")
+        raise TypeError(f"expected a string or a number, got {type(value).__name__}")
     return str(value)

@@ -407,6 +407,22 @@ def test_what_the_caller_closed_has_no_number_that_a_file_could_get() -> None:
     assert done.stderr.split() == ["/dev/null", "/dev/null"]
 
 
+def test_what_an_interrupted_command_has_printed_is_kept() -> None:
+    show = (
+        "from holdfast.apps import main\n"
+        "def interrupted(_):\n"
+        "    print('line', end='')\n"
+        "    return 130\n"
+        "main.run = interrupted\n"
+        "main.main()"
+    )
+    buffered = {**os.environ, "PYTHONUNBUFFERED": ""}
+    argv = [sys.executable, "-c", show]
+    done = subprocess.run(argv, capture_output=True, check=False, env=buffered)
+
+    assert (done.returncode, done.stdout) == (130, b"line")
+
+
 def test_a_terminal_that_lacks_a_letter_is_shown_its_number(tmp_path: Path) -> None:
     name = tmp_path / "→.log"
     name.write_text("NVRM: Xid (PCI:0000:b9:00): 74, pid=1, NVLink\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Command that prints the flight recorders of the ranks of a container or of a job on a node."""
+"""Command that prints the flight recorder traces of the ranks of a container or of a node."""
 
 import base64
 import inspect

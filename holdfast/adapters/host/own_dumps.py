@@ -1,6 +1,6 @@
 """Prints the flight recorders of the ranks in this container, or of this job on this node.
 
-Where no Holdfast is installed beside the ranks, this text runs in their own interpreter, as an
+Where Holdfast is not installed beside the ranks, this file runs in their own interpreter, as an
 argument of ``python -c``: it needs nothing but the standard library of Python 3.8. A job names any
 path in its environment, so it opens paths with the rights of the job alone, also if root has
 started it, follows no symbolic link at their end, and opens regular files and FIFOs only.
@@ -41,7 +41,7 @@ _DEFAULTS = (
     "{HOME}/.cache/torch/comm_lib_trace_rank_",
     "/tmp/nccl_trace_rank_",  # noqa: S108 - PyTorch's
 )
-"""Prefixes of PyTorch, of newer and then of older releases, where no variable is set."""
+"""Default prefixes of PyTorch, those of newer releases first."""
 
 _BEFORE = _FROM = 8
 """Collectives of a group that are kept before the first one that is not over, and from it on."""
@@ -85,7 +85,7 @@ def _inside(pid: str, path: str) -> str:
 
 
 def _began_at(pid: str) -> float:
-    """Return the start of a process in seconds since 1970: dumps from before are of other jobs."""
+    """Return the start of a process in seconds since 1970: older dumps belong to other jobs."""
     with open("/proc/" + pid + "/stat", encoding="utf-8", errors="replace") as file:
         ticks = int(file.read().rpartition(")")[2].split()[19])
     with open("/proc/uptime", encoding="ascii") as file:
@@ -94,7 +94,7 @@ def _began_at(pid: str) -> float:
 
 
 def _ranks(names: list[str]) -> list[_Rank]:
-    """Return the ranks of one owner, whose rights this process then has."""
+    """Return the ranks of one user. This process then has the rights of that user only."""
     started = _started()
     owner = next((one[0] for one in started.values()), None)
     if owner is None or not _has_taken_rights(owner):
@@ -172,7 +172,7 @@ def _status(paths: list[str]) -> list[tuple[int, int, int]]:
 
 
 def _read(rank: _Rank, libraries: str) -> dict[str, Any] | None:
-    """Return what is kept of the dump of a rank; None if there is none, or it is not complete."""
+    """Return the entries to print from the dump of a rank; None without a complete dump."""
     for path in rank.dumps:
         with suppress(*_INVALID):
             handle = os.open(path, os.O_RDONLY | _FLAGS)
@@ -245,7 +245,7 @@ def _dumped(names: list[str], wait_s: float, libraries: str) -> dict[int, str]:
 
 
 def main(arguments: list[str]) -> None:
-    """Print the flight recorders."""
+    """Print the traces of the flight recorders."""
     with suppress(OSError), open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
         file.write("1000")  # this process ends before a rank does if the container has no memory
     parts: list[str] = []
