@@ -194,11 +194,19 @@ def test_nothing_is_launched_while_a_rank_may_still_run(step: EndedStep) -> None
         assert action not in (StepAction.RELAUNCH, StepAction.EXCHANGE)
 
 
-def supervised(data: st.DataObject, step: EndedStep) -> Iterator[RestartDecision]:
+def counted(step: EndedStep) -> dict[str, Any]:
+    """One more restart on the account of what ended the step."""
+    if step.own_end is None:
+        return {"relaunches": step.relaunches + 1}
+    end = step.own_end
+    return {"application_end": replace(end, restarts=end.restarts + 1)}
+
+
+def supervised(data: st.DataObject, step: EndedStep) -> Iterator[tuple[EndedStep, RestartDecision]]:
     """Follow the decisions as a supervisor does, while nodes fail and recover at random."""
     while True:
         decision = decide_restart(step, TIMEOUTS)
-        yield decision
+        yield step, decision
         changes: dict[str, Any] = {"usable": data.draw(node_sets), "unreachable": frozenset()}
         match decision.action:
             case StepAction.WAIT:
@@ -209,9 +217,9 @@ def supervised(data: st.DataObject, step: EndedStep) -> Iterator[RestartDecision
                     "step_nodes": decision.nodes,
                     "faults": dict.fromkeys(failed, "broken"),
                     "since": timedelta(),
-                    "relaunches": step.relaunches + 1,
                     "stalled": data.draw(st.sampled_from([0, step.stalled + 1])),
                     "cannot_exchange": "",
+                    **counted(step),
                 }
             case StepAction.EXCHANGE:
                 changes["cannot_exchange"] = "nodes from the exchange are not usable"
@@ -221,13 +229,18 @@ def supervised(data: st.DataObject, step: EndedStep) -> Iterator[RestartDecision
 
 
 @given(st.data(), ended_steps())
-def test_the_ladder_ends_and_keeps_its_budget(data: st.DataObject, step: EndedStep) -> None:
+def test_the_ladder_ends_and_keeps_its_budgets(data: st.DataObject, step: EndedStep) -> None:
+    """Restarts after faults of nodes and those of the application have separate budgets."""
     start = replace(step, since=timedelta(), relaunches=0)
-    relaunches = 0
+    own = start.application_end
+    relaunches = restarts = 0
 
-    for decision in supervised(data, start):
-        relaunches += decision.action is StepAction.RELAUNCH
+    for ended, decision in supervised(data, start):
+        is_relaunch = decision.action is StepAction.RELAUNCH
+        relaunches += is_relaunch and ended.own_end is None
+        restarts += is_relaunch and ended.own_end is not None
         assert relaunches <= start.max_retries
+        assert restarts <= (0 if own is None else max(0, own.max_restarts - own.restarts))
     assert decision.action in (StepAction.END, StepAction.REQUEUE)
 
 
