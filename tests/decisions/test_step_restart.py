@@ -131,7 +131,7 @@ def test_a_relaunch_is_on_as_many_usable_nodes_of_the_allocation(step: EndedStep
     if decision.action is StepAction.RELAUNCH:
         assert len(set(decision.nodes)) == len(decision.nodes) == len(step.step_nodes)
         assert set(decision.nodes) <= set(step.allocation) & step.usable
-        assert step.mode is not RestartMode.REQUEUE
+        assert step.mode is not RestartMode.REQUEUE or step.own_end is not None
         assert step.batch_host not in step.faults
     elif decision.action is not StepAction.EXCHANGE:
         assert decision.nodes == ()
