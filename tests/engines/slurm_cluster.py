@@ -30,7 +30,7 @@ from holdfast.kit.files import write_atomically
 from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
 from tests.engines.slurm_conf import ConfiguredNode, gres_conf, slurm_conf
-from tests.engines.slurm_machine import Command, Machine, plugged, pulled
+from tests.engines.slurm_machine import Command, Machine, carry_out, plugged, pulled
 from tests.engines.waiting import PAUSE
 
 _MEMORY: Final = Path("/dev/shm")
@@ -367,14 +367,13 @@ class SlurmCluster:
     def _own(self) -> None:
         """Do with the machines what Slurm's programs order."""
         done = 0
-        acts = {"reboot": Machine.reboot, "resume": Machine.renew, "suspend": Machine.power_off}
         while not self._over.wait(_POLL_S):
             with suppress(FileNotFoundError):
                 orders = (self.folder / "orders").read_text(encoding="utf-8").splitlines()
                 for order in orders[done:] if self.carries_out else ():
                     verb, names = order.split()
-                    for name in self.run("scontrol", "show", "hostnames", names).split():
-                        acts[verb](self.machines[name])
+                    known = self.run("scontrol", "show", "hostnames", names).split()
+                    carry_out(verb, [self.machines[name] for name in known])
                     done += 1
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -133,6 +134,19 @@ class Machine:
             for pid in descendants(plug.pid):
                 if _name(pid) in ("slurmd", "slurmstepd"):
                     send(pid, signum)
+
+
+def carry_out(verb: str, machines: Sequence[Machine]) -> None:
+    """Do what Slurm's program for ``suspend``, ``resume`` or ``reboot`` orders."""
+    for machine in machines:
+        machine.power_off()
+    if verb == "suspend":
+        return
+    # The kernel counts the seconds of its uptime at other moments than the clock, so slurmd may
+    # report a boot in the second before its start. slurmctld ignores one before its order.
+    time.sleep(1 - time.time() % 1)
+    for machine in machines:
+        machine.boot() if verb == "reboot" else machine.renew()
 
 
 def _name(pid: int) -> str:
