@@ -18,12 +18,12 @@ bad = float(os.environ["BAD"])
 rank = int(os.environ.get("RANK", os.environ["SLURM_PROCID"]))
 folder = pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"])
 tracker = folder / "latest_checkpointed_iteration.txt"
-done = int(tracker.read_text()) if tracker.exists() else 0
+def saved():
+    return int(tracker.read_text()) if tracker.exists() else 0
+done = saved()
 seen = {name: os.environ.get("HOLDFAST_" + name) for name in ("SKIP_STEPS", "RESTART_REASON")}
 print(f"rank {rank} resumes at {done} with {seen}", flush=True)
 is_poisoned = False
-def saved():
-    return int(tracker.read_text() or 0) if tracker.exists() else 0
 last = int(os.environ.get("LAST", "12"))
 is_stopped = os.environ.get("HOLDFAST_LOSS_ACTION") in ("stop", "skip", "rollback")
 for step in range(done + 1, last + 1):
@@ -38,7 +38,9 @@ for step in range(done + 1, last + 1):
         path.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(path, "w") as file:
             file.writestr("archive/data.pkl", pickle.dumps(step, protocol=2))
-        tracker.write_text(str(step))
+        new = folder / "new"  # another rank may read it now
+        new.write_text(str(step))
+        new.replace(tracker)
     while rank and not os.environ.get("CHECKS") and saved() < step:
         time.sleep(0.01)  # as after a barrier
     if os.environ.get("HOLDFAST_PROGRESS_FILE"):
