@@ -10,6 +10,7 @@ from operator_jobs import KINDS, OperatorJob, Saves
 from phases import Phases
 from site_of_nodes import INCIDENTS, Site
 from small_disk import SmallDisk
+from training_job import finish
 
 from tests.engines.api_connection import Refused
 
@@ -111,7 +112,8 @@ def resume(
     for job, last in zip(jobs, map(acknowledged, before), strict=True):
         job.until_training(1, steps=last + 15)
         assert resumed(job) == {last}
-        job.finish()
+    finish(*jobs)
+    for job in jobs:
         [(step, digest)] = job.digests.items()
         assert digest == digests[step], job.kind
 

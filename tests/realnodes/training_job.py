@@ -193,5 +193,12 @@ class TrainingJob:
 
     def finish(self) -> None:
         """Let it complete."""
-        (self.folder / "enough").touch()
-        self.site.until(lambda: self.has_succeeded, f"{self.name} to complete")
+        finish(self)
+
+
+def finish(*jobs: TrainingJob) -> None:
+    """Let jobs complete, all at the same time."""
+    for job in jobs:
+        (job.folder / "enough").touch()
+    for job in jobs:
+        job.site.until(lambda job=job: job.has_succeeded, f"{job.name} to complete")
