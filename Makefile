@@ -9,7 +9,7 @@ SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-image test-local test-frameworks matrix matrix-accept attack check fuzz chaos bench soak torch frameworks kubernetes slurm cluster image docs site reference pictures lock format clean
+.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-image test-tools test-local test-frameworks matrix matrix-accept attack check fuzz chaos bench soak torch frameworks kubernetes slurm cluster image docs site reference pictures lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ test-providers: $(VENV)/.dev ## AWS providers against moto
 
 test-image: $(VENV)/.image ## the images, built and run (minutes; needs root, buildah and mmdebstrap)
 	@$(PYTEST) --suite image $(ARGS)
+
+test-tools: $(VENV)/.dev ## with stress-ng, stress, fi_pingpong and PostgreSQL of this machine
+	@$(PYTEST) --suite tools $(ARGS)
 
 test-local: $(VENV)/.dev ## `holdfast run` with real processes, and a slow link between two nodes
 	@$(PYTEST) --suite local $(ARGS)

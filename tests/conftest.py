@@ -42,6 +42,7 @@ SUITES = {
     "console": ("browser",),
     "providers": ("moto",),
     "image": ("image_tools",),
+    "tools": ("tools",),
     "local": ("run", "local_platform", "real_link", "samples"),
     "frameworks": ("torch", "frameworks"),
 }

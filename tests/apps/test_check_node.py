@@ -159,6 +159,7 @@ def test_a_disk_without_room_is_left_alone(node) -> None:
     assert node.part("disk") == (0, "skipped", "/nowhere: No such file or directory")
 
 
+@pytest.mark.tools
 def test_the_real_stress_ng_passes_and_leaves_nothing(node) -> None:
     node.real("stress-ng")
 
@@ -173,6 +174,7 @@ def test_the_real_stress_ng_passes_and_leaves_nothing(node) -> None:
     assert list(node.disk.iterdir()) == []
 
 
+@pytest.mark.tools
 def test_the_real_stress_passes(node) -> None:
     node.real("stress")
 
@@ -183,6 +185,7 @@ def test_the_real_stress_passes(node) -> None:
     assert list(node.disk.iterdir()) == []
 
 
+@pytest.mark.tools
 def test_a_real_stress_ng_that_is_ended_early_says_nothing(node) -> None:
     require_tool("stress-ng")
     node.tool(
@@ -605,6 +608,7 @@ def processes_of(mark: str) -> list[int]:
     return found
 
 
+@pytest.mark.tools
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
 )

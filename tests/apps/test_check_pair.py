@@ -71,6 +71,7 @@ def other_at(port: int) -> Other:
 # Healthy
 
 
+@pytest.mark.tools
 def test_tcp_and_the_real_fi_pingpong_measure_between_two_ends(node) -> None:
     node.real("fi_pingpong")
     node.more = TCP + UNBOUNDED
