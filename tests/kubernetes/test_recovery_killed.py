@@ -1,12 +1,12 @@
 """A controller that is killed at any write of a repair: the next one goes on, and nothing is done
 twice."""
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from controlled import installed  # noqa: F401 - a fixture
+from effort import positions
 from fatal_proxy import FatalProxy, fatal_proxy
 from machines import REBOOT_XID, REPLACE_XID, Fleet, a_fleet
 from real_cluster import Cluster, until
@@ -62,8 +62,7 @@ def test_a_controller_killed_at_any_write(
 ) -> None:
     proxy.is_answered = is_answered
     fleet.start("keeper")
-    for fatal in itertools.count(1):
-        assert fatal < MOST_WRITES
+    for fatal in positions(MOST_WRITES):
         name = f"victim-{fatal}"
         fleet.start(name)
         if not recovers(fleet, proxy, name, line, fatal):
@@ -71,4 +70,4 @@ def test_a_controller_killed_at_any_write(
         for gone in [one for one in fleet.machines if one != "keeper"]:
             fleet.leave(gone)
 
-    assert fatal > 8, "there are more writes than that in a repair"
+    assert 8 < fatal < MOST_WRITES, "writes of a repair"
