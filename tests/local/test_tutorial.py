@@ -82,7 +82,8 @@ def prepared(home: Path, environment: dict[str, str]) -> tuple[Path, str]:
     """The directory and the PATH of a shell, with this home, after the first commands."""
     (block,) = [body for language, _, body in BLOCK.findall(PAGE) if language == "sh"]
     # Else `make demo` would take the variables of a `make test-all ARGS=...` around the tests.
-    environment = {key: value for key, value in environment.items() if key != "MAKEFLAGS"}
+    of_make = ("ARGS", "MAKEFLAGS")
+    environment = {key: value for key, value in environment.items() if key not in of_make}
     shown = subprocess.run(
         ["bash", "-ec", f'{block}\nprintf "%s\\n" "$PWD" "$PATH"'],
         cwd=ROOT, env={**environment, "HOME": str(home)}, text=True, stdin=subprocess.DEVNULL,
