@@ -36,6 +36,7 @@ class Recording(NamedTuple):
 RECORDINGS: Final[Mapping[str, Recording]] = {
     "dcp/sync": Recording("dcp", "step_3", "step_2"),
     "dcp/async": Recording("dcp", "step_3", "step_2"),
+    "dcp/fsspec": Recording("dcp", "step_3", "step_2"),
     "dcp/own_index": Recording("dcp", "step_3", "step_2"),
     "megatron/torch_dist": Recording("megatron", "iter_0000300", "iter_0000200"),
     "megatron/torch_dcp": Recording("megatron", "iter_0000300", "iter_0000200"),
@@ -52,7 +53,7 @@ RECORDINGS: Final[Mapping[str, Recording]] = {
     "hf_trainer/one_file": Recording("hf-trainer", "checkpoint-6", "checkpoint-4"),
     "hf_trainer/sharded": Recording("hf-trainer", "checkpoint-6", "checkpoint-4"),
     "accelerate/checkpoints": Recording("accelerate", "checkpoint_2", "checkpoint_1"),
-    "lightning/sharded": Recording("lightning", "epoch=0-step=6.ckpt", "epoch=0-step=4.ckpt"),
+    "lightning/sharded": Recording("lightning", "epoch=1-step=6.ckpt", "epoch=0-step=4.ckpt"),
     "ray_train/run": Recording(
         "ray-train",
         "checkpoint_2026-11-23_12-03-00.000000",

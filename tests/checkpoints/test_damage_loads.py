@@ -47,6 +47,26 @@ def load_dcp(path: Path) -> Any:
     return load_file(whole)
 
 
+def load_fsspec(path: Path) -> Any:
+    """As ``dcp_to_torch_save``, with the reader of fsspec."""
+    from torch.distributed.checkpoint.api import CheckpointException  # noqa: PLC0415 - slow
+    from torch.distributed.checkpoint.default_planner import (  # noqa: PLC0415 - slow
+        _EmptyStateDictLoadPlanner,
+    )
+    from torch.distributed.checkpoint.fsspec_filesystem import FsspecReader  # noqa: PLC0415 - slow
+    from torch.distributed.checkpoint.state_dict_loader import (  # noqa: PLC0415 - slow
+        _load_state_dict,
+    )
+
+    found: dict[str, Any] = {}
+    reader, planner = FsspecReader(f"file://{path}"), _EmptyStateDictLoadPlanner()
+    try:
+        _load_state_dict(found, storage_reader=reader, planner=planner, no_dist=True)
+    except CheckpointException as error:  # a BaseException
+        raise RuntimeError(str(error)) from error
+    return found
+
+
 def load_hf_trainer(path: Path) -> Any:
     from transformers import AutoModelForCausalLM  # noqa: PLC0415 - may be missing
 
@@ -126,6 +146,7 @@ def load_orbax(path: Path) -> Any:
 LOADERS: dict[str, tuple[str, Callable[[Path], Any]]] = {
     "dcp/sync": ("torch", load_dcp),
     "dcp/async": ("torch", load_dcp),
+    "dcp/fsspec": ("torch", load_fsspec),
     "megatron/torch_dcp": ("torch", load_dcp),
     "megatron/legacy": ("torch", load_ranks),
     "torchtitan/disabled": ("torch", load_dcp),

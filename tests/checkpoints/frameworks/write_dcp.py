@@ -1,4 +1,4 @@
-"""PyTorch DCP: sync, async, and with an index for each rank."""
+"""PyTorch DCP: sync, async, by fsspec, and with an index for each rank."""
 
 import sys
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.fsspec_filesystem import FsspecWriter
 from torch.distributed.checkpoint.state_dict import get_state_dict
 from torch.distributed.fsdp import fully_shard
 
@@ -25,6 +26,7 @@ def main() -> None:
         saved = {"model": weights, "optim": states, "step": step}
         dcp.save(saved, checkpoint_id=folder / f"sync/step_{step}")
         dcp.async_save(saved, checkpoint_id=folder / f"async/step_{step}").result()
+        dcp.save(saved, storage_writer=FsspecWriter(f"file://{folder}/fsspec/step_{step}"))
         own = folder / f"own_index/step_{step}"
         dcp.save(saved, checkpoint_id=own, use_collectives=False)
     dist.barrier()

@@ -1,15 +1,14 @@
-"""Lightning: a file for each step and a copy of the last, and sharded directories of FSDP."""
+"""Lightning: a file for each step and a copy of the last, and sharded directories of FSDP2."""
 
-import os
 import sys
 from pathlib import Path
 
 import lightning
 import torch
-import torch.distributed.checkpoint as dcp
-from lightning.fabric.strategies.fsdp import _METADATA_FILENAME
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.strategies import ModelParallelStrategy
+from torch.distributed.fsdp import fully_shard
 
 
 class Model(lightning.LightningModule):
@@ -24,31 +23,30 @@ class Model(lightning.LightningModule):
         return torch.optim.AdamW(self.parameters())
 
 
+class Sharded(Model):
+    def configure_model(self) -> None:
+        fully_shard(self.layer, mesh=self.device_mesh["data_parallel"])
+
+
+def train(model: Model, folder: Path, **settings: object) -> None:
+    rows = torch.utils.data.DataLoader(torch.randn(16, 8), batch_size=2)
+    trainer = lightning.Trainer(
+        default_root_dir=folder.with_name("root"), accelerator="cpu", devices=2, max_steps=6,
+        logger=False, enable_progress_bar=False, enable_model_summary=False, **settings,
+    )  # fmt: skip
+    trainer.fit(model, rows)
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
-    rows = torch.utils.data.DataLoader(torch.randn(16, 8), batch_size=2)
-    saves = ModelCheckpoint(folder / "files", every_n_train_steps=2, save_top_k=-1, save_last=True)
-    trainer = lightning.Trainer(
-        default_root_dir=folder / "root", accelerator="cpu", devices=2, strategy="ddp",
-        max_steps=6, callbacks=[saves], logger=False, enable_progress_bar=False,
-        plugins=[TorchCheckpointIO()], enable_model_summary=False,
-    )  # fmt: skip
-    trainer.fit(Model(), rows)
-    write_sharded(folder / "sharded")
-
-
-def write_sharded(folder: Path) -> None:
-    """As ``ModelParallelStrategy`` and ``FSDPStrategy`` save, which need GPUs to train."""
-    for step in (2, 4, 6):
-        path = folder / f"epoch=0-step={step}.ckpt"
-        dcp.save({"model": {"weight": torch.randn(8, 8)}}, checkpoint_id=path)
-        if int(os.environ["RANK"]) == 0:
-            reported = {
-                "global_step": step,
-                "epoch": 0,
-                "pytorch-lightning_version": lightning.__version__,
-            }
-            torch.save(reported, path / _METADATA_FILENAME)
+    every = {"every_n_train_steps": 2, "save_top_k": -1}
+    files = ModelCheckpoint(folder / "files", save_last=True, **every)
+    train(
+        Model(), folder / "files", strategy="ddp", callbacks=[files], plugins=[TorchCheckpointIO()]
+    )
+    sharded = ModelParallelStrategy(data_parallel_size=2, tensor_parallel_size=1)
+    saves = ModelCheckpoint(folder / "sharded", **every)
+    train(Sharded(), folder / "sharded", strategy=sharded, callbacks=[saves])
 
 
 if __name__ == "__main__":
