@@ -252,7 +252,8 @@ def _failed_saves() -> Iterator[str]:
     yield "If only the replica of an NVRx file is left, PyTorch reads it: NVRx needs CUDA for it."
     yield "Ray Train writes its list of checkpoints in place: a kill within that leaves an empty"
     yield "one, and a person has to choose. Its checkpoint manager runs without a cluster there."
-    yield "Saves of Megatron-LM's torch_dist are not killed: they do not end in a forked process."
+    yield "Megatron-LM's torch_dist forks its processes there (with async, the persistent worker):"
+    yield "its first save would otherwise start new interpreters, which takes seconds."
     yield ""
     yield from _table(checkpoint_damage.FAILED_SAVE_TITLES, checkpoint_damage.failed_saves())
 

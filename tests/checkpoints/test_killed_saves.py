@@ -20,6 +20,8 @@ APART = {
     "orbax": "orbax",
     "torchtitan": "torchtitan",
     "torchtitan_async": "torchtitan",
+    "megatron_lm_torch_dist": "megatron_lm",
+    "megatron_lm_torch_dist_async": "megatron_lm",
     "megatron_lm_torch_dcp": "megatron_lm",
     "megatron_lm_torch": "megatron_lm",
     "composer": "composer",

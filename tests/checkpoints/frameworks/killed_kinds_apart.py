@@ -68,8 +68,25 @@ def torchtitan(mode: str) -> Kind:
     return Kind(save, load, inside=mode, longest=0.3, ranks=2)
 
 
-def megatron_lm(form: str) -> Kind:
-    """Not torch_dist, whose first save does not end in a forked process."""
+def megatron_writer(*, is_async: bool) -> Callable[..., None]:
+    """Fork the processes for saves of torch_dist: the first save would start new interpreters.
+
+    Returns what waits for the end of an async save.
+    """
+    from megatron.core.dist_checkpointing.strategies import (  # noqa: PLC0415 - see above
+        filesystem_async,
+    )
+    from megatron.training import async_utils  # noqa: PLC0415 - see above
+    from torch import cuda, distributed  # noqa: PLC0415 - see above
+
+    filesystem_async.get_write_results_queue("fork")
+    if is_async:
+        cuda.device_count, cuda.set_device = lambda: 1, lambda _: None
+        async_utils.init_persistent_async_worker(distributed.get_rank(), "fork")
+    return async_utils.maybe_finalize_async_save
+
+
+def megatron_lm(form: str, *, is_async: bool = False) -> Kind:
     import load_megatron_lm as loading  # noqa: PLC0415 - see above
     import write_megatron_lm as writing  # noqa: PLC0415 - see above
 
@@ -77,6 +94,8 @@ def megatron_lm(form: str) -> Kind:
         args, model, optimizer, schedule = writing.started()
         args.save = args.load = str(folder)
         args.ckpt_format, args.use_dist_ckpt = form, form != "torch"
+        args.async_save = args.use_persistent_ckpt_worker = is_async
+        args.async_strategy = "mcore"
         optimizer.chained_optimizers[0].__class__ = loading.Optimizer
         writing.train(model, optimizer, schedule, 0)  # makes the state of the optimizer
         return model, optimizer, schedule
@@ -84,9 +103,11 @@ def megatron_lm(form: str) -> Kind:
     def save(folder: Path) -> Iterator[int]:
         with writing.OnCpus():
             model, optimizer, schedule = prepared(folder)
+            wait = megatron_writer(is_async=is_async)
             for step in range(1, LAST):
                 filled(model, step)
                 writing.save_checkpoint(step, [model], optimizer, schedule, 0)
+                wait(blocking=True)
                 yield step
 
     def load(path: Path) -> Iterable[Any]:
@@ -103,7 +124,7 @@ def megatron_lm(form: str) -> Kind:
         assert path.name == f"iter_{iteration:07d}"
         return found
 
-    return Kind(save, load, longest=1.5, ranks=2)
+    return Kind(save, load, longest=3.0 if is_async else 1.5, ranks=2)  # a worker of nice 10
 
 
 def composer() -> Kind:
@@ -203,6 +224,8 @@ KINDS: dict[str, Callable[[], Kind]] = {
     "orbax": orbax,
     "torchtitan": partial(torchtitan, "disabled"),
     "torchtitan_async": partial(torchtitan, "async"),
+    "megatron_lm_torch_dist": partial(megatron_lm, "torch_dist"),
+    "megatron_lm_torch_dist_async": partial(megatron_lm, "torch_dist", is_async=True),
     "megatron_lm_torch_dcp": partial(megatron_lm, "torch_dcp"),
     "megatron_lm_torch": partial(megatron_lm, "torch"),
     "composer": composer,
