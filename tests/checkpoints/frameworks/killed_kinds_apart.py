@@ -124,7 +124,7 @@ def megatron_lm(form: str, *, is_async: bool = False) -> Kind:
         assert path.name == f"iter_{iteration:07d}"
         return found
 
-    return Kind(save, load, longest=3.0 if is_async else 1.5, ranks=2)  # a worker of nice 10
+    return Kind(save, load, longest=3.0 if is_async else 1.5, ranks=2)  # its worker has nice 10
 
 
 def composer() -> Kind:
