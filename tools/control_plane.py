@@ -5,8 +5,10 @@
     python tools/control_plane.py run            # a throw-away cluster until Ctrl-C
 
 Each folder of ``tests/controlplane`` is a Go module that names programs and their versions; one
-whose own program cannot run here has a ``main.go`` around the rest. They are built once, into
-``~/.cache/holdfast`` (elsewhere with ``HOLDFAST_CACHE``). Programs in the folder that
+whose own program cannot run here has a ``main.go`` around the rest. Modules of a group require
+the same versions (``tests/architecture/test_control_plane_modules.py``), so that Go compiles what
+they share once. They are built once, into ``~/.cache/holdfast`` (elsewhere with
+``HOLDFAST_CACHE``). Programs in the folder that
 ``KUBEBUILDER_ASSETS`` names are used instead of ours.
 """
 

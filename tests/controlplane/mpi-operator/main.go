@@ -3,15 +3,17 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"log"
 	"os"
+	"os/signal"
+	"syscall"
 
 	kubeflow "github.com/kubeflow/mpi-operator/pkg/client/clientset/versioned"
 	kubeflowscheme "github.com/kubeflow/mpi-operator/pkg/client/clientset/versioned/scheme"
 	kubeflowinformers "github.com/kubeflow/mpi-operator/pkg/client/informers/externalversions"
 	"github.com/kubeflow/mpi-operator/pkg/controller"
-	"k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -42,10 +44,11 @@ func main() {
 		theirs.Kubeflow().V2beta1().MPIJobs(),
 		"", "")
 	must(err)
-	stop := server.SetupSignalHandler()
-	ours.Start(stop)
-	theirs.Start(stop)
-	must(operator.Run(2, stop))
+	running, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	ours.Start(running.Done())
+	theirs.Start(running.Done())
+	must(operator.Run(2, running.Done()))
 }
 
 func must(err error) {
