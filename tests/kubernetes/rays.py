@@ -25,8 +25,9 @@ class Dashboard(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
-        self.status = "RUNNING"
-        self.submitted: list[str] = []
+        self.submitted: set[str] = set()
+        self.ended: dict[str, str] = {}
+        """Submission to ``SUCCEEDED`` or ``FAILED``; the others run."""
 
     @property
     def url(self) -> str:
@@ -40,7 +41,8 @@ class _Answers(BaseHTTPRequestHandler):
         """What has become of a job."""
         submission = self.path.rpartition("/")[2]
         if submission in self.server.submitted:
-            self._answer(200, {"status": self.server.status, "submission_id": submission})
+            status = self.server.ended.get(submission, "RUNNING")
+            self._answer(200, {"status": status, "submission_id": submission})
         else:
             self._answer(404, {})
 
@@ -49,10 +51,8 @@ class _Answers(BaseHTTPRequestHandler):
         requested = json.loads(
             self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}"
         )
-        submission = requested.get("submission_id")
-        if submission is not None and submission not in self.server.submitted:
-            self.server.status = "RUNNING"
-            self.server.submitted.append(submission)
+        if (submission := requested.get("submission_id")) is not None:
+            self.server.submitted.add(submission)
         self._answer(200, requested)
 
     def log_message(self, *_: object) -> None:
@@ -153,3 +153,8 @@ class RayJob(RayCluster):
     @property
     def state(self) -> str:
         return self.job["status"].get("jobDeploymentStatus", "")
+
+    @property
+    def submission(self) -> str:
+        """What its operator calls its present attempt; empty before the first."""
+        return self.job.get("status", {}).get("jobId", "")

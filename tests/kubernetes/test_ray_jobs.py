@@ -40,14 +40,15 @@ def fleet(
 def test_a_fault_restarts_a_ray_job_on_another_cluster(fleet: Fleet, dashboard: Dashboard) -> None:
     job = submitted(fleet, RayJob)
     until(lambda: job.state == "Running")
+    first = job.submission
 
     resumes_elsewhere(fleet, job)
 
     for pod in job.pods:
         assert job.environment(pod)["HOLDFAST_ATTEMPT"] == "2"
     assert "InvalidInput" not in fleet.cluster.kubectl("get", "events")  # nor on its cluster
-    until(lambda: len(dashboard.submitted) == 2)
-    dashboard.status = "SUCCEEDED"
+    until(lambda: job.submission in dashboard.submitted - {first})
+    dashboard.ended[job.submission] = "SUCCEEDED"
     until(lambda: job.state == "Complete")
     until(lambda: job.phase == "succeeded")
 
@@ -67,18 +68,17 @@ def test_a_ray_job_whose_restarts_are_spent_has_failed_and_says_why(fleet: Fleet
 def test_a_ray_job_that_its_operator_starts_anew_is_in_another_attempt(
     fleet: Fleet, dashboard: Dashboard
 ) -> None:
-    earlier = len(dashboard.submitted)
     job = submitted(fleet, RayJob, backoffLimit=1)
-    until(lambda: len(dashboard.submitted) == earlier + 1)  # its state is Running before that
-    before = job.pods
+    until(lambda: job.submission in dashboard.submitted)  # its state is Running before that
+    before, first = job.pods, job.submission
 
-    dashboard.status = "FAILED"
+    dashboard.ended[first] = "FAILED"
     job.until_running(2)
     assert not before.keys() & job.pods.keys()
     assert (job.record["hardware_retries"], job.record["app_retries"]) == (0, 0)
-    until(lambda: len(dashboard.submitted) == earlier + 2)
+    until(lambda: job.submission in dashboard.submitted - {first})
 
-    dashboard.status = "FAILED"
+    dashboard.ended[job.submission] = "FAILED"
     until(lambda: job.phase == "failed")
     assert job.job["status"]["failed"] == 2
 
