@@ -39,6 +39,7 @@ JOBS = {
 IN_ENVIRONMENTS = {
     "orbax_manager": "orbax",
     "dcp_async": "",
+    "lightning_sharded": "",
     "megatron_core": "megatron",
     "torchtitan_manager": "torchtitan",
     "composer_trainer": "composer",
