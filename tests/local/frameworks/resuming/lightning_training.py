@@ -1,4 +1,4 @@
-"""Shared by the jobs of Lightning: its ModelCheckpoint saves, and they resume from the highest step."""
+"""Shared by the jobs of Lightning: ModelCheckpoint saves; they resume from the highest step."""
 
 import lightning
 import torch
@@ -39,7 +39,7 @@ class Reports(Callback):
 
 
 def train(model, file="", **settings):
-    """Train on one device; ``file`` is that with the weights in a checkpoint that is a directory."""
+    """Train on one device; ``file`` has the weights of a checkpoint that is a directory."""
     saving = ModelCheckpoint(
         dirpath=FOLDER, filename="{step}", every_n_train_steps=SAVES[0], save_top_k=-1
     )
