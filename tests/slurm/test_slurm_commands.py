@@ -52,6 +52,20 @@ def test_slurmctld_being_away_is_reported_as_it_is(answers) -> None:
         Slurm(None, TIME).nodes()
 
 
+def test_a_machine_without_a_cluster_is_reported_with_what_to_do(answers) -> None:
+    answers("squeue: fatal: Could not establish a configuration source")
+
+    with pytest.raises(BackendError, match=r"^squeue .*: no slurm.conf was found: run this on a"):
+        Slurm(None, TIME).jobs()
+
+
+def test_a_machine_without_slurm_is_reported_with_what_to_do(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    with pytest.raises(BackendError, match=r"^squeue is not installed: install Slurm's commands"):
+        Slurm(None, TIME).jobs()
+
+
 def test_a_node_that_is_open_already_is_no_error(answers) -> None:
     answers("slurm_update error: Invalid node state specified")
 

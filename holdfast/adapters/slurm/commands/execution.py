@@ -37,6 +37,8 @@ _CANNOT_BE_REQUEUED: Final = (
 _SHOWN: Final = 80
 """Maximum characters of a command line in messages; formats and lists of nodes are longer."""
 
+_UNCONFIGURED: Final = "Could not establish a configuration source"
+
 _BATCH: Final = 200
 """Maximum number of nodes in one command line."""
 
@@ -106,24 +108,35 @@ class Slurm:
         return self._try(("scontrol", "requeue", job), _CANNOT_BE_REQUEUED)
 
     def _call(self, *argv: str, variables: Mapping[str, str] = MappingProxyType({})) -> str:
-        environment = {**self._environment, **variables}
-        done = run(argv, timeout=self._timeout, environment=environment)
+        done = self._run(argv, {**self._environment, **variables})
         if done.status:
             raise BackendError(_error_message(argv, done))
         return done.output
 
     def _try(self, argv: Sequence[str], but: Sequence[str]) -> bool:
         """Run a command; return whether it succeeded. The errors in ``but`` are not raised."""
-        done = run(argv, timeout=self._timeout, environment=self._environment)
+        done = self._run(argv, self._environment)
         if done.status and not any(one in done.errors for one in but):
             raise BackendError(_error_message(argv, done))
         return not done.status
+
+    def _run(self, argv: Sequence[str], environment: Mapping[str, str]) -> CompletedCommand:
+        try:
+            return run(argv, timeout=self._timeout, environment=environment)
+        except BackendError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            text = "install Slurm's commands, or run this on a node of the cluster"
+            raise BackendError(f"{argv[0]} is not installed: {text}") from error
 
 
 def _error_message(argv: Sequence[str], done: CompletedCommand) -> str:
     message = " ".join(done.errors.split()) or f"exited with {done.status}"
     what = " ".join(argv)
     what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."
+    if _UNCONFIGURED in message:
+        remedy = "run this on a node of the cluster, or set SLURM_CONF to its slurm.conf"
+        return f"{what}: no slurm.conf was found: {remedy}"
     if any(one in message for one in _DENIED):
         return f"{what}: {message}: {_person()} is not permitted; {_GRANT}"
     return f"{what}: {message}"
