@@ -145,6 +145,7 @@ def test_a_node_on_which_a_job_keeps_dying_is_checked_and_the_job_shows_why_it_w
     until(lambda: job.phase == "waiting")
     until(lambda: "waiting for nodes" in shown.json("describe", "llama")["reason"])
     checks = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    until(lambda: fleet.api.list(checks))  # the Job of the check makes it
     (check,) = [pod["metadata"]["name"] for pod in fleet.api.list(checks)]
     assert fleet.phase(good) == "schedulable"
     fleet.cluster.nodes.finish(check, namespace=NAMESPACE)
