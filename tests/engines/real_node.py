@@ -54,16 +54,16 @@ while read -r _ folder kind _; do
     for part in cpuset.cpus cpuset.mems; do
         [ ! -e "$folder/$part" ] || cat "$folder/$part" >"$own/$part"
     done
-    [ ! -e "$own/cpu.shares" ] || echo 8192 >"$own/cpu.shares"
-    [ ! -e "$own/cpu.weight" ] || echo 800 >"$own/cpu.weight"
+    [ ! -e "$own/cpu.shares" ] || echo 2048 >"$own/cpu.shares"
+    [ ! -e "$own/cpu.weight" ] || echo 200 >"$own/cpu.weight"
     echo 1 >"$own/cgroup.procs"
 done </proc/mounts
 exec unshare --cgroup sh -c "$BOOT"
 """
 """Moves a machine into cgroups of its own, so that all that its pods get are below them.
 
-Of a busy processor, it gets the share of eight processes: by default, all that run on it would
-get together what one process beside it gets.
+Of a busy processor, it gets the share of two processes: by default, all that run on it would get
+together what one process beside it gets. With more, the API server would be late.
 """
 
 _BOOT: Final = r"""

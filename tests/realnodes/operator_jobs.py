@@ -26,6 +26,9 @@ MEMBER = "tests.holdfast.dev/ranks-of"
 
 RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainingruntimes"
 
+_NEVER = 2**31 - 1
+"""Limit of failures at which an operator would fail a job itself."""
+
 _AWAITS_END = "while [ ! -e /shared/result ]; do sleep 0.2; done"
 """What the launcher runs in place of ``mpirun``, whose ranks the workers start themselves."""
 
@@ -41,7 +44,10 @@ class Saves:
 
 
 class OperatorJob(TrainingJob):
-    """A job of two ranks, each in a pod of its own that ``ddp_training.py`` runs in."""
+    """A job of two ranks, each in a pod of its own that ``ddp_training.py`` runs in.
+
+    It is as ``holdfast jobs doctor`` wants it: its operator does not fail it itself.
+    """
 
     api_version: str
     selector = MEMBER
@@ -55,10 +61,7 @@ class OperatorJob(TrainingJob):
     """Where its containers leave the reasons of their exits."""
 
     saves: Saves | None = None
-    """Where each checkpoint gets a name of its own; None: there is one, which is replaced.
-
-    With it, the job is as ``holdfast jobs doctor`` wants it: its operator does not fail it itself.
-    """
+    """Where each checkpoint gets a name of its own; None: there is one, which is replaced."""
 
     def body(self, **changes: Any) -> Object:
         """See ``TrainingJob.body``."""
@@ -175,8 +178,7 @@ class PyTorchJob(OperatorJob):
 
     def spec(self, template: Object) -> Object:
         """See ``OperatorJob.spec``."""
-        policy = "Never" if self.saves is None else "OnFailure"
-        worker = {"replicas": self.ranks, "restartPolicy": policy, "template": template}
+        worker = {"replicas": self.ranks, "restartPolicy": "OnFailure", "template": template}
         return {"pytorchReplicaSpecs": {"Worker": worker}}
 
 
@@ -190,8 +192,7 @@ class JobSet(OperatorJob):
 
     def spec(self, template: Object) -> Object:
         """See ``OperatorJob.spec``."""
-        limit = 0 if self.saves is None else 2**31 - 1
-        job = {"completions": 1, "parallelism": 1, "backoffLimit": limit, "template": template}
+        job = {"completions": 1, "parallelism": 1, "backoffLimit": _NEVER, "template": template}
         node = {"name": "node", "replicas": self.ranks, "template": {"spec": job}}
         return {"replicatedJobs": [node]}
 
@@ -257,7 +258,7 @@ KINDS = (PyTorchJob, MPIJob, JobSet, TrainJob)
 def training_runtime(name: str, template: Object, nodes: int) -> Object:
     """A TrainingRuntime for PyTorch whose pods have a template, one on each node."""
     step = {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}
-    job = {"backoffLimit": 2**31 - 1, "template": template}
+    job = {"backoffLimit": _NEVER, "template": template}
     node = {"name": "node", "template": {"metadata": {"labels": step}, "spec": job}}
     return {
         "apiVersion": TrainJob.api_version,
