@@ -27,7 +27,7 @@ MEMBER = "tests.holdfast.dev/ranks-of"
 RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainingruntimes"
 
 _NEVER = 2**31 - 1
-"""Limit of failures at which an operator would fail a job itself."""
+"""Backoff limit that no job reaches: its operator does not fail it."""
 
 _AWAITS_END = "while [ ! -e /shared/result ]; do sleep 0.2; done"
 """What the launcher runs in place of ``mpirun``, whose ranks the workers start themselves."""
