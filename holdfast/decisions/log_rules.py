@@ -100,7 +100,14 @@ class RuleState:
 
 
 def after_line(
-    rule: JobLogRule, state: RuleState, hit: Hit, *, rank: int, line: str, at: datetime
+    rule: JobLogRule,
+    state: RuleState,
+    hit: Hit,
+    *,
+    rank: int,
+    line: str,
+    at: datetime,
+    where: str = "",
 ) -> RuleState:
     """Return the state after one more line.
 
@@ -108,9 +115,10 @@ def after_line(
         rule: the rule.
         state: state before the line.
         hit: result of matching the line against the rule.
-        rank: node rank that printed it.
+        rank: log of the line; any number that identifies it, such as a node rank.
         line: the line, for people to read.
         at: time of the line.
+        where: who printed it, for people to read; empty for the node rank.
 
     """
     if state.is_over or state.hang is not None:
@@ -120,8 +128,9 @@ def after_line(
     if not hit.is_match:
         return state
     shown = one_line(line[:_SHOWN_CHARS], _SHOWN_CHARS)
+    where = where or f"node rank {rank}"
     if rule.fault_on_match:
-        return replace(state, hang=_hang(rule, at, f"node rank {rank} printed: {shown}"))
+        return replace(state, hang=_hang(rule, at, f"{where} printed: {shown}"))
     is_finite = not has_bad_loss(line) if hit.number is None else math.isfinite(hit.number)
     if is_finite:
         state = replace(state, matched_at=max(at, state.matched_at or at), not_finite="")
@@ -135,7 +144,7 @@ def after_line(
     if in_a_row < rule.data_points:
         return state
     found = (
-        f"node rank {rank} printed {in_a_row} in a row that are {rule.comparison} "
+        f"{where} printed {in_a_row} in a row that are {rule.comparison} "
         f"{rule.threshold:g} or not finite, last: {shown}"
     )
     return replace(state, hang=_hang(rule, at, found))

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.decisions.loss_faults import LossLimits
+from holdfast.kit.rejections import Rejection
 from holdfast.model.jobs import Failure, LossAction
 
 LONGEST_WINDOW: Final = 10_000
@@ -25,15 +26,6 @@ class LossKeys:
     tolerance: str
 
 
-@dataclass(frozen=True, slots=True)
-class LossProblem:
-    """Value that is ignored, and what was expected."""
-
-    key: str
-    value: str
-    expected: str
-
-
 VARIABLES = LossKeys(
     action="HOLDFAST_LOSS_ACTION",
     window="HOLDFAST_LOSS_WINDOW",
@@ -44,7 +36,7 @@ VARIABLES = LossKeys(
 
 def parse_loss_limits(
     given: Mapping[str, str | None], keys: LossKeys
-) -> tuple[LossLimits | None, tuple[LossProblem, ...]]:
+) -> tuple[LossLimits | None, tuple[Rejection, ...]]:
     """Return the settings, and the values that are invalid: their defaults apply.
 
     None instead of settings if there is no value at all; empty text is no value.
@@ -60,21 +52,21 @@ def parse_loss_limits(
         action = LossAction(text)
     elif text:
         expected = f"one of {', '.join(LossAction)}; {action} is used instead"
-        problems.append(LossProblem(keys.action, text, expected))
+        problems.append(Rejection(keys.action, text, expected))
     if text := texts[keys.window]:
         count = _number(text)
         if 1 <= count <= LONGEST_WINDOW and count == int(count):
             window = int(count)
         else:
             expected = f"a whole number from 1 to {LONGEST_WINDOW}; {window} is used instead"
-            problems.append(LossProblem(keys.window, text, expected))
+            problems.append(Rejection(keys.window, text, expected))
     if text := texts[keys.tolerance]:
         number = _number(text)
         if 0 <= number < math.inf:
             tolerance = number
         else:
             expected = f"a number from 0; {tolerance:g} is used instead"
-            problems.append(LossProblem(keys.tolerance, text, expected))
+            problems.append(Rejection(keys.tolerance, text, expected))
     return LossLimits(action=action, window=window, tolerance=tolerance), tuple(problems)
 
 

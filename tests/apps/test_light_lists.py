@@ -13,7 +13,7 @@ OF_OTHERS = {
     "holdfast.model.node_checks",
 }
 OF_FEW_JOBS = {
-    "holdfast.adapters.kubernetes.jobs.hang_rules",
+    "holdfast.adapters.host.log_rule_text",
     "holdfast.adapters.kubernetes.jobs.heartbeat_settings",
     "holdfast.decisions.crash_text",
     "holdfast.decisions.loss_settings",

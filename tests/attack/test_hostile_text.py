@@ -10,7 +10,7 @@ from hostile import FUZZ, LONGEST, Parser, mutated, timed
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
+from holdfast.adapters.host.log_rule_text import rules_of
 from holdfast.adapters.slurm.commands import comment as comments
 from holdfast.adapters.slurm.commands.hostlist import expand
 from holdfast.adapters.slurm.commands.job_text import parse_batch_jobs, parse_reservations

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of
-from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
+from holdfast.adapters.host.log_rule_text import rules_of
+from holdfast.adapters.host.pattern_matcher import PatternMatcher
 from holdfast.model.names import LOG_MONITORING
 
 PAGE = Path(__file__).parents[2] / "docs/howto/resume-jobs-on-kubernetes.md"

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from holdfast.adapters.host.pattern_matcher import PatternMatcher
 from holdfast.adapters.kubernetes.jobs.log_monitor import LogMonitor
-from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.loss_faults import LossLimits
 from tests.ports.fakes import FakeClock

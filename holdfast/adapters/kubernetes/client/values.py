@@ -1,22 +1,12 @@
-"""Values in objects: times, JSON in annotations, digests in names, and values that are rejected."""
+"""Values in objects: times, JSON in annotations, and digests in names."""
 
 import json
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from holdfast.kit.serial import to_plain
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-_EXCERPT_CHARS: Final = 100
-
-
-class Rejection(NamedTuple):
-    """A label or an annotation whose value is invalid, and which is ignored."""
-
-    key: str
-    value: str
-    expected: str
 
 
 def parse_time(text: object) -> datetime | None:
@@ -42,8 +32,3 @@ def digest(*parts: str) -> str:
     import hashlib  # noqa: PLC0415 - only writers name objects
 
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def excerpt(value: str) -> str:
-    """Return the first 100 characters of a value, for messages."""
-    return value if len(value) <= _EXCERPT_CHARS else f"{value[:_EXCERPT_CHARS]}..."

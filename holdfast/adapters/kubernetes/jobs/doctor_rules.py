@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.jobs.doctor_pod_rules import (
     checkpoints,
     grace,
@@ -26,6 +25,7 @@ from holdfast.decisions.doctor import (
     Violation,
     diagnose,
 )
+from holdfast.kit.rejections import Rejection
 from holdfast.kit.units import format_duration
 from holdfast.model.names import JOB_RECORD, Labels, PodPhase
 

@@ -7,16 +7,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
+from holdfast.adapters.host.log_rule_text import ParsedRules, rules_of
+from holdfast.adapters.host.pattern_matcher import PatternMatcher
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import ApiError
-from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.jobs.attempt_findings import Findings
-from holdfast.adapters.kubernetes.jobs.hang_rules import ParsedRules, rules_of
 from holdfast.adapters.kubernetes.jobs.heartbeat_file import HeartbeatFile
 from holdfast.adapters.kubernetes.jobs.heartbeat_settings import Heartbeat
 from holdfast.adapters.kubernetes.jobs.log_monitor import LogMonitor
 from holdfast.adapters.kubernetes.jobs.objects import JobState, PodState
-from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
 from holdfast.adapters.kubernetes.jobs.pod_logs import PodLog
 from holdfast.adapters.kubernetes.jobs.requests import JobRequests
 from holdfast.adapters.kubernetes.jobs.stacks import AttemptStacks
@@ -25,6 +24,7 @@ from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.logged_steps import LoggedSteps
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.step_progress import StepProgress
+from holdfast.kit.rejections import Rejection
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase, JobRecord
 from holdfast.model.names import HEARTBEAT_FILE, LOG_MONITORING_CONFIG_MAP, PodPhase

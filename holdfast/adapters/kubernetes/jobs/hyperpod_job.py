@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.client.values import Rejection, excerpt, format_time, parse_time
+from holdfast.adapters.kubernetes.client.values import format_time, parse_time
 from holdfast.adapters.kubernetes.jobs.conditions import (
     SUSPENDED,
     changed_at,
@@ -24,6 +24,7 @@ from holdfast.adapters.kubernetes.jobs.objects import (
     described,
     group_of,
 )
+from holdfast.kit.rejections import Rejection, excerpt
 from holdfast.model.names import HYPERPOD_JOB, LABEL_PREFIX, NODE_RANK, Labels, PodPhase
 
 NEVER: Final = "Never"

@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
-from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
+from holdfast.adapters.host.job_log_rules import JobLogRules
+from holdfast.adapters.host.pattern_matcher import PatternMatcher
 from holdfast.decisions.hangs import Hang
-from holdfast.decisions.log_rules import JobLogRule, RuleState, after_line, due, first_hang
+from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.notice_lines import LoggedNotices
@@ -23,6 +23,7 @@ from holdfast.decisions.step_progress import (
     suspicious_at,
 )
 from holdfast.decisions.step_times import StallLimits
+from holdfast.kit.rejections import Rejection
 from holdfast.model.set_aside import SetAside
 from holdfast.ports.clock import Clock
 
@@ -31,10 +32,9 @@ _STALLS: Final = StallLimits()
 
 
 class LogMonitor:
-    """Evaluates log rules on lines from any thread. Rules with invalid patterns are ignored.
+    """Takes lines from any thread; see ``JobLogRules`` for log rules.
 
-    A line of any rank counts for the whole job: ranks hang together, and most of them print
-    nothing. Times are those of arrival by our clock, since clocks of nodes may be wrong.
+    Times are those of arrival by our clock, since clocks of nodes may be wrong.
     """
 
     def __init__(
@@ -60,23 +60,20 @@ class LogMonitor:
             BackendError: the patterns could not be validated.
 
         """
-        self._matcher = matcher
+        self._rules = JobLogRules(matcher, rules)
         self._clock = clock
         self._started_at = started_at
         self._lock = threading.Lock()
-        self._states = {rule: RuleState() for rule in rules}
         self._limits = limits
         self._steps = LoggedSteps()
         self._progress = progress
         self._notices = LoggedNotices()
         self._moved: tuple[SetAside, ...] = ()
-        self._rejected: list[Rejection] = []
-        self.take(0, ())
 
     @property
     def rejected(self) -> tuple[Rejection, ...]:
         """Rules whose patterns are invalid."""
-        return tuple(self._rejected)
+        return self._rules.rejected
 
     @property
     def steps(self) -> LoggedSteps:
@@ -106,23 +103,19 @@ class LogMonitor:
     @property
     def due(self) -> datetime | None:
         """Time from which silence may be a hang; None if no rule has a timeout."""
-        with self._lock:
-            found = [due(rule, state, self._started_at) for rule, state in self._states.items()]
-        return min((at for at in found if at is not None), default=None)
+        return self._rules.due(self._started_at)
 
     def take(self, rank: int, lines: Sequence[str], *, node: str = "") -> None:
         """Evaluate lines of a rank on ``node``.
 
         Raises:
-            BackendError: matching failed; the lines were not evaluated.
+            BackendError: matching failed, as for ``JobLogRules.take``.
 
         """
-        with self._lock:
-            rules = tuple(self._states)
-        found = self._matcher.match(rules, lines) if rules else []
         now = self._clock.now()
+        where = f"node rank {rank} on {node}" if node else f"node rank {rank}"
+        self._rules.take(rank, lines, at=now, where=where)
         with self._lock:
-            where = f"node rank {rank} on {node}" if node else f"node rank {rank}"
             before = self._steps.last
             self._steps = after_lines(self._steps, rank, lines, self._limits, where=where)
             if self._steps.last != before:
@@ -131,17 +124,6 @@ class LogMonitor:
             self._moved = after_moved_lines(self._moved, lines)
             if lines:
                 self._look(now)
-            for rule, hits in zip(rules, found, strict=True):
-                if rule not in self._states:
-                    continue
-                if isinstance(hits, str):
-                    del self._states[rule]
-                    self._rejected.append(_rejection(rule, hits))
-                    continue
-                for index, hit in hits:
-                    self._states[rule] = after_line(
-                        rule, self._states[rule], hit, rank=rank, line=lines[index], at=now
-                    )
 
     def suspected(self, known_until: datetime | None) -> SuspectedHang | None:
         """Return why the job seems to hang by what was learned of its steps; None if it does not.
@@ -162,10 +144,4 @@ class LogMonitor:
 
     def hang(self, known_until: datetime | None) -> Hang | None:
         """First hang that a rule finds; None if there is none. See ``first_hang``."""
-        with self._lock:
-            return first_hang(self._states.items(), self._started_at, known_until)
-
-
-def _rejection(rule: JobLogRule, expected: str) -> Rejection:
-    value = f"{rule.pattern} {rule.stop_pattern}".rstrip()
-    return Rejection(key=f"log rule {rule.name}", value=excerpt(value), expected=expected)
+        return self._rules.hang(self._started_at, known_until)

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.adapters.kubernetes.jobs.objects import JobState
+from holdfast.kit.rejections import Rejection, excerpt
 from holdfast.kit.serial import parse_value
 from holdfast.kit.units import parse_duration
 from holdfast.model.jobs import JobRecord
@@ -129,7 +129,7 @@ def _log_rules(state: JobState, rejected: list[Rejection]) -> "tuple[tuple[JobLo
         name = ""
     if text is None:
         return (), name
-    from holdfast.adapters.kubernetes.jobs.hang_rules import rules_of  # noqa: PLC0415 - see above
+    from holdfast.adapters.host.log_rule_text import rules_of  # noqa: PLC0415 - see above
 
     rules, mistakes = rules_of(text, LOG_MONITORING)
     rejected.extend(mistakes)

@@ -8,12 +8,12 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, jobs_of
 from holdfast.adapters.kubernetes.client.errors import Json, NotFound
-from holdfast.adapters.kubernetes.client.values import Rejection
 from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, node_patch
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, arrivals
 from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.decisions.succession import LeavingNode, successors
+from holdfast.kit.rejections import Rejection
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, InputRejected, NodesWithoutGroup
 from holdfast.model.names import REPLACES, Condition

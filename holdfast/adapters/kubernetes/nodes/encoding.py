@@ -6,14 +6,10 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.client.values import (
-    Rejection,
-    compact_json,
-    digest,
-    excerpt,
-)
+from holdfast.adapters.kubernetes.client.values import compact_json, digest
 from holdfast.adapters.kubernetes.nodes.node import NO_SCHEDULE, Conventions, NodeState, Taint
 from holdfast.decisions.node_labels import deep_check_status, health_status, is_out_of_service
+from holdfast.kit.rejections import Rejection, excerpt
 from holdfast.kit.serial import parse_value
 from holdfast.model.names import (
     AGENT_HEALTH_STATUS,

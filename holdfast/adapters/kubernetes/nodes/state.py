@@ -9,13 +9,9 @@ from typing import Any, Final
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector
-from holdfast.adapters.kubernetes.client.values import (
-    Rejection,
-    compact_json,
-    digest,
-    excerpt,
-)
+from holdfast.adapters.kubernetes.client.values import compact_json, digest
 from holdfast.decisions.succession import LeavingNode
+from holdfast.kit.rejections import Rejection, excerpt
 from holdfast.kit.serial import parse_value
 from holdfast.model.nodes import Breaker
 

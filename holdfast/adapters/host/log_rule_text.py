@@ -1,4 +1,4 @@
-"""Parser of hang detection rules from annotations and ConfigMaps: pure."""
+"""Parser of log rules of jobs: in annotations, ConfigMaps and files."""
 
 import json
 import math
@@ -7,11 +7,8 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any, Final
 
-import yaml
-
-from holdfast.adapters.kubernetes.client.values import Rejection, excerpt
 from holdfast.decisions.log_rules import Comparison, JobLogRule
-from holdfast.kit.bounded_files import MAX_DEPTH
+from holdfast.kit.rejections import Rejection, excerpt
 
 TEXT_LIMIT: Final = 16 * 1024
 """Maximum length in characters of all rules of a job."""
@@ -72,7 +69,7 @@ def _listed(text: str, key: str, rejected: list[Rejection]) -> Sequence[Any]:
         return ()
     try:
         found = _loaded(text)
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, RecursionError) as error:
         rejected.append(_rejection(key, text, f"JSON or YAML: {' '.join(str(error).split())}"))
         return ()
     if not isinstance(found, list) or not 1 <= len(found) <= RULES_LIMIT:
@@ -82,22 +79,22 @@ def _listed(text: str, key: str, rejected: list[Rejection]) -> Sequence[Any]:
 
 
 def _loaded(text: str) -> Any:
+    """Return the value of a text.
+
+    Raises:
+        ValueError: it is neither JSON nor YAML, or YAML that cannot be read here.
+
+    """
     try:
         return json.loads(text)
-    except ValueError:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506 - it makes no objects
-
-
-class _Loader(yaml.BaseLoader):
-    """YAML loader with limited nesting; scanning nested brackets takes quadratic time.
-
-    BaseLoader keeps scalars as text, so that none becomes a date or a base-60 number.
-    """
-
-    def fetch_flow_collection_start(self, token: type[yaml.Token]) -> None:
-        if self.flow_level >= MAX_DEPTH:
-            raise yaml.YAMLError(f"nested deeper than {MAX_DEPTH} levels")
-        super().fetch_flow_collection_start(token)
+    except ValueError as error:
+        try:
+            from holdfast.adapters.host.bounded_yaml import load_yaml  # noqa: PLC0415 - an extra
+        except ImportError:
+            raise ValueError(
+                f"{error}; to read YAML, run: pip install 'holdfast[kubernetes]'"
+            ) from error
+        return load_yaml(text)
 
 
 class _Fields:

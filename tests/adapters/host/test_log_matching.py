@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.jobs.pattern_matcher import PatternMatcher
+from holdfast.adapters.host.pattern_matcher import PatternMatcher
 from holdfast.decisions.log_rules import Hit, JobLogRule
 from holdfast.kit.match_worker import TOO_SLOW
 from holdfast.model.errors import BackendError

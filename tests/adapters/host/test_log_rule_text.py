@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.kubernetes.jobs.hang_rules import RULES_LIMIT, TEXT_LIMIT, rules_of
+from holdfast.adapters.host.log_rule_text import RULES_LIMIT, TEXT_LIMIT, rules_of
 from holdfast.decisions.log_rules import Comparison, JobLogRule
 
 # As in the documentation of HyperPod's training operator.
