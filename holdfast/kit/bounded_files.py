@@ -59,14 +59,19 @@ def open_regular(
         os.close(handle)
 
 
-def read_bounded(path: Path | str, limit: int) -> bytes:
+def read_bounded(path: Path | str, limit: int, *, follow_links: bool = False) -> bytes:
     """Return the content of a regular file of at most ``limit`` bytes.
+
+    Args:
+        path: the file.
+        limit: maximum size in bytes.
+        follow_links: whether the last part of ``path`` may be a symbolic link.
 
     Raises:
         OSError: the file cannot be read, is not a regular file, or is larger.
 
     """
-    with open_regular(path) as (handle, _):
+    with open_regular(path, follow_links=follow_links) as (handle, _):
         data = _read(handle, limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"larger than {limit} bytes", os.fspath(path))

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -28,9 +29,6 @@ class JobLogRules:
         matcher: matches lines with patterns.
         rules: log rules of the job.
 
-    Raises:
-        BackendError: the patterns could not be validated.
-
     """
 
     def __init__(self, matcher: PatternMatcher, rules: Sequence[JobLogRule]) -> None:
@@ -38,7 +36,20 @@ class JobLogRules:
         self._lock = threading.Lock()
         self._states = {rule: RuleState() for rule in rules}
         self._rejected: list[Rejection] = []
+
+    def validate(self) -> None:
+        """Reject rules with invalid patterns, before there are lines.
+
+        Raises:
+            BackendError: the patterns could not be validated.
+
+        """
         self.take(0, (), at=datetime.min.replace(tzinfo=UTC))
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there are rules to evaluate."""
+        return bool(self._states)
 
     @property
     def rejected(self) -> tuple[Rejection, ...]:
@@ -99,13 +110,26 @@ class JobLogRules:
             state = after_line(rule, state, hit, rank=rank, line=line, at=at, where=where)
         self._states[rule] = state
 
-    def end(self, error: BackendError) -> None:
-        """Evaluate nothing more: lines were lost, and their absence would look like a hang."""
-        with self._lock:
-            names = ", ".join(rule.name for rule in self._states)
-            self._states = {}
-        expected = f"no failure: {error}; they apply again from the next attempt"
-        self._rejected.append(Rejection("log rules", excerpt(names), expected))
+    def take_or_end(
+        self, rank: int, lines: Sequence[str], *, at: datetime, where: str = ""
+    ) -> None:
+        """Evaluate lines, see ``take``; if that fails twice, nothing more in this attempt.
+
+        The absence of lines that are lost would look like a hang.
+        """
+        if not (self._states and lines):
+            return
+        with suppress(BackendError):
+            self.take(rank, lines, at=at, where=where)
+            return
+        try:
+            self.take(rank, lines, at=at, where=where)
+        except BackendError as error:
+            with self._lock:
+                names = ", ".join(rule.name for rule in self._states)
+                self._states = {}
+            expected = f"a matcher that responds: {error}; they apply from the next attempt"
+            self._rejected.append(Rejection("log rules", excerpt(names), expected))
 
     def hang(self, started_at: datetime, known_until: datetime | None) -> Hang | None:
         """First hang that a rule finds; None if there is none. See ``first_hang``."""

@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.job_log_rules import JobLogRules
 from holdfast.adapters.host.progress_file import Progress, ReportReader, read_progress
 from holdfast.adapters.local.layout import RunDir
+from holdfast.decisions.hangs import Hang
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossHistory, LossLimits, after_report, worse_fault
 from holdfast.decisions.step_rate import KnownSteps, step_rate, with_step
@@ -15,6 +17,9 @@ from holdfast.kit.appended_lines import CHUNK_BYTES, AppendedLines
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
 from holdfast.model.jobs import LossFault
+
+_CHUNKS: Final = 16
+"""Chunks of a log that one call reads at most: 16 MiB."""
 
 _RATE_PERIOD: Final = timedelta(seconds=5)
 """Time between two writes of the step rate."""
@@ -28,6 +33,7 @@ class AttemptReports:
         attempt: number of the attempt.
         nodes: nodes of the attempt, by node rank.
         limits: when a loss is a fault.
+        rules: log rules of the job.
         continues_logs: whether the logs began with an earlier attempt, so that what they have now
             is not of this one.
 
@@ -39,12 +45,17 @@ class AttemptReports:
         attempt: int,
         nodes: Sequence[str],
         limits: LossLimits,
+        rules: JobLogRules,
         *,
         continues_logs: bool = False,
     ) -> None:
         self.attempt = attempt
         self.fault: LossFault | None = None
         """First loss that is not finite, or else the first spike."""
+
+        self._rules = rules
+        self._known_until: datetime | None = None
+        """Time until which the log rules have seen all lines; None if nothing is known."""
 
         self._losses = LossHistory()
         self._limits = limits
@@ -67,15 +78,46 @@ class AttemptReports:
         for report in self._file.read():
             self._losses = after_report(self._losses, report, self._limits)
         progress = read_progress(self._path)
-        if progress.last is None:
-            for rank, (where, log) in enumerate(self._logs.items()):
-                lines = _text(log.read())
-                self._logged = after_lines(self._logged, rank, lines, self._limits, where=where)
+        is_logged = progress.last is None
+        self._read_logs(now, is_logged=is_logged)
+        if is_logged:
             progress = Progress(self._logged.first, self._logged.last)
         self.fault = worse_fault(self._losses.fault, self._logged.fault)
         if progress.last is not None:
             self._note(now, progress.last)
         return progress
+
+    def hang(self, started_at: datetime) -> Hang | None:
+        """Return the hang that the log rules show; None if there is none.
+
+        Args:
+            started_at: time from which all ranks ran.
+
+        """
+        return self._rules.hang(started_at, self._known_until)
+
+    @property
+    def rejected(self) -> str:
+        """Return which log rules are not evaluated, and why; empty if all are."""
+        return "; ".join(map(str, self._rules.rejected))
+
+    def _read_logs(self, now: datetime, *, is_logged: bool) -> None:
+        """Read the logs for the log rules; if the job logs its steps, for these, too."""
+        if not (is_logged or self._rules.are_given):
+            return
+        is_behind = False
+        for rank, (where, log) in enumerate(self._logs.items()):
+            for _ in range(_CHUNKS):
+                lines = [*_text(log.read())]
+                if is_logged:
+                    self._logged = after_lines(self._logged, rank, lines, self._limits, where=where)
+                self._rules.take_or_end(rank, lines, at=now, where=where)
+                if not lines:
+                    break
+            else:
+                is_behind = True
+        if not is_behind:
+            self._known_until = now
 
     def _note(self, now: datetime, step: int) -> None:
         """Store the step rate from time to time, for other processes."""

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from holdfast.adapters.local.store import LocalStore, Submission
+from holdfast.decisions.log_rules import JobLogRule
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError
@@ -53,6 +54,7 @@ class JobLaunch:
     master_port: int | None = None
     hang_timeout_s: float | None = None
     startup_timeout_s: float | None = None
+    log_rules: tuple[JobLogRule, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

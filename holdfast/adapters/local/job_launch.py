@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from holdfast.decisions.hangs import HangLimits
+from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.step_times import StallLimits
 
@@ -22,6 +23,9 @@ class Launch:
 
     hang_limits: HangLimits = field(default_factory=HangLimits)
     """How long the job may report no step."""
+
+    log_rules: tuple[JobLogRule, ...] = ()
+    """Log lines that show a hang by their absence, or a failure."""
 
     stall_limits: StallLimits = field(default_factory=StallLimits)
     """When a pause between two steps is reported as a suspected hang."""

@@ -6,7 +6,9 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.job_log_rules import JobLogRules
 from holdfast.adapters.host.kernel_warnings import DEVICE
+from holdfast.adapters.host.pattern_matcher import PatternMatcher
 from holdfast.adapters.host.progress_file import Progress
 from holdfast.adapters.host.rank_stacks import NodeRanks
 from holdfast.adapters.local.attempt_environment import AttemptEnvironment, error_file
@@ -82,6 +84,7 @@ class LocalJobs:
         self._environment = AttemptEnvironment(run)
         self._crashes: dict[Path, str] = {}
         self._inspections = JobInspections(clock.now)
+        self._matcher = PatternMatcher()
         self._stragglers = StragglerWatch()
         self._progress: dict[str, JobProgress] = {}
         self._reports: dict[str, AttemptReports] = {}
@@ -92,6 +95,10 @@ class LocalJobs:
             self._view(spec, record, cancel=cancel)
             for spec, record, cancel in self._store.active_jobs().values()
         )
+
+    def close(self) -> None:
+        """End the process that matches log rules."""
+        self._matcher.close()
 
     def moved_checkpoints(self) -> Mapping[str, tuple[SetAside, ...]]:
         """See ``JobBackend.moved_checkpoints``."""
@@ -169,6 +176,8 @@ class LocalJobs:
         limits = self._launch(spec.name).hang_limits
         observed = self._observed(spec.name, record, progress)
         hang = silence(limits, observed, reason=Reason.JOB_HUNG, missing="no new step was reported")
+        if record.phase is JobPhase.RUNNING:
+            hang = hang or reports.hang(record.phase_since)
         attempt, stall = self._attempt_ranks(spec, record), ""
         if hang is not None:
             hang = self._inspections.inspected(attempt, hang)
@@ -188,8 +197,9 @@ class LocalJobs:
             first_step=progress.first,
             step=progress.last,
             hung_since=hang.since if hang is not None else None,
+            hung_reason=hang.reason if hang is not None else Reason.JOB_HUNG,
             hung_evidence=hang.evidence if hang is not None else "",
-            unwatched=_UNWATCHED if is_unarmed(limits, observed) else "",
+            unwatched=reports.rejected or (_UNWATCHED if is_unarmed(limits, observed) else ""),
             suspected_hang=stall,
             loss_fault=reports.fault,
             abort=abort,
@@ -238,11 +248,13 @@ class LocalJobs:
     def _reports_of(self, spec: JobSpec, record: JobRecord) -> AttemptReports:
         known = self._reports.get(spec.name)
         if known is None or known.attempt != record.attempt:
+            launch = self._launch(spec.name)
             known = AttemptReports(
                 self._run.of_job(spec.name),
                 record.attempt,
                 record.placement,
-                self._launch(spec.name).loss_limits,
+                launch.loss_limits,
+                JobLogRules(self._matcher, launch.log_rules),
                 continues_logs=bool(record.exchanged),
             )
             self._reports[spec.name] = known

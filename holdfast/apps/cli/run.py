@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from holdfast.adapters.host.log_rule_file import load_log_rules
 from holdfast.adapters.local.layout import default_home, runs
 from holdfast.apps.cli.known_names import cluster_names
 from holdfast.apps.cli.output import OutputFormat, is_terminal, output_option, print_next
@@ -112,6 +113,13 @@ Exit codes:
     help="Restart the job if an attempt does not report its first step within this time. "
     " [default: no limit]",
 )
+@click.option(
+    "--log-rules",
+    "log_rules_file",
+    type=click.Path(path_type=Path),
+    help="Restart the job by its log: JSON or YAML file with rules, each with the fields of "
+    "HyperPod's logMonitoringConfiguration.",
+)
 @click.option("--master-port", type=int, help="Value of MASTER_PORT.  [default: a free port]")
 @click.option(
     "--logs",
@@ -140,6 +148,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
     grace: timedelta,
     hang_timeout: timedelta | None,
     startup_timeout: timedelta | None,
+    log_rules_file: Path | None,
     master_port: int | None,
     logs: str,
     dry_run: bool,
@@ -171,6 +180,7 @@ def run(  # noqa: PLR0913 - one parameter for each option
         grace=grace,
         hang_timeout=hang_timeout,
         startup_timeout=startup_timeout,
+        log_rules=() if log_rules_file is None else load_log_rules(log_rules_file, "--log-rules"),
         master_port=master_port,
         config=_config(config_file, boot_time),
     )

@@ -122,6 +122,7 @@ class ClusterSupervisor:
             return False
         finally:
             self._watches.close()
+            self._jobs.close()
             self._mirrors.close()
             self._machines.shut_down()
             reap_all()
@@ -268,6 +269,7 @@ class ClusterSupervisor:
             hang_limits=HangLimits(
                 startup=_span(requested.startup_timeout_s), pause=_span(requested.hang_timeout_s)
             ),
+            log_rules=requested.log_rules,
             stall_limits=self._config.jobs.stall_limits,
             straggler_factor=self._config.jobs.straggler_factor,
             loss_limits=self._config.jobs.loss_limits,

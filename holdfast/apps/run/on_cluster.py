@@ -275,6 +275,7 @@ def _launch(settings: RunSettings, checkpoints: Path) -> JobLaunch:
         master_port=settings.master_port,
         hang_timeout_s=_seconds(settings.hang_timeout),
         startup_timeout_s=_seconds(settings.startup_timeout),
+        log_rules=settings.log_rules,
     )
 
 

@@ -80,6 +80,7 @@ class RunSession:
                     self._round(nodes, jobs, woken)
         finally:
             self._watches.close()
+            self._jobs.close()
             self._machines.shut_down()
             self._waiting.close()
         self._give_up()
@@ -205,6 +206,7 @@ class RunSession:
             checkpoint_dir=settings.checkpoint_dir or self._run.checkpoints,
             master_port=settings.master_port,
             hang_limits=HangLimits(startup=settings.startup_timeout, pause=settings.hang_timeout),
+            log_rules=settings.log_rules,
             stall_limits=settings.config.jobs.stall_limits,
             straggler_factor=settings.config.jobs.straggler_factor,
             loss_limits=settings.config.jobs.loss_limits,

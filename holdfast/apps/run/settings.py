@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from holdfast.decisions.checkpoint_trust import CheckpointPolicy
+from holdfast.decisions.log_rules import JobLogRule
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.step_times import StallLimits
@@ -213,6 +214,7 @@ class RunSettings:
     grace: timedelta = timedelta(seconds=5)
     hang_timeout: timedelta | None = None
     startup_timeout: timedelta | None = None
+    log_rules: tuple[JobLogRule, ...] = ()
     master_port: int | None = None
     config: RunConfig = field(default_factory=RunConfig)
 

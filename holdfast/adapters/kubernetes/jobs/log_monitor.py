@@ -61,6 +61,7 @@ class LogMonitor:
 
         """
         self._rules = JobLogRules(matcher, rules)
+        self._rules.validate()
         self._clock = clock
         self._started_at = started_at
         self._lock = threading.Lock()
