@@ -169,7 +169,9 @@ def first_hang(
     started_at: datetime,
     known_until: datetime | None,
 ) -> Hang | None:
-    """Return the hang that the first of the rules reports; None if there is none.
+    """Return the hang that began to count first; None if there is none.
+
+    While the ranks of one are inspected, more rules find theirs: they must not take its place.
 
     Args:
         judged: the rules, each with its state.
@@ -178,13 +180,16 @@ def first_hang(
             of a hang; None if nothing is known.
 
     """
+    found: list[tuple[datetime, Hang]] = []
     for rule, state in judged:
         if state.hang is not None:
-            return state.hang
-        found = _silence(rule, state, started_at, known_until)
-        if found is not None:
-            return found
-    return None
+            found.append((state.hang.since, state.hang))
+            continue
+        at = due(rule, state, started_at)
+        silent = _silence(rule, state, started_at, known_until)
+        if at is not None and silent is not None:
+            found.append((at, silent))
+    return min(found, key=operator.itemgetter(0), default=(None, None))[1]
 
 
 def _silence(

@@ -71,6 +71,8 @@ def _stop(*_: object) -> None:
 
 
 if __name__ == "__main__":
+    # A parent that waits for its signals blocks all of them, also for its children.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGVTALRM])
     for request in sys.stdin:
         requested = json.loads(request)
         sys.stdout.write(json.dumps(answer(requested["rules"], requested["lines"])) + "\n")

@@ -28,6 +28,9 @@ REPLAY_VARIABLE: Final = "HOLDFAST_REPLAY"
 EVIDENCE_VARIABLE: Final = "HOLDFAST_EVIDENCE_FILE"
 """Environment variable of ``holdfast launch``: file for the evidence of a hang."""
 
+LOG_RULES_VARIABLE: Final = "HOLDFAST_LOG_RULES"
+"""Environment variable of a supervised step of Slurm: file with the log rules of the job."""
+
 SKIP_STEPS_VARIABLE: Final = "HOLDFAST_SKIP_STEPS"
 """Environment variable of ranks: numbers of the steps to skip, separated by commas."""
 

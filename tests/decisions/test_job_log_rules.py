@@ -264,3 +264,26 @@ def test_a_loss_that_is_nan_is_no_progress_without_a_group_either():
     assert lost.not_finite == "step 7 loss=nan"
     found = after_line(rule, lost, Hit(is_match=True), rank=0, line="step 8 loss=0.5", at=START)
     assert found.matched_at == START
+
+
+@given(
+    st.lists(st.tuples(spans, spans, st.booleans()), min_size=1, max_size=4),
+    st.lists(st.tuples(st.integers(0, 3), spans), max_size=6),
+    spans,
+    spans,
+)
+def test_a_hang_stays_the_same_while_other_rules_find_theirs(rules, lines, known_for, later):
+    judged = {
+        a_rule(start_cutoff=cutoff, frequency=pause, fault_on_match=faults, data_points=n + 1):
+            RuleState()
+        for n, (cutoff, pause, faults) in enumerate(rules)
+    }  # fmt: skip
+    for index, offset in sorted(lines, key=lambda one: one[1]):
+        rule = [*judged][index % len(judged)]
+        judged[rule] = after(rule, (offset, MATCH), state=judged[rule])
+    begun = max([known_for, *(offset for _, offset in lines)])
+
+    found = first_hang(judged.items(), START, START + begun)
+
+    if found is not None:
+        assert first_hang(judged.items(), START, START + begun + later) == found

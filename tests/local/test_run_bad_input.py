@@ -31,6 +31,12 @@ import pytest
         (["--checkpoint-dir", "/proc/x", "--", "true"], "--checkpoint-dir: /proc/x cannot be"),
         (["--checkpoint-dir", "/etc/passwd", "--", "true"], "is a file, expected a directory"),
         (["--config", "/no/such.toml", "--", "true"], "/no/such.toml"),
+        (["--log-rules", "/no/such.yaml", "--", "true"], "--log-rules: /no/such.yaml: No such"),
+        (
+            ["--log-rules", "/proc/filesystems", "--", "true"],
+            "--log-rules: /proc/filesystems is 'nodev",
+        ),
+        (["--log-rules", "/dev/null", "--", "true"], "expected a regular file"),
         (
             ["--boot-time", "60s", "--", "true"],
             "no node would report within nodes.join_timeout (1m); expected a nodes.join_timeout of "

@@ -1,14 +1,20 @@
 """Hung jobs on ``holdfast run``: the verdict names the rank, and its evidence can be saved."""
 
 import importlib.util
+import json
 import os
 import re
 import signal
 import sys
 import tarfile
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+
+from holdfast.adapters.local.cluster_store import JobLaunch
+from holdfast.decisions.log_rules import Comparison, JobLogRule
+from holdfast.kit.serial import from_plain, to_plain
 
 SCRIPT = Path(__file__).parent / "frameworks" / "torch_hang.py"
 DEADLINE_S = 300
@@ -185,3 +191,65 @@ def test_a_rank_of_pytorch_that_is_stopped_is_named(run):
     _, output = run.finish()
 
     assert re.search(r"rank 1 on \S+ is stopped by a signal such as SIGSTOP", output), output
+
+
+RULES = r"""
+- name: Ticks
+  logPattern: "tick (\\d+)"
+  expectedStartCutOffInSeconds: 60
+  expectedRecurringFrequencyInSeconds: 1.5
+- name: Weights
+  logPattern: ".*weights are broken"
+  faultOnMatch: true
+"""
+
+TICKS = """
+import os, time
+attempt = int(os.environ["HOLDFAST_ATTEMPT"])
+for number in range(5):
+    print("tick", number, flush=True)
+    time.sleep(0.1)
+if attempt == 1:
+    time.sleep(600)
+if attempt == 2 and os.environ["RANK"] == "1":
+    print("weights are broken", flush=True)
+    time.sleep(600)
+print("begun for", os.environ["HOLDFAST_RESTART_REASON"])
+"""
+
+
+def test_log_rules_restart_a_job_whose_steps_are_unknown(run, tmp_path):
+    (tmp_path / "linked.yaml").write_text(RULES, encoding="utf-8")
+    (tmp_path / "rules.yaml").symlink_to("linked.yaml")  # as in a mounted ConfigMap
+
+    ended = run.run(
+        "--nodes", "2", "--log-rules", str(tmp_path / "rules.yaml"), "--",
+        sys.executable, "-c", TICKS,
+    )  # fmt: skip
+
+    assert ended.returncode == 0, ended.stdout
+    silence = "attempt 1 stopped: LogStateHanging_Ticks: no line matched 'tick (\\\\d+)' for 1.5s, "
+    assert silence in ended.stdout
+    (node,) = re.findall(
+        r"attempt 2 stopped: LogStateHanging_Weights: node rank 1 on (\S+) printed: weights are "
+        "broken",
+        ended.stdout,
+    )
+    assert node in run.record().placement
+    assert "begun for LogStateHanging_Weights" in ended.stdout
+
+
+def test_a_job_that_a_cluster_keeps_has_its_log_rules():
+    rules = (
+        JobLogRule(name="a", pattern="x", start_cutoff=timedelta(seconds=90)),
+        JobLogRule(name="b", pattern="(.)", threshold=1.5, comparison=Comparison.LTEQ),
+    )
+    launch = JobLaunch(
+        argv=("true",), nproc_per_node=1, checkpoint_dir="c", directory="d", environment={},
+        log_rules=rules,
+    )  # fmt: skip
+
+    kept = to_plain(launch)
+    assert from_plain(JobLaunch, json.loads(json.dumps(kept))) == launch
+    del kept["log_rules"]  # as the previous version wrote it
+    assert from_plain(JobLaunch, kept).log_rules == ()

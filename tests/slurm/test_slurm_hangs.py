@@ -83,6 +83,56 @@ def test_a_hang_is_reported_and_restarted_only_if_that_is_asked_for(cluster: Sup
     assert cluster.restarts(restarts) == 0
 
 
+RULES = r"""
+- name: Ticks
+  logPattern: "tick (\\d+)"
+  expectedStartCutOffInSeconds: 60
+  expectedRecurringFrequencyInSeconds: 3
+- name: Weights
+  logPattern: ".*weights are broken"
+  faultOnMatch: true
+"""
+
+TICKS = """
+import os, time
+restarts = int(os.environ.get("HOLDFAST_ATTEMPT", "0"))
+print("reason", os.environ.get("HOLDFAST_RESTART_REASON"), flush=True)
+for number in range(10):
+    print("tick", number, flush=True)
+    time.sleep(0.2)
+if restarts == 0:
+    time.sleep(600)
+if restarts == 1:
+    print("weights are broken", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_log_rules_restart_a_step_whose_steps_are_unknown(cluster: Supervised) -> None:
+    folder = cluster.prefix / "rules"
+    folder.mkdir()
+    (folder / "rules.yaml").write_text(RULES, encoding="utf-8")
+    (folder / "train.py").write_text(TICKS, encoding="utf-8")
+    command = f"srun --auto-resume=1 {sys.executable} {folder}/train.py"
+    lines = [f"cd {folder}", "export HOLDFAST_LOG_RULES=rules.yaml", command, "echo code $?"]
+    job = cluster.submit("-N1", script="\n".join(lines))
+    elsewhere = [*lines[:2], command.replace("srun", f"srun --output={folder}/other"), "echo code"]
+    other = cluster.submit("-N1", script="\n".join(elsewhere))
+
+    output = cluster.ended(job)
+    assert "code 0" in output
+    assert re.findall(r"reason (\w+)", output) == [
+        "None",
+        "LogStateHanging_Ticks",
+        "LogStateHanging_Weights",
+    ]
+    assert "cancelled: LogStateHanging_Ticks: no line matched 'tick (\\\\d+)' for 3s, " in output
+    assert "cancelled: LogStateHanging_Weights: the step printed: weights are broken" in output
+    ignored = "HOLDFAST_LOG_RULES is 'rules.yaml', which needs srun without --output"
+    cluster.until_said(other, ignored)
+    cluster.slurm.run("scancel", other)
+
+
 NAMED = """
 import os, pathlib, pickle, sys, time
 sys.path[:0] = os.environ["FOLDER"], os.environ["RECORDER"]

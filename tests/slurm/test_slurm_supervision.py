@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from holdfast.adapters.slurm.commands.node_text import NodeFacts, parse_nodes
 from holdfast.adapters.slurm.jobs.attempts import attempt_in, attempt_number, restarts_in
 from holdfast.adapters.slurm.jobs.own_job import parse_steps
-from holdfast.adapters.slurm.jobs.srun_command import is_bound, relaunch_command
+from holdfast.adapters.slurm.jobs.srun_command import is_bound, redirects_output, relaunch_command
 from holdfast.adapters.slurm.jobs.step_faults import (
     faults_after_end,
     faults_while_running,
@@ -126,6 +126,23 @@ def test_a_script_and_its_ranks_count_attempts_alike(
 )
 def test_a_command_line_that_names_its_nodes_is_known(line: str, bound: bool) -> None:
     assert is_bound(line.split()) is bound
+
+
+@pytest.mark.parametrize(
+    ("line", "redirects"),
+    [
+        ("srun python train.py --output x", False),
+        ("srun -N2 -n 16 python train.py -o x", False),
+        ("srun -N 2 -o log python x", True),
+        ("srun -N 2 -olog python x", True),
+        ("srun --output=log-%t python x", True),
+        ("srun --error log python x", True),
+        ("srun -N2 -- --output", False),
+    ],
+)
+def test_a_command_line_that_redirects_its_output_is_known(line: str, redirects: bool) -> None:
+    assert redirects_output(line.split(), {}) is redirects
+    assert redirects_output(line.split(), {"SLURM_STDOUTMODE": "log"})
 
 
 def test_a_relaunch_names_the_nodes_before_what_was_typed() -> None:

@@ -11,9 +11,6 @@ from holdfast.kit.bounded_files import read_bounded
 from holdfast.kit.rejections import Rejection
 from holdfast.model.errors import BackendError, ConfigError
 
-RULES_VARIABLE: Final = "HOLDFAST_LOG_RULES"
-"""Environment variable with the path of such a file."""
-
 _UTF8_BYTES: Final = 4
 """Maximum bytes of a character."""
 

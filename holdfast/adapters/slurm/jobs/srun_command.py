@@ -1,14 +1,35 @@
 """Parses command lines of srun, and builds the one that relaunches a step on other nodes. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 _MANY: Final = ":"
 """Separator between the components of a heterogeneous step on the command line of srun."""
 
 
+_STREAM_VARIABLES: Final = ("SLURM_STDOUTMODE", "SLURM_STDERRMODE")
+"""Variables of srun with the meaning of ``--output`` and ``--error``."""
+
+
 def is_bound(srun: Sequence[str]) -> bool:
     """Whether a command line of srun names its nodes, or has several components.
+
+    May be a false True, see ``_has_option``.
+    """
+    return _MANY in srun or _has_option(srun, ("-w", "--nodelist", "-F", "--nodefile"))
+
+
+def redirects_output(srun: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether srun writes output of the ranks elsewhere than to its own.
+
+    May be a false True, see ``_has_option``.
+    """
+    is_set = any(environment.get(name) for name in _STREAM_VARIABLES)
+    return is_set or _has_option(srun, ("-o", "--output", "-e", "--error"))
+
+
+def _has_option(srun: Sequence[str], names: tuple[str, ...]) -> bool:
+    """Whether a command line of srun has one of these options.
 
     Only arguments that may be options of srun are checked, not those of the program. An option
     without a value right before the program hides where the options end; then the result may be a
@@ -20,10 +41,10 @@ def is_bound(srun: Sequence[str]) -> bool:
             break
         if word == "--":
             break
-        if word.startswith(("-w", "--nodelist", "-F", "--nodefile")):
+        if word.startswith(names):
             return True
         before = word
-    return _MANY in srun
+    return False
 
 
 def relaunch_command(

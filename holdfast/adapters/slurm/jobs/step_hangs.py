@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.adapters.slurm.commands.comment_reports import ReportedHang, ReportedProgress
 from holdfast.decisions.fallback_signals import are_steps_known, best_suspicion
 from holdfast.decisions.hang_settings import TIMEOUT_VARIABLE, parse_hang_settings
+from holdfast.decisions.hangs import Hang
 from holdfast.decisions.step_progress import (
     UNKNOWN_STEPS,
     StepProgress,
@@ -16,6 +17,7 @@ from holdfast.decisions.step_progress import (
 )
 from holdfast.decisions.step_rate import KnownSteps, step_rate, with_step
 from holdfast.model.jobs import EVIDENCE_VARIABLE
+from holdfast.model.names import Reason
 
 if TYPE_CHECKING:
     from holdfast.adapters.host.fallback_watch import FallbackWatch
@@ -62,16 +64,24 @@ class StepHangs:
         self._progress = StepProgress()
         self._began_at = datetime.now(UTC)
         self._hang: SuspectedHang | None = None
+        self._rule: Hang | None = None
         self._reported: SuspectedHang | None = None
         self._steps: KnownSteps = ()
         self._due_at = self._began_at
 
     @property
     def text(self) -> str:
-        """Why the step seems to hang, for people to read; empty if it does not."""
+        """Why the step hangs, or seems to, for people to read; empty if it does not."""
+        if self._rule is not None:
+            return f"{self._rule.evidence}{self._seen}"
         if self._hang is None:
             return ""
         return f"the step seems to hang: {self._hang.evidence}{self._seen}"
+
+    @property
+    def reason(self) -> str:
+        """Reason code of the hang."""
+        return Reason.JOB_HUNG if self._rule is None else self._rule.reason
 
     def begin(self) -> None:
         """Begin the next attempt."""
@@ -82,10 +92,15 @@ class StepHangs:
             self._saves.begin(str(self._checkpoints() or ""))
         self.look(None)
 
-    def look(self, step: int | None) -> bool:
+    def look(self, step: int | None, rule: Hang | None = None) -> bool:
         """Take in the last step of the attempt. Returns whether the attempt has to be stopped.
 
         A start that takes long is never stopped: nothing was learned of its checkpoint.
+
+        Args:
+            step: last step of the attempt; None if it has reported none.
+            rule: hang that the log rules show; None if there is none.
+
         """
         now, began_at = datetime.now(UTC), self._began_at
         self._progress = after_look(self._progress, began_at=began_at, step=step, now=now)
@@ -93,8 +108,14 @@ class StepHangs:
             self._steps = with_step(self._steps, now, step)
         fallback = self._silence(now)
         hang = best_suspicion(self._progress, fallback, self._settings.limits, now)
-        self._hang = hang if hang is not None and self._is_inspected(hang) else None
-        return self._hang is not None and self._restarts(self._hang)
+        self._rule = rule
+        if rule is not None:
+            self._hang = None
+            return self._is_inspected(rule, restarts=True)
+        restarts = hang is not None and self._restarts(hang)
+        is_known = hang is not None and self._is_inspected(hang, restarts=restarts)
+        self._hang = hang if is_known else None
+        return is_known and restarts
 
     def _silence(self, now: datetime) -> SuspectedHang | None:
         """Return why the step seems to hang by its checkpoints; None if it does not.
@@ -123,7 +144,7 @@ class StepHangs:
     def _restarts(self, hang: SuspectedHang) -> bool:
         return self._settings.restarts and hang.step is not None
 
-    def _is_inspected(self, hang: SuspectedHang) -> bool:
+    def _is_inspected(self, hang: SuspectedHang | Hang, *, restarts: bool) -> bool:
         """Return whether it is known what the ranks do.
 
         That takes at most 10 s, and 70 s if the hang is only reported.
@@ -142,7 +163,7 @@ class StepHangs:
                 look=self._look,
                 file=self._file,
                 node="",
-                restarts=self._restarts(hang),
+                restarts=restarts,
             )
         )
         if found is not None:

@@ -102,7 +102,9 @@ class SupervisedStep:
         self._iteration: int | None = None
         self._relaunches = self._stalled = 0
         self._has_dropped_nodes = self._is_stopped_by_watch = False
-        self._training = TrainingWatch(environment, self._look, lambda: self._monitor.checkpoints)
+        self._training = TrainingWatch(
+            environment, srun, self._look, lambda: self._monitor.checkpoints
+        )
         self._crash = StepCrash(environment)
         self._published: LossFault | None = None
         self._published_hang: ReportedHang | None = None
@@ -204,8 +206,8 @@ class SupervisedStep:
 
     def _report_training(self) -> None:
         """Report losses and hangs in the output of the job, and to the controller."""
-        if notice := self._training.notice():
-            write_message(self._foreground, f"JobLossFault: {notice}")
+        for notice in self._training.notices():
+            write_message(self._foreground, notice)
         fault = self._training.fault
         if fault is not None and fault != self._published:
             with suppress(BackendError):  # slurmctld is down: tried again at the next poll
@@ -226,8 +228,6 @@ class SupervisedStep:
         return RankStacks(None, limit).look(self._job, len(step.nodes))
 
     def _report_hang(self) -> None:
-        if notice := self._training.hangs.notice():
-            write_message(self._foreground, f"JobHangSuspected: {notice}")
         attempt = attempt_number(self._monitor.restarts, self._relaunches)
         if progress := self._training.hangs.progress(attempt):
             with suppress(BackendError):  # slurmctld is down: the next report follows

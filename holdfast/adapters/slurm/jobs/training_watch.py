@@ -3,7 +3,7 @@
 Training steps and losses are read in the progress file and the output of the job step.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.adapters.host.progress_file import ReportReader
 from holdfast.adapters.slurm.jobs.step_hangs import StepHangs
 from holdfast.adapters.slurm.jobs.step_output import file_size, output_files
+from holdfast.adapters.slurm.jobs.step_rules import StepRules
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import (
     LossHistory,
@@ -53,6 +54,7 @@ class TrainingWatch:
 
     Args:
         environment: of the step; has the settings and the progress file.
+        srun: command line of the step.
         look: see ``StepHangs``.
         checkpoints: see ``StepHangs``.
 
@@ -61,15 +63,14 @@ class TrainingWatch:
     def __init__(
         self,
         environment: Mapping[str, str],
+        srun: Sequence[str],
         look: "Callable[[timedelta], RankFindings] | None" = None,
         checkpoints: Callable[[], Path | None] = lambda: None,
     ) -> None:
         limits, problems = parse_loss_limits(environment, VARIABLES)
         self.hangs = StepHangs(environment, look, checkpoints)
-        self.problems = [
-            *(f"{one.key} is {one.value[:60]!r}, expected {one.expected}" for one in problems),
-            *self.hangs.problems,
-        ]
+        self._rules = StepRules(environment, srun, is_read=any(output_files()))
+        self.problems = [*map(str, problems), *self.hangs.problems, *self._rules.problems]
         """Settings that are ignored, and why."""
 
         self.fault: LossFault | None = None
@@ -79,7 +80,8 @@ class TrainingWatch:
         self._progress = environment.get(PROGRESS_VARIABLE, "")
         self._attempts: tuple[AttemptRecord, ...] = ()
         self._failure: Failure | None = None
-        self._is_reported, self._hang = False, ""
+        self._hang, self._reason = "", ""
+        self._noticed: set[tuple[str, str]] = set()
         self._reported: int | None = None
         self._begun_at = datetime.now(UTC)
         self._history, self._steps = LossHistory(), LoggedSteps()
@@ -91,7 +93,7 @@ class TrainingWatch:
     def text(self) -> str:
         """Why the step is stopped, for people to read; empty if it is not."""
         if self._hang:
-            return f"{Reason.JOB_HUNG}: {self._hang}"
+            return f"{self._reason}: {self._hang}"
         return "" if self.fault is None else f"{self.fault.reason}: {self.fault.evidence}"
 
     @property
@@ -118,18 +120,29 @@ class TrainingWatch:
         for report in self._reports.read() if self._reports is not None else ():
             self._history = after_report(self._history, report, self._limits)
             self._reported = report.step
+        known_until = self._read_output()
+        self.fault = worse_fault(self._history.fault, self._steps.fault)
+        steps = [one for one in (self._reported, self._steps.last) if one is not None]
+        rule = self._rules.hang(self._begun_at, known_until)
+        is_hung = self.hangs.look(max(steps, default=None), rule)
+        if is_hung:
+            self._hang, self._reason = self.hangs.text, self.hangs.reason
+        return is_hung or (self.fault is not None and self.fault.action is not LossAction.ASK)
+
+    def _read_output(self) -> datetime | None:
+        """Read the output. Returns the time until which it is known; None if more is left."""
+        now, is_behind = datetime.now(UTC), False
         for number, log in enumerate(self._logs):
             for _ in range(_CHUNKS):
                 lines = [line.decode("utf-8", "replace") for line in log.read()]
                 self._steps = after_lines(self._steps, number, lines, self._limits)
                 self._notices = after_notice_lines(self._notices, lines)
+                self._rules.take(number, lines, now)
                 if not lines:
                     break
-        self.fault = worse_fault(self._history.fault, self._steps.fault)
-        steps = [one for one in (self._reported, self._steps.last) if one is not None]
-        is_hung = self.hangs.look(max(steps, default=None))
-        self._hang = self.hangs.text if is_hung else self._hang
-        return is_hung or (self.fault is not None and self.fault.action is not LossAction.ASK)
+            else:
+                is_behind = True
+        return None if is_behind else now
 
     def straggler(self, nodes: Sequence[str]) -> str:
         """Return which of ``nodes`` ``holdfast launch`` calls slow in the output; may be empty."""
@@ -137,11 +150,17 @@ class TrainingWatch:
         found = [node for node in nodes if host and node.partition(".")[0] == host]
         return found[0] if len(found) == 1 else ""
 
-    def notice(self) -> str:
-        """Return what a person has to know of a fault that does not stop the step, once."""
-        text = "" if self._is_reported else loss_notice(self.fault)
-        self._is_reported = self._is_reported or bool(text)
-        return text
+    def notices(self) -> Iterator[str]:
+        """Yield what a person has to know of what does not stop the step, once each."""
+        texts = {
+            "JobLossFault": loss_notice(self.fault),
+            "JobUnwatched": self._rules.rejected,
+            "JobHangSuspected": self.hangs.notice(),
+        }
+        for name, text in texts.items():
+            if text and (name, text) not in self._noticed:
+                self._noticed.add((name, text))
+                yield f"{name}: {text}"
 
     def ended(self, *, is_stopped: bool) -> Failure | None:
         """Return the failure of an attempt that has ended; None for another reason.
@@ -156,7 +175,7 @@ class TrainingWatch:
         if self._failure is None and is_stopped and not has_acted:
             self._failure = Failure(
                 kind=FailureKind.APPLICATION,
-                reason=Reason.JOB_HUNG,
+                reason=self._reason,
                 at=datetime.now(UTC),
                 evidence=self._hang,
             )
@@ -206,12 +225,13 @@ class TrainingWatch:
 
     def _start(self) -> None:
         self.fault = self._failure = None
-        self._is_reported, self._hang = False, ""
-        self._reported = None
+        self._hang, self._reason = "", ""
+        self._reported, self._noticed = None, set()
         self._begun_at = datetime.now(UTC)
         self._history, self._steps = LossHistory(), LoggedSteps()
         self._notices = LoggedNotices()
         self.hangs.begin()
+        self._rules.begin()
         if self._progress:
             path = Path(self._progress)
             self._reports = ReportReader(path, offset=file_size(path))

@@ -1,0 +1,88 @@
+"""Log rules of one attempt, with lines that are matched for real."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.adapters.host.job_log_rules import JobLogRules
+from holdfast.adapters.host.pattern_matcher import PatternMatcher
+from holdfast.decisions.log_rules import Comparison, JobLogRule
+from holdfast.model.errors import BackendError
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+STEPS = JobLogRule(name="steps", pattern="step", start_cutoff=9 * SECOND, frequency=SECOND)
+
+
+@pytest.fixture
+def matcher() -> Iterator[PatternMatcher]:
+    matcher = PatternMatcher()
+    yield matcher
+    matcher.close()
+
+
+def test_a_matcher_that_dies_once_costs_nothing(matcher: PatternMatcher):
+    rules = JobLogRules(matcher, [STEPS])
+    rules.validate()
+    matcher._process.kill()
+
+    rules.take_or_end(0, ["step 1"], at=START + SECOND)
+
+    assert rules.rejected == ()
+    assert rules.due(START) == START + 2 * SECOND
+
+
+def test_a_matcher_that_stays_away_ends_the_rules_and_shows_no_hang(matcher: PatternMatcher):
+    rules = JobLogRules(matcher, [STEPS])
+    rules.validate()
+    matcher.close()
+
+    rules.take_or_end(0, ["step 1"], at=START + SECOND)
+
+    assert not rules.are_given
+    assert rules.hang(START, START + timedelta(days=1)) is None
+    (rejected,) = rules.rejected
+    assert str(rejected).startswith("log rules is 'steps', expected a matcher that responds: ")
+    rules.take_or_end(0, ["step 2"], at=START + SECOND)
+    assert len(rules.rejected) == 1
+
+
+def test_lines_that_were_not_all_matched_were_not_evaluated(matcher: PatternMatcher):
+    counted = JobLogRule(
+        name="slow", pattern="(\\d+)", threshold=9, comparison=Comparison.LT, data_points=3
+    )
+    rules = JobLogRules(matcher, [counted])
+    rules.validate()
+    matcher._process.kill()
+    many = ["1", "1", "x" * 4096, *["x" * 4096] * 40]
+
+    with pytest.raises(BackendError):
+        rules.take(0, many, at=START)
+    rules.take(0, many, at=START)
+
+    assert rules.hang(START, None) is None
+    rules.take(0, ["1"], at=START + SECOND, where="rank 3")
+    assert rules.hang(START, None).evidence.startswith("rank 3 printed 3 in a row that are lt 9")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[PatternMatcher]:
+    matcher = PatternMatcher()
+    yield matcher
+    matcher.close()
+
+
+@given(st.lists(st.integers(0, 9000), max_size=60), st.integers(0, 60))
+def test_no_line_is_lost_where_many_are_matched_in_parts(
+    shared: PatternMatcher, lengths: list[int], place: int
+):
+    rules = JobLogRules(shared, [JobLogRule(name="r", pattern="found", fault_on_match=True)])
+    lines = ["x" * length for length in lengths]
+    lines.insert(place, "found")
+
+    rules.take(5, lines, at=START)
+
+    assert rules.hang(START, None).evidence == "node rank 5 printed: found"
