@@ -39,9 +39,12 @@ class AppendedLines:
         self._offset, self._chunk, self._skips = offset, chunk, skips
         self._inode: int | None = None
         self._rest = b""
+        self.has_more = False
+        """Whether the last read has left something, also if it returned no complete line."""
 
     def read(self) -> list[bytes]:
         """Return the next complete lines; none if there are none, or the file cannot be read."""
+        self.has_more = False
         try:
             with open_regular(self._path, follow_links=self._follow_links) as (handle, status):
                 if status.st_size < self._offset or self._inode not in (None, status.st_ino):
@@ -53,6 +56,7 @@ class AppendedLines:
         except OSError:
             return []
         self._offset += len(data)
+        self.has_more = status.st_size > self._offset
         *lines, rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
         self._rest = rest[-self._chunk :].lstrip(b"\0")
         return [line.lstrip(b"\0") for line in lines]

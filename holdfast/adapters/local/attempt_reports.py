@@ -105,18 +105,15 @@ class AttemptReports:
         """Read the logs for the log rules; if the job logs its steps, for these, too."""
         if not (is_logged or self._rules.are_given):
             return
-        is_behind = False
         for rank, (where, log) in enumerate(self._logs.items()):
             for _ in range(_CHUNKS):
                 lines = [*_text(log.read())]
                 if is_logged:
                     self._logged = after_lines(self._logged, rank, lines, self._limits, where=where)
                 self._rules.take_or_end(rank, lines, at=now, where=where)
-                if not lines:
+                if not log.has_more:
                     break
-            else:
-                is_behind = True
-        if not is_behind:
+        if not any(log.has_more for log in self._logs.values()):
             self._known_until = now
 
     def _note(self, now: datetime, step: int) -> None:

@@ -1,6 +1,7 @@
 """Matching log lines with patterns of people, good and bad."""
 
 import math
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -91,6 +92,16 @@ def test_a_pattern_that_takes_for_ever_is_given_up_and_other_rules_are_matched(
     found = matcher.match([a_rule(endless), a_rule("a"), a_rule(stop_pattern=endless)], [line])
 
     assert found == [TOO_SLOW, [(0, Hit(is_match=True))], TOO_SLOW]
+
+
+def test_the_limit_holds_where_the_parent_waits_for_its_signals():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    matcher = PatternMatcher()
+    try:
+        assert matcher.match([a_rule("(a+)+$")], ["a" * 4000 + "!"]) == [TOO_SLOW]
+    finally:
+        matcher.close()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @given(st.lists(st.text(max_size=200), max_size=20))

@@ -131,18 +131,16 @@ class TrainingWatch:
 
     def _read_output(self) -> datetime | None:
         """Read the output. Returns the time until which it is known; None if more is left."""
-        now, is_behind = datetime.now(UTC), False
+        now = datetime.now(UTC)
         for number, log in enumerate(self._logs):
             for _ in range(_CHUNKS):
                 lines = [line.decode("utf-8", "replace") for line in log.read()]
                 self._steps = after_lines(self._steps, number, lines, self._limits)
                 self._notices = after_notice_lines(self._notices, lines)
                 self._rules.take(number, lines, now)
-                if not lines:
+                if not log.has_more:
                     break
-            else:
-                is_behind = True
-        return None if is_behind else now
+        return None if any(log.has_more for log in self._logs) else now
 
     def straggler(self, nodes: Sequence[str]) -> str:
         """Return which of ``nodes`` ``holdfast launch`` calls slow in the output; may be empty."""

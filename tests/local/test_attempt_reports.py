@@ -1,0 +1,55 @@
+"""What one attempt has reported, read while its ranks write."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from holdfast.adapters.host.job_log_rules import JobLogRules
+from holdfast.adapters.host.pattern_matcher import PatternMatcher
+from holdfast.adapters.local.attempt_reports import AttemptReports
+from holdfast.adapters.local.layout import RunDir
+from holdfast.decisions.log_rules import JobLogRule
+from holdfast.decisions.loss_faults import LossLimits
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = START + timedelta(minutes=2)
+RULE = JobLogRule(name="steps", pattern="ready", start_cutoff=timedelta(minutes=1))
+MEBIBYTE = 1 << 20
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Iterator[tuple[AttemptReports, Path]]:
+    own, matcher = RunDir(tmp_path), PatternMatcher()
+    log = own.log(1, 0)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    yield AttemptReports(own, 1, ["node"], LossLimits(), JobLogRules(matcher, [RULE])), log
+    matcher.close()
+
+
+def test_a_log_that_grows_faster_than_it_is_read_shows_no_silence(
+    reports: tuple[AttemptReports, Path],
+):
+    read, log = reports
+    with log.open("w") as file:
+        for _ in range(20):
+            file.write("x" * MEBIBYTE + "\n")
+        file.write("ready\n")
+
+    read.read(LATER)
+    assert read.hang(START) is None, "the end of the log is unknown"
+    read.read(LATER)
+    assert read.hang(START) is None, "it has the line"
+
+
+def test_a_log_without_the_line_is_a_hang_once_it_was_read(reports: tuple[AttemptReports, Path]):
+    read, log = reports
+
+    assert read.hang(START) is None
+    read.read(LATER)
+
+    assert read.hang(START).since == START
+    log.write_text("ready\n")
+    read.read(LATER)
+    assert read.hang(START) is None
