@@ -85,7 +85,7 @@ def test_a_hang_is_reported_and_restarted_only_if_that_is_asked_for(cluster: Sup
 
 RULES = r"""
 - name: Ticks
-  logPattern: "tick (\\d+)"
+  logPattern: "step: +(\\d+)"
   expectedStartCutOffInSeconds: 60
   expectedRecurringFrequencyInSeconds: 3
 - name: Weights
@@ -97,9 +97,9 @@ TICKS = """
 import os, time
 restarts = int(os.environ.get("HOLDFAST_ATTEMPT", "0"))
 print("reason", os.environ.get("HOLDFAST_RESTART_REASON"), flush=True)
-for number in range(10):
-    print("tick", number, flush=True)
-    time.sleep(0.2)
+for number in range(25):
+    print(f"step: {number:2}  loss:  2.50000  grad_norm:  1.2000", flush=True)
+    time.sleep(0.1)
 if restarts == 0:
     time.sleep(600)
 if restarts == 1:
@@ -108,15 +108,16 @@ if restarts == 1:
 """
 
 
-def test_log_rules_restart_a_step_whose_steps_are_unknown(cluster: Supervised) -> None:
+def test_log_rules_restart_a_step(cluster: Supervised) -> None:
     folder = cluster.prefix / "rules"
     folder.mkdir()
     (folder / "rules.yaml").write_text(RULES, encoding="utf-8")
     (folder / "train.py").write_text(TICKS, encoding="utf-8")
     command = f"srun --auto-resume=1 {sys.executable} {folder}/train.py"
     lines = [f"cd {folder}", "export HOLDFAST_LOG_RULES=rules.yaml", command, "echo code $?"]
+    lines.insert(1, "export HOLDFAST_STALL_FLOOR=2s")  # a hang is suspected before a rule finds it
     job = cluster.submit("-N1", script="\n".join(lines))
-    elsewhere = [*lines[:2], command.replace("srun", f"srun --output={folder}/other"), "echo code"]
+    elsewhere = [*lines[:3], command.replace("srun", f"srun --output={folder}/other"), "echo code"]
     other = cluster.submit("-N1", script="\n".join(elsewhere))
 
     output = cluster.ended(job)
@@ -126,7 +127,7 @@ def test_log_rules_restart_a_step_whose_steps_are_unknown(cluster: Supervised) -
         "LogStateHanging_Ticks",
         "LogStateHanging_Weights",
     ]
-    assert "cancelled: LogStateHanging_Ticks: no line matched 'tick (\\\\d+)' for 3s, " in output
+    assert "cancelled: LogStateHanging_Ticks: no line matched 'step: +(\\\\d+)' for 3s, " in output
     assert "cancelled: LogStateHanging_Weights: the step printed: weights are broken" in output
     ignored = "HOLDFAST_LOG_RULES is 'rules.yaml', which needs srun without --output"
     cluster.until_said(other, ignored)
