@@ -66,6 +66,14 @@ def test_a_machine_without_slurm_is_reported_with_what_to_do(tmp_path: Path, mon
         Slurm(None, TIME).jobs()
 
 
+def test_a_configuration_that_does_not_exist_is_reported_at_once(answers, monkeypatch) -> None:
+    answers(output="")
+    monkeypatch.setenv("SLURM_CONF", "/no/slurm.conf")
+
+    with pytest.raises(BackendError, match=r"^SLURM_CONF is '/no/slurm.conf', a file that does"):
+        Slurm(None, TIME).jobs()
+
+
 def test_a_node_that_is_open_already_is_no_error(answers) -> None:
     answers("slurm_update error: Invalid node state specified")
 
@@ -92,6 +100,7 @@ def test_a_job_that_cannot_be_requeued_is_no_error(answers, said: str) -> None:
 
 def test_what_is_asked_goes_to_the_cluster_of_the_configuration(answers, tmp_path: Path) -> None:
     argv = answers(status=0)
+    (tmp_path / "slurm.conf").touch()
 
     Slurm(tmp_path / "slurm.conf", TIME).close_node("n1", "a b; c")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from holdfast.adapters.slurm.commands.conf_file import CONF
 from holdfast.adapters.slurm.commands.node_text import (
     JOBS_FORMAT,
     SHOW_NODES,
@@ -38,6 +39,8 @@ _SHOWN: Final = 80
 """Maximum characters of a command line in messages; formats and lists of nodes are longer."""
 
 _UNCONFIGURED: Final = "Could not establish a configuration source"
+
+_CONFIGURE: Final = f"run this on a node of the cluster, or set {CONF} to its slurm.conf"
 
 _BATCH: Final = 200
 """Maximum number of nodes in one command line."""
@@ -121,6 +124,9 @@ class Slurm:
         return not done.status
 
     def _run(self, argv: Sequence[str], environment: Mapping[str, str]) -> CompletedCommand:
+        conf = environment.get(CONF)
+        if conf and not os.path.exists(conf):  # Slurm's commands would try for longer than that
+            raise BackendError(f"{CONF} is {conf!r}, a file that does not exist: {_CONFIGURE}")
         try:
             return run(argv, timeout=self._timeout, environment=environment)
         except BackendError as error:
@@ -135,8 +141,7 @@ def _error_message(argv: Sequence[str], done: CompletedCommand) -> str:
     what = " ".join(argv)
     what = what if len(what) <= _SHOWN else f"{what[:_SHOWN]}..."
     if _UNCONFIGURED in message:
-        remedy = "run this on a node of the cluster, or set SLURM_CONF to its slurm.conf"
-        return f"{what}: no slurm.conf was found: {remedy}"
+        return f"{what}: no slurm.conf was found: {_CONFIGURE}"
     if any(one in message for one in _DENIED):
         return f"{what}: {message}: {_person()} is not permitted; {_GRANT}"
     return f"{what}: {message}"

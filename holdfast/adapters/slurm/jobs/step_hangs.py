@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from holdfast.adapters.slurm.commands.comment_reports import ReportedHang, ReportedProgress
 from holdfast.decisions.fallback_signals import are_steps_known, best_suspicion
 from holdfast.decisions.hang_settings import TIMEOUT_VARIABLE, parse_hang_settings
-from holdfast.decisions.hangs import Hang
 from holdfast.decisions.step_progress import (
     UNKNOWN_STEPS,
     StepProgress,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from holdfast.adapters.host.fallback_watch import FallbackWatch
     from holdfast.adapters.host.hang_inspection import HangInspector
     from holdfast.decisions.flight_recorder import RankFindings
+    from holdfast.decisions.hangs import Hang
 
 EVIDENCE_NAME: Final = "holdfast-evidence-{}.json"
 """Name of the file for the evidence of a hang, with the number of the job."""
@@ -92,7 +92,7 @@ class StepHangs:
             self._saves.begin(str(self._checkpoints() or ""))
         self.look(None)
 
-    def look(self, step: int | None, rule: Hang | None = None) -> bool:
+    def look(self, step: int | None, rule: "Hang | None" = None) -> bool:
         """Take in the last step of the attempt. Returns whether the attempt has to be stopped.
 
         A start that takes long is never stopped: nothing was learned of its checkpoint.
@@ -144,7 +144,7 @@ class StepHangs:
     def _restarts(self, hang: SuspectedHang) -> bool:
         return self._settings.restarts and hang.step is not None
 
-    def _is_inspected(self, hang: SuspectedHang | Hang, *, restarts: bool) -> bool:
+    def _is_inspected(self, hang: "SuspectedHang | Hang", *, restarts: bool) -> bool:
         """Return whether it is known what the ranks do.
 
         That takes at most 10 s, and 70 s if the hang is only reported.
