@@ -39,6 +39,11 @@ class PatternMatcher:
         self._process: subprocess.Popen[bytes] | None = None
         self._is_closed = False
 
+    @property
+    def pids(self) -> set[int]:
+        """The child process, if there is one."""
+        return set() if self._process is None else {self._process.pid}
+
     def match(self, rules: Sequence[JobLogRule], lines: Sequence[str]) -> list[Hits | str]:
         """For each rule its hits, or what is expected instead of its invalid patterns.
 

@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.adapters.launch.cgroups import Cgroup
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.apps.launch.failure_text import crash_of, described, rerun_of
+from holdfast.apps.launch.log_rule_watch import LogRuleWatch
 from holdfast.apps.launch.loss_watch import LossWatch
 from holdfast.apps.launch.options import LaunchOptions
 from holdfast.apps.launch.progress_watch import ProgressWatch, other_signs
@@ -89,6 +90,7 @@ class NodeRanks:
         has_steps = not is_watched and not options.starts_ranks
         self._progress = ProgressWatch(options.hang_limit) if has_steps else None
         self._losses = LossWatch(options.losses) if options.losses is not None else None
+        self._rules = LogRuleWatch(options.log_rules)
         self._has_progress = False
         self._suspected: int | None = None
         self._inspections = RankInspections(member.name, options.slots)
@@ -148,7 +150,7 @@ class NodeRanks:
             times.append(now + _COPY_S)
         if self._progress is not None and not self._is_stopping and not self._is_swept:
             times += [at for at in [self._progress.next_call()] if at is not None]
-        for one in (self._sampling, self._losses):
+        for one in (self._sampling, self._losses, self._rules):
             times += [at for at in [one.next_call() if one is not None else None] if at is not None]
         return min(times, default=None)
 
@@ -192,6 +194,7 @@ class NodeRanks:
         if self._wait is not None:
             self._wait.close()
         self._end_watching()
+        self._rules.close()
         if self._warm is not None:
             self._warm.close()
         self._output.close(keeps_evidence=keeps_evidence)
@@ -228,6 +231,7 @@ class NodeRanks:
                 is_whole=order.world_size == self._options.slots,
                 signs=other_signs(self._environment, order.first_rank, self._processes),
             )
+        self._rules.begin({order.first_rank + rank: logs[rank] for rank in slots})
         if self._sampling is not None and order.world_size > 1:
             pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
             self._sampling.begin(pids, self._sections())
@@ -273,12 +277,14 @@ class NodeRanks:
         return self._environment.get(PROGRESS_VARIABLE) or str(own)
 
     def _check_progress(self) -> None:
-        if self._progress is None or self._is_stopping or self._is_swept:
+        if self._is_stopping or self._is_swept:
             return
-        if (stall := self._progress.stalled()) is None:
-            return
-        self._suspected = stall.local_rank
-        self._report(stall.suspicion(self.member.name, self.round, self._first_rank))
+        if found := self._rules.hang(self.member.name, self.round):
+            self._suspected = None
+            self._report(found)
+        if self._progress is not None and (stall := self._progress.stalled()) is not None:
+            self._suspected = stall.local_rank
+            self._report(stall.suspicion(self.member.name, self.round, self._first_rank))
 
     def _check_losses(self, *, is_last: bool = False) -> None:
         """Report a bad loss before what follows from it."""
@@ -306,7 +312,7 @@ class NodeRanks:
 
     def _end_watching(self) -> None:
         self._inspections.end()
-        for one in (self._progress, self._losses, self._sampling):
+        for one in (self._progress, self._losses, self._rules, self._sampling):
             if one is not None:
                 one.end()
 
@@ -352,7 +358,8 @@ class NodeRanks:
 
     def _sweep(self) -> None:
         """End processes that the ranks left running, in any session, and ranks after SIGKILL."""
-        spared = self.spared | self._inspections.pids | (self._warm.pids() if self._warm else set())
+        spared = self.spared | self._inspections.pids | self._rules.pids
+        spared |= self._warm.pids() if self._warm is not None else set()
         if (left := self._ranks.kill_left(spared)) or self._ranks.are_running():
             self._give_up_at = self._give_up_at or time.monotonic() + _UNKILLABLE_S
             self.unkillable = left if time.monotonic() >= self._give_up_at else []
@@ -386,6 +393,6 @@ class NodeRanks:
         own_pids = [*others]
         own_pids += [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
         own_pids += [self._wait.pid] if self._wait is not None else []
-        for one in (self._inspections, self._sampling, self._progress):
+        for one in (self._inspections, self._sampling, self._progress, self._rules):
             own_pids += one.pids if one is not None else []
         reap([*own_pids, *(self._warm.pids() if self._warm is not None else ())])

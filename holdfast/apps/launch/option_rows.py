@@ -158,6 +158,12 @@ OPTIONS: Final = (
         "that reports no steps is reported as a suspected hang; 0: none (default: 10m)",
     ),
     _row(
+        "--log-rules", default="", metavar="FILE",
+        help="JSON or YAML file with log rules, each with the fields of HyperPod's "
+        "logMonitoringConfiguration: restart the ranks of a job on one node by the logs in "
+        "--log-dir",
+    ),
+    _row(
         "--straggler-factor", type=factor, metavar="FACTOR",
         help="report a rank whose own part of a step takes at least this multiple of that of the "
         "others; 0: take no samples (default: 1.15, unless HOLDFAST_PROGRESS_FILE is set)",

@@ -5,17 +5,22 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.progress_watch import HangLimit
 from holdfast.apps.launch.rank_environment import count_gpus
 from holdfast.apps.launch.rank_output import LogOptions
 from holdfast.apps.launch.rank_sampling import StragglerOptions
-from holdfast.apps.launch.rendezvous import parse_nodes
+from holdfast.apps.launch.rendezvous import Rendezvous, parse_nodes
 from holdfast.decisions.exit_meanings import ExitMeaning, parse_exit_meanings
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.kit.units import parse_duration
+from holdfast.model.errors import ConfigError
 from holdfast.model.jobs import PROGRESS_VARIABLE, LossAction
+
+if TYPE_CHECKING:
+    from holdfast.decisions.log_rules import JobLogRule
 
 STREAMS: Final = {"0": 0, "1": 1, "2": 2, "3": 3}
 """Values of ``--redirects`` and ``--tee``."""
@@ -176,3 +181,22 @@ def stragglers(
         is_watched = PROGRESS_VARIABLE in environment
         return None if is_watched else StragglerOptions(window=window)
     return StragglerOptions(factor=factor, window=window, is_requested=True) if factor else None
+
+
+def log_rules(given: argparse.Namespace, rendezvous: Rendezvous | None) -> "tuple[JobLogRule, ...]":
+    """Return the log rules of the job.
+
+    Raises:
+        ConfigError: they have mistakes, or cannot be evaluated.
+
+    """
+    if not given.log_rules:
+        return ()
+    if rendezvous is not None:
+        expected = "--nnodes=1; on more nodes, use srun --auto-resume=1, Kubernetes or holdfast run"
+        raise ConfigError(f"--log-rules: {given.log_rules}: expected {expected}")
+    if not given.log_dir:
+        raise ConfigError(f"--log-rules: {given.log_rules}: expected --log-dir as well")
+    from holdfast.adapters.host.log_rule_file import load_log_rules  # noqa: PLC0415 - with rules only
+
+    return load_log_rules(Path(given.log_rules), "--log-rules")

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.option_rows import (
     LOSS_ACTIONS,
@@ -19,6 +19,7 @@ from holdfast.apps.launch.option_values import (
     STREAMS,
     exclusions,
     log_options,
+    log_rules,
     loss_limits,
     names_launcher,
     past_job_restarts,
@@ -34,6 +35,9 @@ from holdfast.decisions.exit_meanings import EXIT_MEANINGS, ExitMeaning
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.restart_rungs import RestartBudget
 from holdfast.model.errors import ConfigError
+
+if TYPE_CHECKING:
+    from holdfast.decisions.log_rules import JobLogRule
 
 PROGRAM: Final = "holdfast launch"
 
@@ -89,6 +93,9 @@ class LaunchOptions:
     grace: timedelta
     accelerator_timeout: timedelta
     hang_limit: HangLimit
+    log_rules: "tuple[JobLogRule, ...]"
+    """Log lines that show a hang by their absence, or a failure."""
+
     losses: LossLimits | None
     """When a loss is a fault, and what follows; None: losses are not watched."""
 
@@ -158,6 +165,7 @@ def parse(
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
         hang_limit=_hang_limit(given),
+        log_rules=log_rules(given, rendezvous),
         losses=None if starts_ranks else loss_limits(given, environment),
         stops_on_permanent_cause=given.permanent_cause_action == "stop",
         exchanges_suspects=given.suspect_action == "exchange",
