@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdfast.kit.cgroup_paths import mounted
+
 _PREFIX: Final = "holdfast-launch-"
 _SLURM_STEP: Final = re.compile(r"/job_[^/]+/step_")
 _LIMIT: Final = 1 << 22
@@ -23,9 +25,6 @@ _LIMIT: Final = 1 << 22
 
 _END_S: Final = 5.0
 """Time for killed processes to end; one in uninterruptible sleep does not."""
-
-_FIELDS: Final = 6
-"""Fields of a line of mountinfo before the optional ones, see proc(5)."""
 
 _POLL_S: Final = 0.002
 _TRIES: Final = 5
@@ -156,31 +155,6 @@ def own_cgroup() -> Path | None:
     except OSError:
         return None
     return folder
-
-
-def mounted(own: str, mounts: str) -> Path | None:
-    """Return the directory of a control group; None if it is not mounted.
-
-    Args:
-        own: path of the control group, as in /proc/PID/cgroup.
-        mounts: lines of /proc/self/mountinfo.
-
-    """
-    if ".." in own.split("/"):  # outside of the namespace
-        return None
-    for line in mounts.splitlines():
-        mount, _, kind = line.partition(" - ")
-        fields = mount.split()
-        if not kind.startswith("cgroup2 ") or len(fields) < _FIELDS:
-            continue
-        root, point = (re.sub(r"\\([0-7]{3})", _character, field) for field in fields[3:5])
-        if own == root or own.startswith(root.rstrip("/") + "/"):
-            return Path(point, own[len(root) :].lstrip("/"))
-    return None
-
-
-def _character(escape: re.Match[str]) -> str:
-    return chr(int(escape[1], 8))
 
 
 def _read(path: Path) -> str:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.adapters.launch.cgroups import mounted
+from holdfast.kit.cgroup_paths import lineage, mounted
 
 V1 = "33 31 0:29 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory"
 UNIFIED = "41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 master:1 - cgroup2 cgroup2 rw"
@@ -35,6 +35,17 @@ def test_the_directory_of_a_control_group_depends_on_its_mount(
     own: str, mounts: list[str], expected: str | None
 ) -> None:
     assert mounted(own, "\n".join(mounts)) == (Path(expected) if expected else None)
+
+
+def test_the_groups_above_end_at_the_mount() -> None:
+    point = Path("/sys/fs/cgroup")
+    new = [point / "own" / "a", point / "own", point]
+    assert lineage("/kubepods/pod1/c1/own/a", "\n".join([V1, CONTAINER])) == new
+    cpu = V1.replace("memory", "cpu,cpuacct")
+    old = [Path("/sys/fs/cgroup/cpu,cpuacct") / one for one in ("job/step", "job", "")]
+    assert lineage("/job/step", "\n".join([V1, cpu, UNIFIED]), "cpu") == old
+    assert lineage("/job/step", V1, "cpu") == []
+    assert lineage("/../step", cpu, "cpu") == []
 
 
 @given(own=st.text(), mounts=st.text(alphabet="/ .-\\047acgroup2\n"))
