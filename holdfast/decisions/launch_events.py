@@ -163,6 +163,17 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What slows the GPU and the CPU of a straggler down."""
+
+    launcher: str
+    round: int
+    rank: int
+    text: str
+    """Empty if nothing does, or if it is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
     """All ranks of a launcher exited with 0."""
 
@@ -219,6 +230,7 @@ Reported = (
     | Suspected
     | Inspected
     | Sampled
+    | Examined
     | Succeeded
     | Stopped
 )

@@ -47,6 +47,9 @@ class Order:
     inspection_limit: timedelta = LIMIT
     """Maximum time of that inspection."""
 
+    slow_rank: int = -1
+    """Straggler of the launcher, whose GPU and CPU are to be examined; -1 for none."""
+
     outcome: Outcome | None = None
     code: int = 0
     """Exit code of a rank that requests no restart; 0 if there is none."""

@@ -34,9 +34,14 @@ class Accelerator:
     as for an instance of a MIG GPU. A kernel of NCCL that waits counts as one that runs."""
 
     @property
+    def label(self) -> str:
+        """Return the name for people, such as ``GPU 0``."""
+        return f"GPU {self.name}" if self.name.isdecimal() else self.name
+
+    @property
     def text(self) -> str:
         """Return the state, such as ``GPU 0: 512 of 81559 MiB, utilization 100 %``."""
-        name = f"GPU {self.name}" if self.name.isdecimal() else self.name
+        name = self.label
         if self.used_mib is None:
             return f"{name}: unreadable"
         total = "" if self.total_mib is None else f" of {self.total_mib}"

@@ -99,14 +99,18 @@ class Straggler:
     before: float | None = None
     """Its factor in the first half of the attempt's windows if it was not slow then."""
 
+    slowdowns: str = ""
+    """What slows its GPU and CPU down, as seen when it was named; empty if nothing does."""
+
     @property
     def text(self) -> str:
         """Return who is slow and by how much, for people to read."""
         past = "" if self.before is None else f"; it was {self.before:.2f}x before"
+        seen = f"; {self.slowdowns}" if self.slowdowns else ""
         return (
             f"rank {self.rank} on {self.node} is slow: its own part of a step takes "
             f"{self.factor:.2f}x the median of the other ranks; it waits {self.wait:.0%} of the "
-            f"time, the others {self.others_wait:.0%} ({self.windows} windows){past}"
+            f"time, the others {self.others_wait:.0%} ({self.windows} windows){past}{seen}"
         )
 
 

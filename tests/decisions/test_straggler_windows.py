@@ -1,10 +1,27 @@
 """Samples of several launchers, in any order, and the rank that they show to be slow."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.launch_events import Sampled
-from holdfast.decisions.launch_stragglers import RoundSamples, after_samples
+from holdfast.decisions.launch_events import Examined, Sampled
+from holdfast.decisions.launch_orders import Order, OrderKind
+from holdfast.decisions.launch_state import JobRounds, Phase
+from holdfast.decisions.launch_stragglers import (
+    NamedStraggler,
+    RoundSamples,
+    after_samples,
+    newly_named,
+)
+from holdfast.decisions.notice_lines import (
+    PRINTED,
+    STRAGGLER,
+    LoggedNotices,
+    after_lines,
+    notice_line,
+)
 from holdfast.decisions.rank_snapshots import Activity, RankSamples
 
 NODES = ("node-a", "node-b")
@@ -80,12 +97,62 @@ def test_what_is_kept_is_bounded_and_a_window_counts_once(events) -> None:
 
 
 def test_the_next_round_begins_anew_and_a_report_keeps_its_figures() -> None:
-    named = after(*windows(4, 1))
+    known = after(*windows(4, 1))
     later = after(*windows(9, 1))
 
-    assert later.found == named.found
-    assert after_samples(named, event(0, 0, number=2), NODES, 1.15).found is None
+    assert later.found == known.found
+    assert after_samples(known, event(0, 0, number=2), NODES, 1.15).found is None
 
 
 def test_a_larger_factor_names_only_larger_excesses() -> None:
     assert after(*windows(8, 1), factor=3.0).found is None
+
+
+T0 = datetime(2026, 11, 1, tzinfo=UTC)
+ORDER = Order(kind=OrderKind.RUN, round=1)
+RUNNING = JobRounds(since=T0, phase=Phase.RUN, round=1)
+
+
+def named() -> NamedStraggler:
+    known = after(*windows(4, 3))
+    found = newly_named(RoundSamples(), known, T0)
+    assert found is not None
+    assert newly_named(known, after(*windows(5, 3)), T0) is None
+    return found
+
+
+def test_the_launcher_of_a_straggler_examines_it_once_before_it_is_reported() -> None:
+    slow = named()
+    assert not slow.is_complete(RUNNING, T0)
+    assert slow.order("node-b", ORDER).slow_rank == 3
+    for other in (("node-a", ORDER), ("node-b", replace(ORDER, round=2)),
+                  ("node-b", replace(ORDER, kind=OrderKind.STOP))):  # fmt: skip
+        assert slow.order(*other) == other[1]
+
+    examined = slow.after(Examined(launcher="node-b", round=1, rank=3, text="its\nGPU is\x1b hot"))
+
+    assert examined.is_complete(RUNNING, T0)
+    assert examined.order("node-b", ORDER) == ORDER
+    assert examined.event.text == f"{slow.event.text}; its GPU is hot"
+    assert (examined.event.launcher, examined.event.rank) == ("node-b", 3)
+
+
+def test_a_straggler_is_reported_without_its_launcher_in_time_or_once_its_round_ends() -> None:
+    slow = named()
+    wrong = [("node-a", 1, 3), ("node-b", 2, 3), ("node-b", 1, 2)]
+    for launcher, number, rank in wrong:
+        event = Examined(launcher=launcher, round=number, rank=rank, text="hot")
+        assert slow.after(event) == slow
+    assert not slow.is_complete(RUNNING, slow.until - timedelta(microseconds=1))
+    assert slow.is_complete(RUNNING, slow.until)
+    assert slow.is_complete(replace(RUNNING, round=2), T0)
+    assert slow.is_complete(replace(RUNNING, phase=Phase.STOP), T0)
+
+
+@given(st.text())
+def test_no_text_of_a_launcher_makes_a_report_longer_than_a_notice(text: str) -> None:
+    slow = named().after(Examined(launcher="node-b", round=1, rank=3, text=text))
+    line = f"{PRINTED}{notice_line(STRAGGLER, 1, slow.event.text)}"
+
+    assert line.isprintable()
+    assert after_lines(LoggedNotices(), [line]).straggler == f"round 1: {slow.event.text}"

@@ -8,64 +8,16 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from launch.nvml_library import built_nvml
 
 from holdfast.adapters.host.accelerator_state import read_devices, with_accelerators
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.decisions.rank_snapshots import RankSnapshot
 
-NVML = r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-struct memory { unsigned long long total, free, used; };
-int nvmlInit_v2(void) { return getenv("NO_DRIVER") ? 9 : 0; }
-int nvmlDeviceGetCount_v2(unsigned *count) { *count = 2; return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
-    *device = (void *)(long)(index + 1);
-    return 0;
-}
-int nvmlDeviceGetUUID(void *device, char *uuid, unsigned size) {
-    snprintf(uuid, size, "GPU-%c0ffee", 'a' + (int)(long)device - 1);
-    return 0;
-}
-int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
-    *device = (void *)3;
-    return strcmp(uuid, "MIG-c0ffee") == 0 ? 0 : 6;
-}
-int nvmlDeviceGetMemoryInfo(void *device, struct memory *memory) {
-    unsigned long long used[3] = {0, 0, 0};
-    FILE *file = fopen(getenv("USED_MIB"), "r");
-    if (!file || fscanf(file, "%llu %llu %llu", used, used + 1, used + 2) < 2) return 999;
-    fclose(file);
-    memory->used = used[(long)device - 1] << 20;
-    memory->total = 80000ull << 20;
-    return 0;
-}
-int nvmlDeviceGetUtilizationRates(void *device, unsigned *percent) {
-    const char *text = getenv("UTILIZATION");
-    long number = (long)device;
-    while (getenv("WEDGED")) {}
-    percent[0] = text ? text[number - 1] - '0' : 97;
-    return number == 3 || (text && text[number - 1] == '-') ? 3 : 0;
-}
-int nvmlDeviceGetPciInfo_v3(void *device, char *info) {
-    snprintf(info + 36, 32, "00000000:B%ld:00.0", (long)device);
-    return (long)device == 3 ? 2 : 0;
-}
-"""
-
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler")
-    folder = tmp_path_factory.mktemp("nvml")
-    source = folder / "nvml.c"
-    source.write_text(NVML, encoding="utf-8")
-    built = folder / "libnvml.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", built, source], check=True)
-    return built
+    return built_nvml(tmp_path_factory.mktemp("nvml"))
 
 
 def wait(

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from launch.cpu_quota import limited_to
 from launch.launched import LIMIT_S, none_runs, numbers_in, start, wait_for
+from launch.nvml_library import built_nvml
 
 from holdfast.kit.free_ports import free_port
 
@@ -114,13 +115,17 @@ def finish(folder: Path, *launchers: "subprocess.Popen[str]") -> None:
     assert [one.returncode for one in launchers] == [0] * len(launchers)
 
 
-def test_a_rank_on_another_node_that_waits_for_its_storage_is_named(train: Path) -> None:
+def test_a_rank_on_another_node_is_named_with_what_slows_its_gpu(
+    train: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = train.parent
+    driver = built_nvml(tmp_path_factory.mktemp("nvml")).parent
+    gpus = {"LD_LIBRARY_PATH": str(driver), "CLOCKS": "1755:4 1095:48"}
     options = ("--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
     options += ("--nproc-per-node", 2, *WINDOW)
     key = {"HOLDFAST_LAUNCH_KEY": "0123456789abcdef"}
     first = start(*options, "--node-rank", 0, train, folder, "storage", **key)
-    second = start(*options, "--node-rank", 1, train, folder, "storage", **key)
+    second = start(*options, "--node-rank", 1, train, folder, "storage", **key, **gpus)
     printed = Printed(first)
 
     wait_for(lambda: printed.has("StragglerFound"), "the straggler", limit_s=300)
@@ -128,7 +133,8 @@ def test_a_rank_on_another_node_that_waits_for_its_storage_is_named(train: Path)
 
     assert re.search(
         r"StragglerFound: round 1: rank 3 on \S+ is slow: its own part of a step takes "
-        r"\d\.\d\dx the median of the other ranks; ",
+        r"\d\.\d\dx the median of the other ranks; .*; its GPU 1 runs at 1095 of 1980 MHz, those "
+        r"of the other ranks on its node at 1755 MHz: HW thermal slowdown",
         printed.text,
     ), printed.text
     assert printed.text.count("StragglerFound") == 1
@@ -193,35 +199,6 @@ def test_a_rank_that_is_paused_again_and_again_is_named(train: Path) -> None:
     assert "round 1: rank 1 on" in printed.text
 
 
-@contextmanager
-def limited_to(percent: int, pid: int, name: str) -> Iterator[None]:
-    """A process has a CPU quota, of cgroups in version 1 or 2."""
-    old, new = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
-    is_old = (old / "cpu.shares").exists()
-    parent = old if is_old else new
-    if not is_old and "cpu" not in _text(new / "cgroup.subtree_control").split():
-        pytest.skip("no CPU controller of cgroups is available")
-    group = parent / name
-    try:
-        group.mkdir()
-    except OSError as error:
-        pytest.skip(f"cgroups cannot be created: {error}")
-    try:
-        quota = f"{percent * 1000}"
-        limit = "cpu.cfs_quota_us" if is_old else "cpu.max"
-        (group / limit).write_text(quota if is_old else f"{quota} 100000", encoding="utf-8")
-        (group / "cgroup.procs").write_text(f"{pid}", encoding="utf-8")
-        yield
-    finally:
-        for one in _text(group / "cgroup.procs").split():
-            (parent / "cgroup.procs").write_text(one, encoding="utf-8")
-        group.rmdir()
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""
-
-
 def test_a_rank_with_a_cpu_quota_is_named(train: Path) -> None:
     folder = train.parent
     started = start("--nproc-per-node", 3, *WINDOW, train, folder, "computes")
@@ -233,6 +210,10 @@ def test_a_rank_with_a_cpu_quota_is_named(train: Path) -> None:
         wait_for(lambda: printed.has("StragglerFound"), "the straggler", limit_s=300)
         assert "round 1: rank 1 on" in printed.text, printed.text
     finish(folder, started)
+
+    throttled = re.search(r"; its control group was throttled in (\d+)% of periods", printed.text)
+    assert throttled is not None, printed.text
+    assert int(throttled[1]) >= 50
 
 
 def test_no_rank_of_a_healthy_job_is_named_and_no_sample_outlives_it(train: Path) -> None:

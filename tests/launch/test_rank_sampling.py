@@ -1,5 +1,7 @@
 """When a launcher samples its ranks, and when it stops."""
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,6 +12,7 @@ import pytest
 
 from holdfast.apps.launch.options import parse
 from holdfast.apps.launch.rank_sampling import RankSampling, StragglerOptions
+from holdfast.decisions.launch_events import Examined
 from holdfast.kit.printed_value import PrintedValue
 from holdfast.model.errors import ConfigError
 
@@ -63,10 +66,10 @@ def test_a_node_without_samples_says_so_and_takes_no_more(capsys) -> None:
     ended.wait()
     options = StragglerOptions(window=timedelta(milliseconds=1), is_requested=True)
     sampling = RankSampling("node-a", options)
-    sampling.begin({0: ended.pid, 1: ended.pid}, NOWHERE)
+    sampling.begin(1, {0: ended.pid, 1: ended.pid}, NOWHERE)
     deadline = time.monotonic() + 120
     while sampling.next_call() is not None and time.monotonic() < deadline:
-        assert sampling.advance() is None
+        assert not [*sampling.advance()]
         time.sleep(0.05)
 
     assert sampling.next_call() is None
@@ -76,9 +79,50 @@ def test_a_node_without_samples_says_so_and_takes_no_more(capsys) -> None:
 
 def test_a_node_with_too_many_ranks_for_a_message_is_not_sampled() -> None:
     sampling = RankSampling("node-a", StragglerOptions())
-    sampling.begin(dict.fromkeys(range(129), 1), NOWHERE)
+    sampling.begin(1, dict.fromkeys(range(129), 1), NOWHERE)
     assert sampling.next_call() is None
-    sampling.begin(dict.fromkeys(range(128), 1), NOWHERE)
+    sampling.begin(2, dict.fromkeys(range(128), 1), NOWHERE)
     assert sampling.next_call() is not None
     sampling.end()
     assert sampling.next_call() is None
+
+
+def test_each_order_examines_its_rank_once_until_it_is_withdrawn() -> None:
+    sampling = RankSampling("node-a", StragglerOptions())
+    sampling.begin(3, {4: os.getpid(), 5: os.getpid()}, NOWHERE)
+
+    def examines(number: int, rank: int) -> list[int]:
+        sampling.examine(number, rank)
+        return sampling.pids
+
+    for others in ((3, -1), (3, 6), (2, 4)):
+        assert examines(*others) == []
+    first = examines(3, 4)
+    assert len(first) == 1
+    assert examines(3, 4) == first
+    assert examines(2, 5) == first
+    other = examines(3, 5)
+    assert len(other) == 1
+    assert other != first
+    assert examines(3, -1) == []
+    assert len(examines(3, 5)) == 1
+    sampling.end()
+    assert sampling.pids == []
+
+
+def test_what_was_found_is_reported_once() -> None:
+    sampling = RankSampling("node-a", StragglerOptions())
+    sampling.begin(3, {4: os.getpid()}, NOWHERE)
+    sampling.examine(3, 4)
+    for pid in sampling.pids:
+        os.kill(pid, signal.SIGKILL)  # so that it takes no 5 seconds
+    deadline, found = time.monotonic() + 60, []
+    while not found and time.monotonic() < deadline:
+        found = [*sampling.advance()]
+        time.sleep(0.05)
+
+    [event] = found
+    assert event == Examined(launcher="node-a", round=3, rank=4, text="")
+    sampling.examine(3, 4)
+    assert sampling.pids == []
+    sampling.end()

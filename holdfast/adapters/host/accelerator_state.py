@@ -46,11 +46,25 @@ def main(argv: list[str]) -> int:
     if library is None:
         json.dump([], sys.stdout)
         return 0
-    found = dict(named_devices(library, [])[0])
-    if instances := [name for name in options.instances.split(",") if name]:
-        found |= named_devices(library, instances)[0]
-    json.dump(to_plain(tuple(_state(library, *one) for one in found.items())), sys.stdout)
+    found = devices_of(library, [name for name in options.instances.split(",") if name])
+    json.dump(to_plain(tuple(found)), sys.stdout)
     return 0
+
+
+def devices_of(
+    library: ctypes.CDLL, instances: Sequence[str]
+) -> Mapping[Accelerator, ctypes.c_void_p]:
+    """Return all GPUs, and these instances of MIG GPUs, each with its handle."""
+    found = dict(named_devices(library, [])[0])
+    if instances:
+        found |= named_devices(library, instances)[0]
+    return {_state(library, *one): one[1] for one in found.items()}
+
+
+def mig_instances(environment: Mapping[str, str]) -> list[str]:
+    """Return the instances of MIG GPUs that are visible to a rank."""
+    names = [name.strip() for name in environment.get(_VISIBLE, "").split(",")]
+    return [name for name in names if name.startswith("MIG-")]
 
 
 def _state(library: ctypes.CDLL, name: str, device: ctypes.c_void_p) -> Accelerator:
@@ -83,9 +97,8 @@ def read_devices(
     """
     if not driver.exists():
         return (), ""
-    names = [name.strip() for name in environment.get(_VISIBLE, "").split(",")]
-    instances = ",".join(name for name in names if name.startswith("MIG-"))
     module = "holdfast.adapters.host.accelerator_state"
+    instances = ",".join(mig_instances(environment))
     command = (sys.executable, "-m", module, f"--instances={instances}")
     try:
         printed = PrintedValue(tuple[Accelerator, ...], command, limit_s=limit_s)

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from holdfast.decisions.launch_events import (
+    Examined,
     Failed,
     Inspected,
     Joined,
@@ -25,6 +26,7 @@ _EVENTS: Final[dict[str, type[Reported]]] = {
     "suspected": Suspected,
     "inspected": Inspected,
     "sampled": Sampled,
+    "examined": Examined,
     "succeeded": Succeeded,
     "stopped": Stopped,
 }

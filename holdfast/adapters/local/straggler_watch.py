@@ -4,14 +4,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.rank_samples import SECONDS, Sampled, sample_ranks
-from holdfast.adapters.host.rank_stacks import NodeRanks
+from holdfast.adapters.host.rank_stacks import NodeRanks, rank_processes
 from holdfast.adapters.host.section_times import read_sections, section_samples
+from holdfast.adapters.host.straggler_examination import examination
 from holdfast.decisions.stragglers import WINDOWS, Straggler, Window, straggler, window_of
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
@@ -88,7 +89,8 @@ class StragglerWatch:
             known.windows.append(window)
             found = straggler([*known.windows], factor)
             if found is None or known.found is None or found.rank != known.found.rank:
-                known.found = found  # the figures of a report do not change with each window
+                # The figures of a report do not change with each window.
+                known.found = found and replace(found, slowdowns=_slowdowns(found, nodes))
         elif sampled.note:
             known.rest_until = time.monotonic() + _REST_S
         count = len(known.windows)
@@ -96,6 +98,19 @@ class StragglerWatch:
         with suppress(OSError):  # a full disk loses the text, nothing else
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(file, (known.found.text if known.found else text) + "\n")
+
+
+def _slowdowns(found: Straggler, nodes: Sequence[NodeRanks]) -> str:
+    """Return what slows GPU and CPU of a rank down; empty if nothing does, or if it is unknown."""
+    pids = {rank: pid for rank, node, pid in rank_processes(nodes) if node == found.node}
+    if found.rank not in pids:
+        return ""
+    try:
+        printed = examination(found.rank, pids)
+    except OSError:
+        return ""
+    with closing(printed):
+        return printed.awaited("")
 
 
 def _by_sections(nodes: Sequence[NodeRanks], folder: Path) -> Sampled:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.rank_sampling import StragglerOptions
-from holdfast.decisions.launch_events import Event, Sampled, Slowed
+from holdfast.decisions.launch_events import Event, Examined, Sampled
 from holdfast.decisions.launch_losses import reporters
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import advance, next_deadline
@@ -26,7 +26,7 @@ from holdfast.decisions.restart_rungs import Rung
 if TYPE_CHECKING:
     from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback
     from holdfast.decisions.launch_inspection import Inspection
-    from holdfast.decisions.launch_stragglers import RoundSamples
+    from holdfast.decisions.launch_stragglers import NamedStraggler, RoundSamples
 
 _ENDS = {
     Outcome.SUCCEEDED: "JobSucceeded",
@@ -75,6 +75,7 @@ class Coordinator:
         self._checkpoints = checkpoints
         self._rollback: CheckpointRollback | None = None
         self._samples: RoundSamples | None = None
+        self._slow: NamedStraggler | None = None
         self._started, self._clock = datetime.now(UTC), time.monotonic()
         self.job = JobRounds(since=self._started)
 
@@ -82,8 +83,11 @@ class Coordinator:
         """Apply an event, or the time (None)."""
         if isinstance(event, Sampled):
             self._search(event)
-            return
-        self._apply(event)
+        elif isinstance(event, Examined):
+            self._slow = self._slow and self._slow.after(event)
+        else:
+            self._apply(event)
+        self._report_slow()
         self._verify_checkpoints()
 
     def _apply(self, event: Event | None) -> None:
@@ -153,33 +157,45 @@ class Coordinator:
         sys.stderr.write(f"{PRINTED}EvidenceSaved: {file}\n")
 
     def _search(self, event: Sampled) -> None:
-        """Report the rank that the others wait for."""
-        from holdfast.decisions.launch_stragglers import RoundSamples, after_samples  # noqa: PLC0415 - 40 s after the start
+        """Search the rank that the others wait for."""
+        from holdfast.decisions.launch_stragglers import (  # noqa: PLC0415 - 40 s after the start
+            RoundSamples,
+            after_samples,
+            newly_named,
+        )
 
         if event.round != self.job.round or event.launcher not in self.job.active:
             return
         before = self._samples or RoundSamples()
         after = after_samples(before, event, self.job.active, self._straggler_factor)
         self._samples = after
-        if after.found is not None and after.found != before.found:
-            line = notice_line(STRAGGLER, event.round, after.found.text)
-            sys.stderr.write(f"{PRINTED}{line}\n")
-            found = after.found
-            self.handle(
-                Slowed(launcher=found.node, round=event.round, rank=found.rank, text=found.text)
-            )
+        self._slow = newly_named(before, after, self._now()) or self._slow
+
+    def _report_slow(self) -> None:
+        """Report a straggler once its GPU and CPU are examined."""
+        slow = self._slow
+        if slow is None or not slow.is_complete(self.job, self._now()):
+            return
+        self._slow = None
+        sys.stderr.write(f"{PRINTED}{notice_line(STRAGGLER, slow.round, slow.found.text)}\n")
+        self._apply(slow.event)
 
     def order_for(self, launcher: str) -> Order:
         """Return the order for a launcher."""
-        return order_for(self.job, launcher)
+        order, slow = order_for(self.job, launcher), self._slow
+        return order if slow is None else slow.order(launcher, order)
 
     def orders_for(self, launchers: Collection[str]) -> dict[str, Order]:
         """Return the order for each launcher."""
-        return orders_for(self.job, launchers)
+        orders, slow = orders_for(self.job, launchers), self._slow
+        return orders if slow is None else {one: slow.order(one, orders[one]) for one in orders}
 
     def next_call(self) -> float | None:
         """Return the monotonic time of the next call of ``handle`` without an event."""
-        deadline = next_deadline(self.job, self.settings)
+        deadlines = [next_deadline(self.job, self.settings)]
+        if self._slow is not None:
+            deadlines.append(self._slow.until)
+        deadline = min((one for one in deadlines if one is not None), default=None)
         if deadline is None:
             return None
         return time.monotonic() + (deadline - self._now()).total_seconds()

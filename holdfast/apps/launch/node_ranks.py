@@ -36,7 +36,6 @@ from holdfast.decisions.launch_events import (
     LossReported,
     Member,
     Reported,
-    Sampled,
     Stopped,
     Succeeded,
 )
@@ -110,6 +109,8 @@ class NodeRanks:
             elif order.round == self.round and order.inspection > self._inspections.number:
                 limit_s = order.inspection_limit.total_seconds()
                 self._inspections.begin(order.inspection, self._processes(), limit_s)
+            if self._sampling is not None:
+                self._sampling.examine(order.round, order.slow_rank)
         else:
             self.stop(order.signal or self._options.shutdown_signal)
 
@@ -234,7 +235,7 @@ class NodeRanks:
         self._rules.begin({order.first_rank + rank: logs[rank] for rank in slots})
         if self._sampling is not None and order.world_size > 1:
             pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
-            self._sampling.begin(pids, self._sections())
+            self._sampling.begin(order.round, pids, self._sections())
 
     def _environment_of(self, order: Order, local_rank: int) -> dict[str, str]:
         """Return the environment of a rank, whose files of earlier attempts are removed."""
@@ -305,10 +306,8 @@ class NodeRanks:
         return own is None or progress is None or progress.is_stalled(own)
 
     def _report_samples(self) -> None:
-        if self._sampling is None or (found := self._sampling.advance()) is None:
-            return
-        name, (window, ranks) = self.member.name, found
-        self._report(Sampled(launcher=name, round=self.round, window=window, ranks=ranks))
+        for event in self._sampling.advance() if self._sampling is not None else ():
+            self._report(event)
 
     def _end_watching(self) -> None:
         self._inspections.end()

@@ -1,15 +1,17 @@
-"""Samples the ranks of this node window by window, in another process."""
+"""Samples the ranks of this node window by window, and examines a straggler, in other processes."""
 
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.section_times import read_sections, section_samples
+from holdfast.adapters.host.straggler_examination import examination
+from holdfast.decisions.launch_events import Examined, Sampled
 from holdfast.decisions.rank_snapshots import RankSamples
 from holdfast.kit.printed_value import PrintedValue
 
@@ -57,7 +59,12 @@ class RankSampling:
         self._node, self._options = node, options
         self._seconds = max(1, round(options.window.total_seconds() / 2))
         self._period_s = 2 * self._seconds + _PAUSE_S
+        self._round = 0
         self._processes: Mapping[int, int] = {}
+        self._slow = -1
+        """Rank that is or was examined for the present order; -1 for none."""
+
+        self._examination: PrintedValue[str] | None = None
         self._begun_at = 0.0
         self._window = self._next = 0
         self._running: PrintedValue[_Printed] | None = None
@@ -69,40 +76,71 @@ class RankSampling:
 
         self._until = 0.0
 
-    def begin(self, processes: Mapping[int, int], sections: Path) -> None:
+    def begin(self, number: int, processes: Mapping[int, int], sections: Path) -> None:
         """Begin a round. The first window is left out: ranks import and compile.
 
         Args:
+            number: number of the round.
             processes: process that was started for each rank.
             sections: directory in which ranks write the times of their sections.
 
         """
         self.end()
-        self._folder = sections
+        self._round, self._folder = number, sections
         self._processes = processes if len(processes) <= _LONGEST_REPORT else {}
         self._begun_at, self._next, self._failures = time.monotonic(), 1, 0
 
     def end(self) -> None:
         """Take no more samples until the next round."""
-        self._processes, self._sections = {}, {}
-        if self._running is not None:
-            self._running.close()
-            self._running = None
+        self._processes, self._sections, self._slow = {}, {}, -1
+        for one in (self._running, self._examination):
+            if one is not None:
+                one.close()
+        self._running = self._examination = None
+
+    def examine(self, number: int, rank: int) -> None:
+        """Begin to examine GPU and CPU of a straggler; a repeated call has no effect.
+
+        Args:
+            number: number of the round.
+            rank: the rank; without a process, as after the end of the round, it is passed over. -1
+                if none is to be examined any more.
+
+        """
+        if number != self._round or rank == self._slow:
+            return
+        if self._examination is not None:
+            self._examination.close()
+            self._examination = None
+        self._slow = rank if rank in self._processes else -1
+        if self._slow >= 0:
+            self._examination = examination(self._slow, self._processes)
 
     @property
     def pids(self) -> list[int]:
-        """Process that takes samples now."""
-        return [] if self._running is None else [self._running.pid]
+        """Processes that take samples or examine a rank now."""
+        return [one.pid for one in (self._running, self._examination) if one is not None]
 
     def next_call(self) -> float | None:
         """Return the monotonic time of the next call of ``advance``; None if none is due."""
-        if self._running is not None:
+        if self._running is not None or self._examination is not None:
             return time.monotonic() + _POLL_S
         if self._sections:
             return self._until
         return self._begins_at(self._next) if self._processes else None
 
-    def advance(self) -> tuple[int, tuple[RankSamples, ...]] | None:
+    def advance(self) -> Iterator[Sampled | Examined]:
+        """Yield the samples of a window that has ended, and what was found of a straggler."""
+        if (window := self._ended_window()) is not None:
+            number, ranks = window
+            yield Sampled(launcher=self._node, round=self._round, window=number, ranks=ranks)
+        text = None if self._examination is None else self._examination.value("")
+        if self._examination is not None and text is not None:
+            self._examination.close()
+            self._examination = None
+            yield Examined(launcher=self._node, round=self._round, rank=self._slow, text=text)
+
+    def _ended_window(self) -> tuple[int, tuple[RankSamples, ...]] | None:
         """Return number and samples of a window that has ended; None if none has."""
         if self._running is not None:
             printed = self._running.value(_Printed())
