@@ -41,10 +41,7 @@ def suspected_silence(
     activity, saves = signals.activity, signals.saves
     since = silent_since(activity, now, limits.silence)
     if since is not None and activity.accelerators is not None:
-        kinds = "no output and no CPU time"
-        if activity.accelerators is AcceleratorUse.IDLE:
-            kinds = "no output, no CPU time and no accelerator activity"
-        return _suspected(since, f"{kinds} of the ranks for {format_duration(limits.silence)}")
+        return _suspected(since, f"{_missing(activity)} for {format_duration(limits.silence)}")
     limit = save_limit(saves, limits.floor)
     if limit is None or saves.seen_at is None or now - saves.seen_at < limit:
         return None
@@ -77,6 +74,14 @@ def best_suspicion(
         return suspected_hang(progress, limits, known_until)
     has_stepped = progress.step_at is not None and progress.step_at > fallback.since
     return None if has_stepped else fallback
+
+
+def _missing(activity: JobActivity) -> str:
+    """Return the kinds of activity that ranks do not show, as far as they are known."""
+    kinds = ["no output", "no CPU time"]
+    kinds += ["no network traffic"] if activity.traffic is not None else []
+    kinds += ["no accelerator activity"] if activity.accelerators is AcceleratorUse.IDLE else []
+    return f"{', '.join(kinds[:-1])} and {kinds[-1]} of the ranks"
 
 
 def _suspected(since: datetime, evidence: str) -> SuspectedHang:

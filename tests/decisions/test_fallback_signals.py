@@ -14,11 +14,14 @@ from holdfast.decisions.fallback_signals import (
     suspected_silence,
 )
 from holdfast.decisions.job_activity import (
+    CONNECTION_RATE,
     CPU_SHARE,
+    PORT_RATE,
     AcceleratorUse,
     JobActivity,
     ProcessUse,
     Reading,
+    Traffic,
     after_accelerators,
     after_reading,
     rebased,
@@ -111,6 +114,64 @@ def test_what_counts_as_activity_between_two_readings(before, after, is_active):
     activity = after_reading(activity, after, T0 + PERIOD, LIMITS.silence)
 
     assert activity.active_at == (T0 + PERIOD if is_active else T0)
+
+
+def traffic(connections: dict[int, int], **ports: int) -> Traffic:
+    return Traffic(connections=connections, ports=ports)
+
+
+LEAST = 30 * CONNECTION_RATE
+LEAST_OF_PORT = 30 * PORT_RATE
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_active"),
+    [
+        (traffic({1: 5}), traffic({1: 5 + LEAST}), False),
+        (traffic({1: 5}), traffic({1: 6 + LEAST}), True),
+        (traffic({1: 5, 2: 0}), traffic({1: 6 + LEAST // 2, 2: LEAST // 2}), True),
+        (traffic({}), traffic({3: LEAST}), False),
+        (traffic({}), traffic({3: LEAST + 1}), True),
+        (traffic({1: LEAST + 1}), traffic({}), False),
+        (traffic({1: 2 * LEAST}), traffic({1: 0, 2: LEAST}), False),
+        (traffic({}, a=5, b=5), traffic({}, a=5 + LEAST_OF_PORT, b=5 + LEAST_OF_PORT), False),
+        (traffic({}, a=5, b=5), traffic({}, a=6 + LEAST_OF_PORT, b=5), True),
+        (traffic({}), traffic({}, a=9 * LEAST_OF_PORT), False),
+        (traffic({}, a=9 * LEAST_OF_PORT), traffic({}, a=0), False),
+        (None, traffic({1: 9 * LEAST}), False),
+        (traffic({}), None, False),
+    ],
+)
+def test_traffic_counts_only_above_that_of_ranks_that_hang(before, after, is_active):
+    """Of a job by connections, of which new ones count in full, and of each port by itself."""
+    activity = after_reading(JobActivity(), used(), T0, LIMITS.silence, before)
+    activity = after_reading(activity, used(), T0 + PERIOD, LIMITS.silence, after)
+
+    assert activity.active_at == (T0 + PERIOD if is_active else T0)
+    assert activity.traffic == after
+
+
+counts = st.dictionaries(st.integers(0, 5), st.integers(0, 1 << 40), max_size=3)
+
+
+@given(counts, counts, st.integers(1, CONNECTION_RATE))
+def test_no_heartbeat_below_the_rate_hides_a_hang(opened, closed, rate):
+    """Connections that others of the job open, keep and close at a low rate are no activity."""
+    activity = after_reading(JobActivity(), used(), T0, LIMITS.silence, traffic(closed | opened))
+    kept = dict(opened)
+    for number in range(1, 21):
+        inode = next(iter(kept), 9)
+        kept[inode] = kept.get(inode, 0) + 30 * rate
+        at = T0 + number * PERIOD
+        activity = after_reading(activity, used(), at, LIMITS.silence, traffic(kept))
+    activity = after_accelerators(activity, AcceleratorUse.IDLE, at)
+
+    found = suspected_silence(FallbackSignals(activity=activity), at, LIMITS)
+    assert found is not None
+    assert found.evidence == (
+        "no output, no CPU time, no network traffic and no accelerator activity of the ranks for "
+        "10m"
+    )
 
 
 def test_a_reader_that_was_stopped_knows_nothing():

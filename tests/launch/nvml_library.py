@@ -66,6 +66,23 @@ int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned *mhz) {
     *mhz = 1980;
     return type == 1 ? 0 : 2;
 }
+struct field {
+    unsigned id, scope;
+    long long time, latency;
+    int type, status;
+    unsigned long long kib;
+};
+int nvmlDeviceGetFieldValues(void *device, int count, struct field *fields) {
+    static unsigned long long moved[3];
+    const char *text = getenv("NVLINK_KIB");
+    if (text && text[0] == '!') return 3;
+    for (struct field *one = fields; one < fields + count; one++) {
+        one->status = text && (one->id == 138 || one->id == 139) && one->scope == ~0u ? 0 : 3;
+        one->kib = moved[(long)device - 1];
+    }
+    if (text) moved[(long)device - 1] += strtoull(text, 0, 10);
+    return 0;
+}
 int REASONS(void *device, unsigned long long *reasons) { return sampled(device, 1, reasons); }
 """
 

@@ -1,5 +1,6 @@
 """Memory and use of GPUs, against a library with NVML's functions that reads files."""
 
+import ctypes
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from launch.nvml_library import built_nvml
 
+from holdfast.adapters.host.accelerator_activity import NVLINK_FIELDS, Field
 from holdfast.adapters.host.accelerator_state import read_devices, with_accelerators
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.decisions.rank_snapshots import RankSnapshot
@@ -128,6 +130,42 @@ def test_accelerators_are_idle_only_if_the_utilization_of_all_visible_ones_is_kn
             capture_output=True, check=True, encoding="utf-8", timeout=60,
         )  # fmt: skip
         assert done.stdout == f'"{expected}"'
+
+
+@pytest.mark.parametrize(
+    ("kib", "utilization", "use"),
+    [
+        ("0", "00", "idle"),
+        ("512", "00", "idle"),  # of each of the two directions
+        ("513", "00", "busy"),
+        ("513", "0-", "busy"),
+        ("!", "00", "idle"),
+    ],
+)
+def test_gpus_that_only_copy_over_nvlink_are_busy(
+    library: Path, kib: str, utilization: str, use: str
+) -> None:
+    command = [sys.executable, "-m", "holdfast.adapters.host.accelerator_activity"]
+    done = subprocess.run(
+        [*command, "--samples", "1", "--library", str(library)],
+        env={"UTILIZATION": utilization, "NVLINK_KIB": kib},
+        capture_output=True, check=True, encoding="utf-8", timeout=60,
+    )  # fmt: skip
+    assert done.stdout == f'"{use}"'
+
+
+def test_the_fields_of_nvml_have_the_layout_and_the_numbers_of_its_header() -> None:
+    pynvml = pytest.importorskip("pynvml")
+    theirs = pynvml.c_nvmlFieldValue_t
+
+    assert ctypes.sizeof(Field) == ctypes.sizeof(theirs)
+    for own, name in (("field", "fieldId"), ("scope", "scopeId"), ("status", "nvmlReturn"),
+                      ("value", "value")):  # fmt: skip
+        assert getattr(Field, own).offset == getattr(theirs, name).offset
+    assert (
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
+        pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
+    ) == NVLINK_FIELDS
 
 
 def test_nothing_is_waited_for_without_a_driver(library: Path, tmp_path: Path) -> None:

@@ -376,8 +376,8 @@ def test_a_deadlock_of_a_job_that_reports_no_steps_is_reported_and_names_the_ran
 
     does = r"is stopped by a signal" if is_stopped else r"never entered all_reduce: .+waits_for_a_b"
     assert re.search(
-        r"HangSuspected: round 1: no output and no CPU time of the ranks for 2s; rank 1 on \S+ "
-        rf"{does}.+; the ranks continue",
+        r"HangSuspected: round 1: no output, no CPU time and no network traffic of the ranks for "
+        rf"2s; rank 1 on \S+ {does}.+; the ranks continue",
         line,
     ), line
 

@@ -106,7 +106,8 @@ def test_silence_before_steps_and_a_pause_after_them_are_reported_and_the_job_go
     assert ended.returncode == 0, ended.stdout
     assert len(re.findall("JobHangSuspected", ended.stdout)) == 2
     assert re.search(
-        r"JobHangSuspected: job: the job seems to hang: no output and no CPU time of the ranks for "
+        r"JobHangSuspected: job: the job seems to hang: no output, no CPU time and no network "
+        r"traffic of the ranks for "
         r"1s; rank 0 is outside of collectives; rank 0 is in loads .+; without steps that show a "
         r"hang, a job is not restarted",
         ended.stdout,

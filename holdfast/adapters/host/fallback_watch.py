@@ -146,10 +146,10 @@ class FallbackWatch:
         return self._inspected_until is not None and now < self._inspected_until
 
     def _read(self, now: datetime, ranks: Callable[[], Collection[int]]) -> None:
-        reading, before = read_activity(ranks()), self.signals.activity
+        (reading, traffic), before = read_activity(ranks()), self.signals.activity
         if self._inspected_until is not None:
             self._inspected_until = None
-            activity = rebased(before, reading, now)
+            activity = rebased(before, reading, now, traffic)
         else:
-            activity = after_reading(before, reading, now, self._limits.silence)
+            activity = after_reading(before, reading, now, self._limits.silence, traffic)
         self.signals = replace(self.signals, activity=activity)

@@ -1,13 +1,16 @@
-"""Reads what the processes of ranks have used: CPU time, and bytes read and written."""
+"""Reads what the processes of ranks have used: CPU time, bytes read and written, and traffic."""
 
 from collections.abc import Collection
 
-from holdfast.decisions.job_activity import ProcessUse, Reading
+from holdfast.adapters.host.rank_traffic import read_traffic
+from holdfast.decisions.job_activity import ProcessUse, Reading, Traffic
 from holdfast.kit.processes import cpu_use, trees
 
 
-def read_activity(ranks: Collection[int]) -> Reading:
-    """Return what ranks and all processes below them have used; empty if none runs.
+def read_activity(ranks: Collection[int]) -> tuple[Reading, Traffic | None]:
+    """Return what ranks and all processes below them have used, empty if none runs; and traffic.
+
+    Traffic is None if it cannot be read.
 
     Args:
         ranks: process of each rank.
@@ -21,7 +24,7 @@ def read_activity(ranks: Collection[int]) -> Reading:
                 started, cpu_s = use
                 moved = _io_bytes(pid, is_rank=pid == rank)
                 found[pid, started] = ProcessUse(cpu_s=cpu_s, io_bytes=moved)
-    return found
+    return found, read_traffic({pid for pid, _ in found})
 
 
 def _io_bytes(pid: int, *, is_rank: bool) -> int:

@@ -73,8 +73,8 @@ class LocalJobPolicy(JobPolicy):
 
     stall_silence: timedelta = timedelta(minutes=10)
     """While no steps are known, a job also seems to hang if none of its ranks has written output,
-    used CPU time or used an accelerator for this time. It is only reported. Downloads, and queues
-    for data and licenses, may take minutes. 0 for no such limit."""
+    used CPU time, network or an accelerator for this time. It is only reported. Downloads, and
+    queues for data and licenses, may take minutes. 0 for no such limit."""
 
     straggler_factor: float = 1.15
     """A rank is reported as a straggler if its own part of a step takes at least this multiple of

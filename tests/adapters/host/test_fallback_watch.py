@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,7 @@ import pytest
 
 from holdfast.adapters.host.fallback_watch import FallbackWatch
 from holdfast.adapters.host.rank_activity import read_activity
-from holdfast.decisions.job_activity import CPU_SHARE
+from holdfast.decisions.job_activity import CONNECTION_RATE, CPU_SHARE
 from holdfast.decisions.step_progress import SuspectedHang
 from holdfast.decisions.step_times import StallLimits
 from holdfast.kit.processes import cpu_use, descendants, start_time
@@ -27,6 +28,13 @@ LIMIT_S = 120
 
 COMPUTES = "while True: pass"
 DEADLOCK = "import queue; print('waits', flush=True); queue.Queue().get()"
+CHUNK = int(2 * CONNECTION_RATE * PERIOD.total_seconds())
+RECEIVES = f"""
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as channel:
+    while channel.recv({CHUNK}, socket.MSG_WAITALL):
+        channel.send(b"1")
+"""
 HELPER = """
 import subprocess, sys
 subprocess.Popen([sys.executable, "-c", sys.argv[1]]).wait()
@@ -97,7 +105,9 @@ def test_a_deadlock_is_suspected_once_and_inspected_in_peace(start) -> None:
     assert suspected
     assert found.index(suspected[0]) >= 10
     assert len(set(suspected)) == 1
-    assert suspected[0].evidence == "no output and no CPU time of the ranks for 10s"
+    assert suspected[0].evidence == (
+        "no output, no CPU time and no network traffic of the ranks for 10s"
+    )
 
 
 def test_a_rank_that_computes_without_output_is_never_suspected_until_it_is_stopped(start) -> None:
@@ -119,6 +129,22 @@ def test_a_rank_that_computes_without_output_is_never_suspected_until_it_is_stop
     assert ranks.look() is None
 
 
+def test_a_rank_that_only_receives_is_active_until_its_sender_pauses(start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        rank = start(RECEIVES, str(server.getsockname()[1]))
+        peer, _ = server.accept()
+    with peer:
+        ranks = Ranks(rank)
+        for _ in range(14):
+            assert ranks.look() is None
+            peer.sendall(bytes(CHUNK))
+            assert peer.recv(1)
+        found = [ranks.look() for _ in range(12)]
+
+    assert found[-1] is not None
+    assert found[0] is None
+
+
 def test_ranks_that_have_ended_are_not_silent(start) -> None:
     rank = start("pass")
     rank.wait()
@@ -135,17 +161,17 @@ def test_output_of_a_rank_counts_and_of_its_helpers_only_their_cpu_time(start) -
     until(lambda: bool(descendants(parent.pid) and descendants(computing.pid)))
     for one in (rank, parent):
         _echoed(one)  # both have imported what they need
-    before = read_activity([rank.pid, parent.pid])
+    before, _ = read_activity([rank.pid, parent.pid])
     for one in (rank, parent):
         _echoed(one)
-    after = read_activity([rank.pid, parent.pid])
+    after, _ = read_activity([rank.pid, parent.pid])
 
     moved = {pid: use.io_bytes - before[pid, at].io_bytes for (pid, at), use in after.items()}
     assert moved[rank.pid] == 6
     assert [count for pid, count in moved.items() if pid != rank.pid] == [0, 0]
     (helper,) = descendants(computing.pid)
     computes_for(helper, 0.05)
-    assert read_activity([computing.pid])[helper, start_time(helper)].cpu_s >= 0.05
+    assert read_activity([computing.pid])[0][helper, start_time(helper)].cpu_s >= 0.05
 
 
 def _echoed(process: subprocess.Popen[str]) -> None:
