@@ -43,7 +43,12 @@ class Hang:
 
     reason: str
     since: datetime
+    at: datetime
+    """Time from which it counts."""
+
     evidence: str
+    rank: int | None = None
+    """Rank that has printed the evidence; None if none has."""
 
 
 def hangs_at(limits: HangLimits, started_at: datetime, last_at: datetime | None) -> datetime | None:
@@ -71,7 +76,7 @@ def silence(
     if progress.last_at is None:
         waited = format_duration(limits.startup or timedelta(0))
         evidence = f"{missing} within {waited} of the start of the attempt"
-        return Hang(reason=reason, since=progress.started_at, evidence=evidence)
+        return Hang(reason=reason, since=progress.started_at, at=at, evidence=evidence)
     waited = format_duration(limits.pause or timedelta(0))
     last = f"last at {progress.last_at.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
     if progress.last:
@@ -79,7 +84,7 @@ def silence(
             f"last {progress.last}, {format_duration(progress.known_until - progress.last_at)} ago"
         )
     evidence = f"{missing} for {waited}, {last}"
-    return Hang(reason=reason, since=progress.last_at, evidence=evidence)
+    return Hang(reason=reason, since=progress.last_at, at=at, evidence=evidence)
 
 
 def is_unarmed(limits: HangLimits, progress: AttemptProgress) -> bool:

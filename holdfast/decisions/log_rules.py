@@ -130,7 +130,7 @@ def after_line(
     shown = one_line(line[:_SHOWN_CHARS], _SHOWN_CHARS)
     where = where or f"node rank {rank}"
     if rule.fault_on_match:
-        return replace(state, hang=_hang(rule, at, f"{where} printed: {shown}"))
+        return replace(state, hang=_hang(rule, at, rank, f"{where} printed: {shown}"))
     is_finite = not has_bad_loss(line) if hit.number is None else math.isfinite(hit.number)
     if is_finite:
         state = replace(state, matched_at=max(at, state.matched_at or at), not_finite="")
@@ -147,7 +147,7 @@ def after_line(
         f"{where} printed {in_a_row} in a row that are {rule.comparison} "
         f"{rule.threshold:g} or not finite, last: {shown}"
     )
-    return replace(state, hang=_hang(rule, at, found))
+    return replace(state, hang=_hang(rule, at, rank, found))
 
 
 def due(rule: JobLogRule, state: RuleState, started_at: datetime) -> datetime | None:
@@ -180,16 +180,8 @@ def first_hang(
             of a hang; None if nothing is known.
 
     """
-    found: list[tuple[datetime, Hang]] = []
-    for rule, state in judged:
-        if state.hang is not None:
-            found.append((state.hang.since, state.hang))
-            continue
-        at = due(rule, state, started_at)
-        silent = _silence(rule, state, started_at, known_until)
-        if at is not None and silent is not None:
-            found.append((at, silent))
-    return min(found, key=operator.itemgetter(0), default=(None, None))[1]
+    found = (state.hang or _silence(rule, state, started_at, known_until) for rule, state in judged)
+    return min(filter(None, found), key=lambda hang: hang.at, default=None)
 
 
 def _silence(
@@ -206,8 +198,8 @@ def _silence(
     )
 
 
-def _hang(rule: JobLogRule, since: datetime, evidence: str) -> Hang:
-    return Hang(reason=_reason(rule), since=since, evidence=evidence)
+def _hang(rule: JobLogRule, at: datetime, rank: int, evidence: str) -> Hang:
+    return Hang(reason=_reason(rule), since=at, at=at, evidence=evidence, rank=rank)
 
 
 def _reason(rule: JobLogRule) -> str:

@@ -40,7 +40,8 @@ class AppendedLines:
         self._inode: int | None = None
         self._rest = b""
         self.has_more = False
-        """Whether the last read has left something, also if it returned no complete line."""
+        """Whether the last read has left something, also if it returned no complete line; or may
+        have, because the file exists and could not be read."""
 
     def read(self) -> list[bytes]:
         """Return the next complete lines; none if there are none, or the file cannot be read."""
@@ -53,10 +54,21 @@ class AppendedLines:
                 if self._skips and status.st_size - self._offset > self._chunk:
                     self._offset, self._rest = status.st_size - self._chunk, b""
                 data = os.pread(handle, self._chunk, self._offset)
+        except FileNotFoundError:
+            return []
         except OSError:
+            self.has_more = True
             return []
         self._offset += len(data)
         self.has_more = status.st_size > self._offset
         *lines, rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
         self._rest = rest[-self._chunk :].lstrip(b"\0")
         return [line.lstrip(b"\0") for line in lines]
+
+
+def file_size(path: Path | str) -> int:
+    """Return the size of a file in bytes; 0 if there is none."""
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

@@ -164,7 +164,9 @@ def test_a_suspected_hang_is_reported_with_its_stacks_and_each_hang_has_its_own(
     job = replace(a_state(), api_version="v1", kind="Pod", name="p0", uid=pods[0].uid)
     stacks = AttemptStacks(api, job, 4)
     suspected = Findings(suspected=SuspectedHang(since=EPOCH, step=7, evidence="no new step"))
-    hung = Findings(hang=Hang(reason=Reason.JOB_HUNG, since=EPOCH, evidence="no new line"))
+    hung = Findings(
+        hang=Hang(reason=Reason.JOB_HUNG, since=EPOCH, at=EPOCH, evidence="no new line")
+    )
 
     def said(found: Findings) -> str:
         until(lambda: stacks.added_to(found, pods, EPOCH) != Findings())

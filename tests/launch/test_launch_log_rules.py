@@ -39,10 +39,10 @@ def test_ranks_restart_by_what_their_logs_show(folder: Path):
     done = launch(*options, "--log-rules", folder / "rules.json", folder / "train.py")
 
     assert done.returncode == 0, done.stderr
-    failures = re.findall(r"RankFailed: round (\d): rank \d on \S+: ([^;,]*)", done.stderr)
+    failures = re.findall(r"RankFailed: round (\d): rank (\d) on \S+: ([^;,]*)", done.stderr)
     assert failures == [
-        ("1", "LogStateHanging_Ticks: no line matched 'tick' for 1.5s"),
-        ("2", "LogStateHanging_Weights: rank 1 printed: weights are broken"),
+        ("1", "0", "LogStateHanging_Ticks: no line matched 'tick' for 1.5s"),
+        ("2", "1", "LogStateHanging_Weights: rank 1 printed: weights are broken"),
     ]
     ignored = "JobUnwatched: log rule Endless is '.*(a+)+$', expected a regular expression that can"
     assert ignored in done.stderr
@@ -52,6 +52,14 @@ def test_ranks_restart_by_what_their_logs_show(folder: Path):
     ("options", "message"),
     [
         ((), "expected --log-dir as well"),
+        (
+            ("--log-dir", "logs", "--redirects", "2"),
+            "expected --log-dir as well, and both streams in files",
+        ),
+        (
+            ("--log-dir", "logs", "--tee", "0"),
+            "expected --log-dir as well, and both streams in files",
+        ),
         (
             ("--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:1", "--log-dir", "logs"),
             "expected --nnodes=1; on more nodes, use srun --auto-resume=1, Kubernetes or holdfast",
@@ -79,3 +87,39 @@ def test_a_mistake_in_the_rules_is_named(folder: Path):
     where = f"{folder}/rules.json[0] is 'Steps', expected one of expectedStartCutOffInSeconds"
     assert f"--log-rules: {where}" in done.stderr
     assert not (folder / "logs").exists()
+
+
+def test_lines_of_an_earlier_job_in_the_same_directory_do_not_count(folder: Path):
+    old = folder / "logs/none/attempt_0/0/stdout.log"
+    old.parent.mkdir(parents=True)
+    old.write_text("weights are broken\n", encoding="utf-8")
+    (folder / "train.py").write_text("import time; time.sleep(2)", encoding="utf-8")
+    options = ("--log-dir", folder / "logs", "--log-rules", folder / "rules.json")
+
+    done = launch(*options, folder / "train.py")
+
+    assert done.returncode == 0, done.stderr
+    assert "RankFailed" not in done.stderr
+
+
+def test_a_rule_counts_while_the_ranks_are_inspected_for_a_suspicion(folder: Path):
+    """The suspicion alone would only be reported."""
+    steps = """
+import os, time
+restarts = os.environ["TORCHELASTIC_RESTART_COUNT"]
+for step in range(30):
+    with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
+        file.write(f"{step}\\n")
+    time.sleep(0.05)
+if restarts == "0":
+    time.sleep(2.2)
+    print("weights are broken", flush=True)
+    time.sleep(600)
+"""
+    (folder / "train.py").write_text(steps, encoding="utf-8")
+    options = ("--nproc-per-node", 2, "--stall-floor", "2s", "--log-dir", folder / "logs")
+
+    done = launch(*options, "--log-rules", folder / "rules.json", folder / "train.py")
+
+    assert done.returncode == 0, done.stderr
+    assert "LogStateHanging_Weights" in done.stderr

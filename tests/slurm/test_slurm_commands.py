@@ -70,7 +70,7 @@ def test_a_configuration_that_does_not_exist_is_reported_at_once(answers, monkey
     answers(output="")
     monkeypatch.setenv("SLURM_CONF", "/no/slurm.conf")
 
-    with pytest.raises(BackendError, match=r"^SLURM_CONF is '/no/slurm.conf', a file that does"):
+    with pytest.raises(BackendError, match=r"^SLURM_CONF is '/no/slurm.conf', which cannot be"):
         Slurm(None, TIME).jobs()
 
 

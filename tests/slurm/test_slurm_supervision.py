@@ -138,6 +138,11 @@ def test_a_command_line_that_names_its_nodes_is_known(line: str, bound: bool) ->
         ("srun --output=log-%t python x", True),
         ("srun --error log python x", True),
         ("srun -N2 -- --output", False),
+        ("srun --out=log python x", True),
+        ("srun --err log python x", True),
+        ("srun -uo log python x", True),
+        ("srun -l ./train --output_dir x", False),
+        ("srun -N1 a : -o log b", True),
     ],
 )
 def test_a_command_line_that_redirects_its_output_is_known(line: str, redirects: bool) -> None:

@@ -16,6 +16,10 @@ def load_yaml(text: str) -> Any:
     """
     try:
         return yaml.load(text, Loader=_Loader)  # noqa: S506 - it makes no objects
+    except yaml.MarkedYAMLError as error:
+        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark is not None else ""
+        hint = "; write \\\\ for \\, or single quotes" if "escape" in str(error.problem) else ""
+        raise ValueError(f"{line}{error.problem}{hint}") from error
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
 

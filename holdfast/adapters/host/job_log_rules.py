@@ -36,6 +36,7 @@ class JobLogRules:
         self._lock = threading.Lock()
         self._states = {rule: RuleState() for rule in rules}
         self._rejected: list[Rejection] = []
+        self._has_ended = False
 
     def validate(self) -> None:
         """Reject rules with invalid patterns, before there are lines.
@@ -49,7 +50,7 @@ class JobLogRules:
     @property
     def are_given(self) -> bool:
         """Whether there are rules to evaluate."""
-        return bool(self._states)
+        return bool(self._states) and not self._has_ended
 
     @property
     def rejected(self) -> tuple[Rejection, ...]:
@@ -83,11 +84,14 @@ class JobLogRules:
         pieces = tuple(_pieces(lines))
         with self._lock:
             rules = tuple(self._states)
-        found = [self._matcher.match(rules, piece) if rules else [] for piece in pieces]
+        found: list[tuple[JobLogRule, Hits | str, list[str]]] = []
+        for piece in pieces if rules else ():
+            answers = [*zip(rules, self._matcher.match(rules, piece), strict=True)]
+            found += [(rule, hits, piece) for rule, hits in answers]
+            rules = tuple(rule for rule, hits in answers if not isinstance(hits, str))
         with self._lock:
-            for piece, results in zip(pieces, found, strict=True):
-                for rule, hits in zip(rules, results, strict=True):
-                    self._add(rule, hits, piece, rank, at, where)
+            for rule, hits, piece in found:
+                self._add(rule, hits, piece, rank, at, where)
 
     def _add(
         self,
@@ -117,7 +121,7 @@ class JobLogRules:
 
         The absence of lines that are lost would look like a hang.
         """
-        if not (self._states and lines):
+        if not (self.are_given and lines):
             return
         with suppress(BackendError):
             self.take(rank, lines, at=at, where=where)
@@ -127,8 +131,11 @@ class JobLogRules:
         except BackendError as error:
             with self._lock:
                 names = ", ".join(rule.name for rule in self._states)
-                self._states = {}
-            expected = f"a matcher that responds: {error}; they apply from the next attempt"
+                self._states = {
+                    rule: state for rule, state in self._states.items() if state.hang is not None
+                }
+                self._has_ended = True
+            expected = f"no failure, but {error}: they are not evaluated in this attempt"
             self._rejected.append(Rejection("log rules", excerpt(names), expected))
 
     def hang(self, started_at: datetime, known_until: datetime | None) -> Hang | None:

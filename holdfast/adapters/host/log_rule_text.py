@@ -21,6 +21,9 @@ NAME_LIMIT: Final = 63
 LONGEST: Final = timedelta(days=30)
 MOST_DATA_POINTS: Final = 10_000
 
+_WRAPPED: Final = "logMonitoringConfiguration"
+"""Key of the list in HyperPod's objects."""
+
 _NAME: Final = "name"
 _PATTERN: Final = "logPattern"
 _STOP: Final = "stopPattern"
@@ -72,6 +75,8 @@ def _listed(text: str, key: str, rejected: list[Rejection]) -> Sequence[Any]:
     except (ValueError, RecursionError) as error:
         rejected.append(_rejection(key, text, f"JSON or YAML: {' '.join(str(error).split())}"))
         return ()
+    if isinstance(found, dict) and found.keys() == {_WRAPPED}:
+        found = found[_WRAPPED]
     if not isinstance(found, list) or not 1 <= len(found) <= RULES_LIMIT:
         rejected.append(_rejection(key, text, f"a list of 1 to {RULES_LIMIT} rules"))
         return ()
@@ -94,7 +99,11 @@ def _loaded(text: str) -> Any:
             raise ValueError(
                 f"{error}; to read YAML, run: pip install 'holdfast[kubernetes]'"
             ) from error
-        return load_yaml(text)
+        try:
+            return load_yaml(text)
+        except ValueError as mistake:
+            is_json = text.lstrip().startswith(("[", "{"))
+            raise (error if is_json else mistake) from mistake
 
 
 class _Fields:
@@ -163,7 +172,9 @@ class _Fields:
             return None
         if 0 < value <= LONGEST.total_seconds():
             return timedelta(seconds=value)
-        self._reject(key, self._given[key], f"seconds, from 1 to {LONGEST.total_seconds():.0f}")
+        self._reject(
+            key, self._given[key], f"seconds: more than 0, at most {LONGEST.total_seconds():.0f}"
+        )
         return None
 
     def _number(self, key: str) -> float | None:
@@ -210,4 +221,4 @@ def _rejection(key: str, value: Any, expected: str) -> Rejection:
     """Return a rejection without nested values, which YAML aliases can make endless."""
     if isinstance(value, dict | list):
         return Rejection(key=key, value=f"a {type(value).__name__}", expected=expected)
-    return Rejection(key=key, value=excerpt(str(value)), expected=expected)
+    return Rejection(key=key, value=excerpt(" ".join(str(value).split())), expected=expected)

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.attempt_logs import CHUNK_BYTES, AttemptLogs
 from holdfast.adapters.host.job_log_rules import JobLogRules
 from holdfast.adapters.host.progress_file import Progress, ReportReader, read_progress
 from holdfast.adapters.local.layout import RunDir
@@ -13,13 +14,10 @@ from holdfast.decisions.hangs import Hang
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossHistory, LossLimits, after_report, worse_fault
 from holdfast.decisions.step_rate import KnownSteps, step_rate, with_step
-from holdfast.kit.appended_lines import CHUNK_BYTES, AppendedLines
+from holdfast.kit.appended_lines import AppendedLines, file_size
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
 from holdfast.model.jobs import LossFault
-
-_CHUNKS: Final = 16
-"""Chunks of a log that one call reads at most: 16 MiB."""
 
 _RATE_PERIOD: Final = timedelta(seconds=5)
 """Time between two writes of the step rate."""
@@ -53,21 +51,21 @@ class AttemptReports:
         self.fault: LossFault | None = None
         """First loss that is not finite, or else the first spike."""
 
-        self._rules = rules
-        self._known_until: datetime | None = None
-        """Time until which the log rules have seen all lines; None if nothing is known."""
-
+        self._rules, self._behind = rules, ""
         self._losses = LossHistory()
         self._limits = limits
         self._path = own.progress(attempt)
         self._file = ReportReader(self._path)
-        self._logs = {
-            f"node rank {rank} on {node}": AppendedLines(
-                log, offset=_size(log) if continues_logs else 0
-            )
-            for rank, node in enumerate(nodes)
-            for log in (own.log(attempt, rank),)
-        }
+        self._where = [f"node rank {rank} on {node}" for rank, node in enumerate(nodes)]
+        logs = [own.log(attempt, rank) for rank in range(len(nodes))]
+        self._logs = AttemptLogs(
+            [
+                AppendedLines(
+                    log, offset=file_size(log) if continues_logs else 0, chunk=CHUNK_BYTES
+                )
+                for log in logs
+            ]
+        )
         self._logged = LoggedSteps()
         self._rate_file = own.step_rate(attempt)
         self._steps: KnownSteps = ()
@@ -94,27 +92,23 @@ class AttemptReports:
             started_at: time from which all ranks ran.
 
         """
-        return self._rules.hang(started_at, self._known_until)
+        return self._rules.hang(started_at, self._logs.known_until)
 
     @property
     def rejected(self) -> str:
         """Return which log rules are not evaluated, and why; empty if all are."""
-        return "; ".join(map(str, self._rules.rejected))
+        return "; ".join(filter(None, (*map(str, self._rules.rejected), self._behind)))
 
     def _read_logs(self, now: datetime, *, is_logged: bool) -> None:
         """Read the logs for the log rules; if the job logs its steps, for these, too."""
         if not (is_logged or self._rules.are_given):
             return
-        for rank, (where, log) in enumerate(self._logs.items()):
-            for _ in range(_CHUNKS):
-                lines = [*_text(log.read())]
-                if is_logged:
-                    self._logged = after_lines(self._logged, rank, lines, self._limits, where=where)
-                self._rules.take_or_end(rank, lines, at=now, where=where)
-                if not log.has_more:
-                    break
-        if not any(log.has_more for log in self._logs.values()):
-            self._known_until = now
+        for rank, lines in self._logs.read(now):
+            where = self._where[rank]
+            if is_logged:
+                self._logged = after_lines(self._logged, rank, lines, self._limits, where=where)
+            self._rules.take_or_end(rank, lines, at=now, where=where)
+        self._behind = self._logs.behind(now) if self._rules.are_given else ""
 
     def _note(self, now: datetime, step: int) -> None:
         """Store the step rate from time to time, for other processes."""
@@ -155,10 +149,3 @@ def _ends(log: Path) -> Iterator[str]:
 
 def _text(lines: Iterable[bytes]) -> Iterator[str]:
     return (line.decode("utf-8", "replace") for line in lines)
-
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0

@@ -80,7 +80,9 @@ class JobInspections:
             return ""
         reported = self._stalls.get(attempt.job)
         if reported is None or reported[0] != found.since:
-            hang = Hang(reason=Reason.JOB_HUNG, since=found.since, evidence=found.evidence)
+            hang = Hang(
+                reason=Reason.JOB_HUNG, since=found.since, at=found.since, evidence=found.evidence
+            )
             inspected = self._with_state(attempt, hang, restarts=False)
             if inspected is None:
                 return ""

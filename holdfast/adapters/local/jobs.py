@@ -176,8 +176,8 @@ class LocalJobs:
         limits = self._launch(spec.name).hang_limits
         observed = self._observed(spec.name, record, progress)
         hang = silence(limits, observed, reason=Reason.JOB_HUNG, missing="no new step was reported")
-        if record.phase is JobPhase.RUNNING:
-            hang = hang or reports.hang(record.phase_since)
+        rule = reports.hang(record.phase_since) if record.phase is JobPhase.RUNNING else None
+        hang = min(filter(None, (hang, rule)), key=lambda one: one.at, default=None)
         attempt, stall = self._attempt_ranks(spec, record), ""
         if hang is not None:
             hang = self._inspections.inspected(attempt, hang)

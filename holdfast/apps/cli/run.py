@@ -117,8 +117,9 @@ Exit codes:
     "--log-rules",
     "log_rules_file",
     type=click.Path(path_type=Path),
-    help="Restart the job by its log: JSON or YAML file with rules, each with the fields of "
-    "HyperPod's logMonitoringConfiguration.",
+    metavar="FILE",
+    help="Restart the job by the log rules in FILE (JSON or YAML, with the fields of HyperPod's "
+    "logMonitoringConfiguration).",
 )
 @click.option("--master-port", type=int, help="Value of MASTER_PORT.  [default: a free port]")
 @click.option(

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Final
 from holdfast.decisions.launch_events import Suspected
 
 if TYPE_CHECKING:
+    from holdfast.adapters.host.attempt_logs import AttemptLogs
     from holdfast.adapters.host.job_log_rules import JobLogRules
     from holdfast.adapters.host.pattern_matcher import PatternMatcher
     from holdfast.decisions.log_rules import JobLogRule
-    from holdfast.kit.appended_lines import AppendedLines
 
 _INTERVAL_S: Final = 1.0
-_LOG_BYTES: Final = 1 << 18
-"""Maximum bytes of a log that a check reads, so that it takes milliseconds."""
 
 
 class LogRuleWatch:
@@ -29,35 +27,41 @@ class LogRuleWatch:
         self._rules: JobLogRules | None = None
         """None unless a round is watched."""
 
-        self._logs: list[tuple[int, AppendedLines]] = []
+        self._logs: AttemptLogs | None = None
+        self._ranks: list[int] = []
+        """Rank of each log."""
+
         self._began_at = datetime.now(UTC)
-        self._known_until: datetime | None = None
         self._check_at = 0.0
-        self._reported = 0
-        """Number of rejected rules that were reported."""
+        self.has_found = False
+        """Whether a hang of the round was returned, for which its ranks end."""
+
+        self._reported: set[str] = set()
 
     def begin(self, logs: Mapping[int, Sequence[Path]]) -> None:
-        """Watch a new round, whose ranks have just started.
+        """Watch a new round, whose ranks have not started: what its logs have is not of theirs.
 
         Args:
-            logs: new logs by rank.
+            logs: logs by rank.
 
         """
+        self.has_found = False
         if not self._given:
             return
+        from holdfast.adapters.host.attempt_logs import CHUNK_BYTES, AttemptLogs  # noqa: PLC0415 - with rules only
         from holdfast.adapters.host.job_log_rules import JobLogRules  # noqa: PLC0415 - with rules only
         from holdfast.adapters.host.pattern_matcher import PatternMatcher  # noqa: PLC0415 - with rules only
-        from holdfast.kit.appended_lines import AppendedLines  # noqa: PLC0415 - with rules only
+        from holdfast.kit.appended_lines import AppendedLines, file_size  # noqa: PLC0415 - with rules only
 
         self._matcher = self._matcher or PatternMatcher()
         self._rules = JobLogRules(self._matcher, self._given)
-        self._logs = [
-            (rank, AppendedLines(path, chunk=_LOG_BYTES))
-            for rank, paths in logs.items()
-            for path in paths
-        ]
-        self._began_at, self._known_until = datetime.now(UTC), None
-        self._check_at, self._reported = time.monotonic() + _INTERVAL_S, 0
+        self._ranks = [rank for rank, paths in logs.items() for _ in paths]
+        paths = [path for paths in logs.values() for path in paths]
+        self._logs = AttemptLogs(
+            [AppendedLines(path, offset=file_size(path), chunk=CHUNK_BYTES) for path in paths]
+        )
+        self._began_at, self._reported = datetime.now(UTC), set()
+        self._check_at = time.monotonic() + _INTERVAL_S
 
     def end(self) -> None:
         """Stop watching."""
@@ -85,27 +89,28 @@ class LogRuleWatch:
             number: number of the round.
 
         """
-        rules = self._rules
-        if rules is None or time.monotonic() < self._check_at:
+        rules, logs = self._rules, self._logs
+        if rules is None or logs is None or time.monotonic() < self._check_at:
             return None
-        self._check_at = time.monotonic() + _INTERVAL_S
         now = datetime.now(UTC)
-        for rank, log in self._logs:
-            lines = [line.decode("utf-8", "replace") for line in log.read()]
+        for index, lines in logs.read(now):
+            rank = self._ranks[index]
             rules.take_or_end(rank, lines, at=now, where=f"rank {rank}")
-        if not any(log.has_more for _, log in self._logs):
-            self._known_until = now
-        for one in rules.rejected[self._reported :]:
-            sys.stderr.write(f"holdfast: JobUnwatched: {one}\n")
-        self._reported = len(rules.rejected)
-        found = rules.hang(self._began_at, self._known_until)
+        self._check_at = time.monotonic() + _INTERVAL_S
+        unwatched = [*map(str, rules.rejected), logs.behind(now)]
+        for text in unwatched:
+            if text and text not in self._reported:
+                sys.stderr.write(f"holdfast: JobUnwatched: {text}\n")
+        self._reported |= {*unwatched}
+        found = rules.hang(self._began_at, logs.known_until)
         if found is None:
             return None
         self.end()
+        self.has_found = True
         return Suspected(
             launcher=launcher,
             round=number,
-            rank=min(rank for rank, _ in self._logs),
+            rank=min(self._ranks) if found.rank is None else found.rank,
             text=f"{found.reason}: {found.evidence}",
             restart=True,
             stalled_s=(now - found.since).total_seconds(),

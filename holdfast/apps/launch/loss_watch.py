@@ -1,6 +1,5 @@
 """Finds bad losses that ranks report: in ``$HOLDFAST_PROGRESS_FILE`` or in their logs."""
 
-import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.host.progress_file import ReportReader
 from holdfast.decisions.loss_faults import LossHistory, LossLimits, after_report
+from holdfast.kit.appended_lines import file_size
 from holdfast.model.jobs import LossFault
 from holdfast.model.names import Reason
 
@@ -115,18 +115,11 @@ def _is_finite(fault: LossFault) -> bool:
 
 
 def _reader(path: str) -> ReportReader:
-    return ReportReader(Path(path), offset=_size(path))
+    return ReportReader(Path(path), offset=file_size(path))
 
 
 def _step_log(files: Sequence[Path]) -> "StepLog":
     """Return the reader of a rank's logs."""
     from holdfast.adapters.host.step_log import StepLog  # noqa: PLC0415 - with --log-dir only
 
-    return StepLog(*files, chunk=_LOG_BYTES, offsets=[_size(str(path)) for path in files])
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
+    return StepLog(*files, chunk=_LOG_BYTES, offsets=[file_size(str(path)) for path in files])

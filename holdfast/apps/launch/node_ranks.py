@@ -215,6 +215,7 @@ class NodeRanks:
         logs = {rank: self._output.logs(self._attempt, rank) for rank in slots}
         if self._losses is not None:
             self._losses.begin({rank: self._progress_file(rank) for rank in slots}, logs)
+        self._rules.begin({order.first_rank + rank: logs[rank] for rank in slots})
         for local_rank in slots:
             environment = self._environment_of(order, local_rank)
             streams = self._output.open_streams(self._attempt, local_rank)
@@ -232,7 +233,6 @@ class NodeRanks:
                 is_whole=order.world_size == self._options.slots,
                 signs=other_signs(self._environment, order.first_rank, self._processes),
             )
-        self._rules.begin({order.first_rank + rank: logs[rank] for rank in slots})
         if self._sampling is not None and order.world_size > 1:
             pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
             self._sampling.begin(order.round, pids, self._sections())
@@ -283,7 +283,9 @@ class NodeRanks:
         if found := self._rules.hang(self.member.name, self.round):
             self._suspected = None
             self._report(found)
-        if self._progress is not None and (stall := self._progress.stalled()) is not None:
+        if self._progress is None or self._rules.has_found:
+            return
+        if (stall := self._progress.stalled()) is not None:
             self._suspected = stall.local_rank
             self._report(stall.suspicion(self.member.name, self.round, self._first_rank))
 

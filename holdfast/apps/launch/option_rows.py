@@ -158,10 +158,9 @@ OPTIONS: Final = (
         "that reports no steps is reported as a suspected hang; 0: none (default: 10m)",
     ),
     _row(
-        "--log-rules", default="", metavar="FILE",
-        help="JSON or YAML file with log rules, each with the fields of HyperPod's "
-        "logMonitoringConfiguration: restart the ranks of a job on one node by the logs in "
-        "--log-dir",
+        "--log-rules", metavar="FILE",
+        help="restart the ranks of a job on one node by the log rules in FILE (JSON or YAML, with "
+        "the fields of HyperPod's logMonitoringConfiguration); needs --log-dir",
     ),
     _row(
         "--straggler-factor", type=factor, metavar="FACTOR",

@@ -190,13 +190,15 @@ def log_rules(given: argparse.Namespace, rendezvous: Rendezvous | None) -> "tupl
         ConfigError: they have mistakes, or cannot be evaluated.
 
     """
-    if not given.log_rules:
+    if given.log_rules is None:
         return ()
     if rendezvous is not None:
         expected = "--nnodes=1; on more nodes, use srun --auto-resume=1, Kubernetes or holdfast run"
         raise ConfigError(f"--log-rules: {given.log_rules}: expected {expected}")
-    if not given.log_dir:
-        raise ConfigError(f"--log-rules: {given.log_rules}: expected --log-dir as well")
+    logs = log_options(given)
+    if not logs.directory or logs.to_file | logs.to_both != STREAMS["3"]:
+        expected = "--log-dir as well, and both streams in files (--redirects, --tee)"
+        raise ConfigError(f"--log-rules: {given.log_rules}: expected {expected}")
     from holdfast.adapters.host.log_rule_file import load_log_rules  # noqa: PLC0415 - with rules only
 
     return load_log_rules(Path(given.log_rules), "--log-rules")

@@ -1,7 +1,6 @@
 """Detects ranks that report no more progress: in ``$HOLDFAST_PROGRESS_FILE`` or in their logs."""
 
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from holdfast.decisions.step_times import (
     stall_limit,
     start_limit,
 )
+from holdfast.kit.appended_lines import file_size
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import CHECKPOINTS_VARIABLE
 
@@ -179,7 +179,7 @@ class ProgressWatch:
         now = self._began_at = time.monotonic()
         self._is_starting, self._is_start_suspected, self._is_whole = True, False, is_whole
         self._reports = {
-            rank: _Report(path, _step_log(logs[rank]), _size(path), now)
+            rank: _Report(path, _step_log(logs[rank]), file_size(path), now)
             for rank, path in paths.items()
         }
         self._check_at = now
@@ -300,7 +300,7 @@ class ProgressWatch:
         for rank, report in self._reports.items():
             if delay_s > _SUSPENDED_S:
                 report.changed_at = min(now, report.changed_at + delay_s)
-            size = _size(report.path)
+            size = file_size(report.path)
             logged = len(list(report.log.read())) if report.log is not None else 0
             if size == report.size and not logged:
                 continue
@@ -382,12 +382,5 @@ def _lines(path: str, offset: int) -> int:
         with open(path, "rb", buffering=0) as file:
             file.seek(offset)
             return file.read(_LOG_BYTES).count(b"\n")
-    except OSError:
-        return 0
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
     except OSError:
         return 0

@@ -226,3 +226,22 @@ def test_no_text_makes_reading_fail(content: Any):
     for form in (text, yaml.safe_dump(content)):
         rules, rejected = rules_of(form, "rules")
         assert rules or rejected
+
+
+def test_the_list_of_a_hyperpod_object_is_accepted_with_its_key():
+    assert rules_of(json.dumps({"logMonitoringConfiguration": [GOOD]}), "k") == rules_of(
+        json.dumps([GOOD]), "k"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[{"name": "r", "logPattern": "a\\d"}]', "JSON or YAML: Invalid \\escape: line 1"),
+        ('- name: r\n  logPattern: "a\\d"\n', "JSON or YAML: line 2: found unknown escape"),
+    ],
+)
+def test_a_mistake_is_reported_in_the_format_of_the_text(text: str, expected: str):
+    ((_, _, found),) = rules_of(text, "k")[1]
+
+    assert found.startswith(expected)

@@ -125,8 +125,8 @@ class Slurm:
 
     def _run(self, argv: Sequence[str], environment: Mapping[str, str]) -> CompletedCommand:
         conf = environment.get(CONF)
-        if conf and not os.path.exists(conf):  # Slurm's commands would try for longer than that
-            raise BackendError(f"{CONF} is {conf!r}, a file that does not exist: {_CONFIGURE}")
+        if conf and not os.access(conf, os.R_OK):  # Slurm's commands would try for longer than that
+            raise BackendError(f"{CONF} is {conf!r}, which cannot be read: {_CONFIGURE}")
         try:
             return run(argv, timeout=self._timeout, environment=environment)
         except BackendError as error:

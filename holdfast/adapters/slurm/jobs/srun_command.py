@@ -1,5 +1,6 @@
 """Parses command lines of srun, and builds the one that relaunches a step on other nodes. Pure."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,12 +12,19 @@ _STREAM_VARIABLES: Final = ("SLURM_STDOUTMODE", "SLURM_STDERRMODE")
 """Variables of srun with the meaning of ``--output`` and ``--error``."""
 
 
+_NAMES_NODES: Final = re.compile(r"-[wF]|--nodelist|--nodefile")
+_REDIRECTS: Final = re.compile(
+    r"-[uvlqHIkKOsXZEQ]*[oe]|--(?:out|outp|outpu|output|err|erro|error)(?:=|$)"
+)
+"""Options with abbreviations, and after flags in one word, as ``-uo log``."""
+
+
 def is_bound(srun: Sequence[str]) -> bool:
     """Whether a command line of srun names its nodes, or has several components.
 
     May be a false True, see ``_has_option``.
     """
-    return _MANY in srun or _has_option(srun, ("-w", "--nodelist", "-F", "--nodefile"))
+    return _MANY in srun or _has_option(srun[1:], _NAMES_NODES)
 
 
 def redirects_output(srun: Sequence[str], environment: Mapping[str, str]) -> bool:
@@ -24,24 +32,31 @@ def redirects_output(srun: Sequence[str], environment: Mapping[str, str]) -> boo
 
     May be a false True, see ``_has_option``.
     """
-    is_set = any(environment.get(name) for name in _STREAM_VARIABLES)
-    return is_set or _has_option(srun, ("-o", "--output", "-e", "--error"))
+    if any(environment.get(name) for name in _STREAM_VARIABLES):
+        return True
+    parts: list[list[str]] = [[]]
+    for word in srun[1:]:
+        if word == _MANY:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return any(_has_option(part, _REDIRECTS) for part in parts)
 
 
-def _has_option(srun: Sequence[str], names: tuple[str, ...]) -> bool:
-    """Whether a command line of srun has one of these options.
+def _has_option(arguments: Sequence[str], pattern: re.Pattern[str]) -> bool:
+    """Whether one of these options is in arguments of srun.
 
     Only arguments that may be options of srun are checked, not those of the program. An option
     without a value right before the program hides where the options end; then the result may be a
     false True.
     """
     before = "-"
-    for word in srun[1:]:
+    for word in arguments:
         if not word.startswith("-") and (not before.startswith("-") or "=" in before):
             break
         if word == "--":
             break
-        if word.startswith(names):
+        if pattern.match(word):
             return True
         before = word
     return False

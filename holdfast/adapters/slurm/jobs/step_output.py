@@ -7,14 +7,19 @@ srun, are regular files, as in a batch script.
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from holdfast.kit.appended_lines import file_size
 from holdfast.kit.bounded_files import end_text
 
 _STDOUT, _STDERR = 1, 2
 _ERROR_FILE: Final = "TORCHELASTIC_ERROR_FILE"
-_OWN: Final = ("srun: ", "[Auto Resume] ", "holdfast: ")
+OWN_MESSAGES: Final = ("[Auto Resume] ", "holdfast: ")
+"""Beginnings of lines that the supervisor writes into the same output."""
+
+_OWN: Final = ("srun: ", *OWN_MESSAGES)
 _TAIL_BYTES: Final = 1 << 18
 """Bytes at the end of the output to search for an exception: tracebacks of many ranks."""
 
@@ -33,12 +38,11 @@ def output_files() -> Iterator[Path]:
             yield Path(f"/proc/self/fd/{descriptor}")
 
 
-def file_size(path: Path) -> int:
-    """Return the size of a file in bytes; 0 if there is none."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+def is_output_in_files() -> bool:
+    """Whether standard output and standard error are both regular files."""
+    with suppress(OSError):
+        return all(stat.S_ISREG(os.fstat(one).st_mode) for one in (_STDOUT, _STDERR))
+    return False
 
 
 class StepCrash:

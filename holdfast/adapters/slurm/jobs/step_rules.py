@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.adapters.slurm.jobs.srun_command import redirects_output
+from holdfast.adapters.slurm.jobs.step_output import OWN_MESSAGES, is_output_in_files
 from holdfast.model.errors import ConfigError
 from holdfast.model.jobs import LOG_RULES_VARIABLE
 
@@ -25,13 +26,10 @@ class StepRules:
     Args:
         environment: of the step; may name the file of the rules.
         srun: command line of the step.
-        is_read: whether the output of srun can be read.
 
     """
 
-    def __init__(
-        self, environment: Mapping[str, str], srun: Sequence[str], *, is_read: bool
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str], srun: Sequence[str]) -> None:
         self._given: tuple[JobLogRule, ...] = ()
         self._matcher: PatternMatcher | None = None
         self._rules: JobLogRules | None = None
@@ -41,9 +39,12 @@ class StepRules:
         name = environment.get(LOG_RULES_VARIABLE, "").strip()
         if not name:
             return
-        if redirects_output(srun, environment) or not is_read:
-            expected = "srun without --output, and a job script whose output is a file"
-            self.problems = (f"{LOG_RULES_VARIABLE} is {name[:60]!r}, which needs {expected}",)
+        if redirects_output(srun, environment) or not is_output_in_files():
+            needed = "srun without --output and --error, and standard output and error in files"
+            self.problems = (
+                f"{LOG_RULES_VARIABLE} is {name[:60]!r}, which needs {needed}, without a pipe such "
+                "as | tee; no log rule applies",
+            )
             return
         from holdfast.adapters.host import pattern_matcher as matcher  # noqa: PLC0415 - with rules only
         from holdfast.adapters.host.log_rule_file import load_log_rules  # noqa: PLC0415 - with rules only
@@ -73,7 +74,8 @@ class StepRules:
 
         """
         if self._rules is not None:
-            self._rules.take_or_end(file, lines, at=at, where=_WHERE)
+            of_ranks = [line for line in lines if not line.startswith(OWN_MESSAGES)]
+            self._rules.take_or_end(file, of_ranks, at=at, where=_WHERE)
 
     def hang(self, began_at: datetime, known_until: datetime | None) -> "Hang | None":
         """Return the hang that the rules show; None if there is none.
@@ -84,6 +86,11 @@ class StepRules:
 
         """
         return None if self._rules is None else self._rules.hang(began_at, known_until)
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there are rules to evaluate."""
+        return self._rules is not None and self._rules.are_given
 
     @property
     def rejected(self) -> str:

@@ -6,11 +6,12 @@ Training steps and losses are read in the progress file and the output of the jo
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from holdfast.adapters.host.attempt_logs import CHUNK_BYTES, AttemptLogs
 from holdfast.adapters.host.progress_file import ReportReader
 from holdfast.adapters.slurm.jobs.step_hangs import StepHangs
-from holdfast.adapters.slurm.jobs.step_output import file_size, output_files
+from holdfast.adapters.slurm.jobs.step_output import output_files
 from holdfast.adapters.slurm.jobs.step_rules import StepRules
 from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import (
@@ -26,7 +27,7 @@ from holdfast.decisions.loss_settings import VARIABLES, bad_loss, parse_loss_lim
 from holdfast.decisions.notice_lines import LoggedNotices, slow_host
 from holdfast.decisions.notice_lines import after_lines as after_notice_lines
 from holdfast.decisions.step_restart import ApplicationEnd
-from holdfast.kit.appended_lines import AppendedLines
+from holdfast.kit.appended_lines import AppendedLines, file_size
 from holdfast.model.jobs import (
     BAD_LOSS_VARIABLE,
     PROGRESS_VARIABLE,
@@ -41,9 +42,6 @@ from holdfast.model.names import Reason
 
 if TYPE_CHECKING:
     from holdfast.decisions.flight_recorder import RankFindings
-
-_CHUNKS: Final = 16
-"""Chunks of a log that one call reads at most: 16 MiB."""
 
 
 class TrainingWatch:
@@ -69,7 +67,7 @@ class TrainingWatch:
     ) -> None:
         limits, problems = parse_loss_limits(environment, VARIABLES)
         self.hangs = StepHangs(environment, look, checkpoints)
-        self._rules = StepRules(environment, srun, is_read=any(output_files()))
+        self._rules = StepRules(environment, srun)
         self.problems = [*map(str, problems), *self.hangs.problems, *self._rules.problems]
         """Settings that are ignored, and why."""
 
@@ -81,13 +79,13 @@ class TrainingWatch:
         self._attempts: tuple[AttemptRecord, ...] = ()
         self._failure: Failure | None = None
         self._hang, self._reason = "", ""
-        self._noticed: set[tuple[str, str]] = set()
+        self._noticed: set[str] = set()
         self._reported: int | None = None
         self._begun_at = datetime.now(UTC)
         self._history, self._steps = LossHistory(), LoggedSteps()
         self._notices = LoggedNotices()
         self._reports: ReportReader | None = None
-        self._logs: list[AppendedLines] = []
+        self._logs, self._behind = AttemptLogs(()), ""
 
     @property
     def text(self) -> str:
@@ -120,27 +118,22 @@ class TrainingWatch:
         for report in self._reports.read() if self._reports is not None else ():
             self._history = after_report(self._history, report, self._limits)
             self._reported = report.step
-        known_until = self._read_output()
+        self._read_output()
         self.fault = worse_fault(self._history.fault, self._steps.fault)
         steps = [one for one in (self._reported, self._steps.last) if one is not None]
-        rule = self._rules.hang(self._begun_at, known_until)
+        rule = self._rules.hang(self._begun_at, self._logs.known_until)
         is_hung = self.hangs.look(max(steps, default=None), rule)
         if is_hung:
             self._hang, self._reason = self.hangs.text, self.hangs.reason
         return is_hung or (self.fault is not None and self.fault.action is not LossAction.ASK)
 
-    def _read_output(self) -> datetime | None:
-        """Read the output. Returns the time until which it is known; None if more is left."""
+    def _read_output(self) -> None:
         now = datetime.now(UTC)
-        for number, log in enumerate(self._logs):
-            for _ in range(_CHUNKS):
-                lines = [line.decode("utf-8", "replace") for line in log.read()]
-                self._steps = after_lines(self._steps, number, lines, self._limits)
-                self._notices = after_notice_lines(self._notices, lines)
-                self._rules.take(number, lines, now)
-                if not log.has_more:
-                    break
-        return None if any(log.has_more for log in self._logs) else now
+        for number, lines in self._logs.read(now):
+            self._steps = after_lines(self._steps, number, lines, self._limits)
+            self._notices = after_notice_lines(self._notices, lines)
+            self._rules.take(number, lines, now)
+        self._behind = self._logs.behind(now) if self._rules.are_given else ""
 
     def straggler(self, nodes: Sequence[str]) -> str:
         """Return which of ``nodes`` ``holdfast launch`` calls slow in the output; may be empty."""
@@ -150,15 +143,14 @@ class TrainingWatch:
 
     def notices(self) -> Iterator[str]:
         """Yield what a person has to know of what does not stop the step, once each."""
-        texts = {
-            "JobLossFault": loss_notice(self.fault),
-            "JobUnwatched": self._rules.rejected,
-            "JobHangSuspected": self.hangs.notice(),
-        }
-        for name, text in texts.items():
-            if text and (name, text) not in self._noticed:
-                self._noticed.add((name, text))
+        unwatched = "; ".join(filter(None, (self._rules.rejected, self._behind)))
+        texts = (("JobLossFault", loss_notice(self.fault)), ("JobUnwatched", unwatched))
+        for name, text in texts:
+            if text and text not in self._noticed:
+                self._noticed.add(text)
                 yield f"{name}: {text}"
+        if text := self.hangs.notice():
+            yield f"JobHangSuspected: {text}"
 
     def ended(self, *, is_stopped: bool) -> Failure | None:
         """Return the failure of an attempt that has ended; None for another reason.
@@ -233,7 +225,8 @@ class TrainingWatch:
         if self._progress:
             path = Path(self._progress)
             self._reports = ReportReader(path, offset=file_size(path))
-        self._logs = [
-            AppendedLines(path, offset=file_size(path), follow_links=True)
+        files = [
+            AppendedLines(path, offset=file_size(path), follow_links=True, chunk=CHUNK_BYTES)
             for path in output_files()
         ]
+        self._logs, self._behind = AttemptLogs(files), ""
