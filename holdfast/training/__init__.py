@@ -22,7 +22,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, SupportsFloat, SupportsIndex
 
-from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.save_reports import append_report
 from holdfast.decisions.replay_results import PRINTED
 from holdfast.kit.stack_requests import answer_requests
@@ -100,6 +99,10 @@ def _report_save(folder: Path, step: int, path: Path) -> None:
     name = real.relative_to(folder.resolve()).as_posix()
     may_be_inside = True
     if os.path.ismount(folder.resolve()):  # without one, the report is beside the directory
+        from holdfast.adapters.checkpoints.directory import (  # noqa: PLC0415 - every rank waits for it
+            CheckpointDirectory,
+        )
+
         store = CheckpointDirectory(folder)
         store.survey()
         may_be_inside = store.accepts_files
