@@ -8,7 +8,7 @@ from source_tree import ROOT
 
 GROUPS = (
     ("kubernetes", "node"),
-    ("etcd", "helm", "kwok", "oidc", "promtool"),
+    ("coredns", "etcd", "helm", "kwok", "oidc", "promtool"),
     ("mpi-operator",),  # does not compile with client-go 0.34.1
     (
         "containerd",

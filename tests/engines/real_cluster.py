@@ -1,8 +1,8 @@
 """A cluster of real Kubernetes nodes on one machine, for tests: real pods, without Docker.
 
-The control plane of ``tests.engines.control_plane`` runs on this machine; each node is a machine in
-namespaces of its own. A bridge in another network namespace connects the nodes, and one pair of
-interfaces connects it with this machine, so that everything ends with its processes::
+The control plane of ``tests.engines.control_plane`` and a DNS server run on this machine; each node
+is a machine in namespaces of its own. A bridge in another network namespace connects the nodes, and
+one pair of interfaces connects it with this machine, so that everything ends with its processes::
 
     with RealCluster(programs, ("a", "b", "c")) as cluster:
         cluster.nodes["a"].power_off()
@@ -30,10 +30,11 @@ from tests.engines.api_connection import Refused
 from tests.engines.control_plane import API_SERVER, PROGRAMS, ControlPlane
 from tests.engines.machine_image import write_archive
 from tests.engines.real_network import RealNetwork
-from tests.engines.real_node import CNI, CONTAINERD_TOML, NODE_PROGRAMS, SOCKET, RealNode
+from tests.engines.real_node import CNI, CONTAINERD_TOML, DOMAIN, NODE_PROGRAMS, SOCKET, RealNode
 from tests.engines.waiting import PAUSE
 
-REAL_PROGRAMS: Final = (*PROGRAMS, *NODE_PROGRAMS)
+DNS: Final = "coredns"
+REAL_PROGRAMS: Final = (*PROGRAMS, *NODE_PROGRAMS, DNS)
 """What a cluster needs of ``tools/control_plane.py``."""
 
 GROUP: Final = "node.kubernetes.io/instance-type"
@@ -51,6 +52,16 @@ _MEMORY: Final = Path("/dev/shm")
 _NODE_GRACE: Final = timedelta(seconds=20)
 _TIMEOUT_S: Final = 120
 _POLL_S: Final = 0.05
+
+_COREFILE: Final = """\
+{domain}:53 {{
+    bind {host}
+    errors
+    kubernetes {domain} {{
+        kubeconfig {}
+    }}
+}}
+"""
 
 _IMPORT: Final = r"""
 set -eu
@@ -115,6 +126,7 @@ class RealCluster:
             )
             self.network.remove_in_the_end(self.plane.folder)
             stack.enter_context(self.plane)
+            self._run_dns()
             stack.callback(self._power_off)
             self._import_images()
             for name in self._names:
@@ -206,6 +218,13 @@ class RealCluster:
     def journals(self) -> str:
         """The last lines that the programs of all nodes wrote, for people."""
         return "\n".join(node.journal() for node in self.nodes.values())
+
+    def _run_dns(self) -> None:
+        """Answer pods for the names of Services."""
+        path, client = self.plane.folder / "Corefile", self.plane.kubeconfig()
+        text = _COREFILE.format(client, domain=DOMAIN, host=self.network.host)
+        path.write_text(text, encoding="utf-8")
+        self.plane.run(DNS, self._binaries[DNS], "-conf", path, has_webhooks=False)
 
     def _power_off(self) -> None:
         for node in self.nodes.values():

@@ -34,6 +34,7 @@ CNI: Final = Path("/usr/lib/cni")
 """Where Debian's package ``containernetworking-plugins`` puts the plug-ins."""
 
 SOCKET: Final = "/run/containerd/containerd.sock"
+DOMAIN: Final = "cluster.local"
 LEASE: Final = 40
 """Seconds that the lease of a node is valid for: the kubelet's default."""
 
@@ -129,7 +130,7 @@ class Place:
     address: IPv4Address
     pods: IPv4Network
     network: IPv4Network
-    """Of all machines; its first address is that of the machine outside."""
+    """Of all machines; its first address is that of the machine outside, with the DNS server."""
 
     routes: Mapping[IPv4Network, IPv4Address]
     """Ranges of pods to the machines that have them, for all machines that there may be."""
@@ -334,6 +335,8 @@ class RealNode:
             "authorization": {"mode": "AlwaysAllow"},
             "cgroupDriver": "cgroupfs",
             "cgroupsPerQOS": False,
+            "clusterDNS": [str(self.place.network[1])],
+            "clusterDomain": DOMAIN,
             "containerRuntimeEndpoint": f"unix://{SOCKET}",
             "enforceNodeAllocatable": [],
             "evictionHard": {"memory.available": "1Mi", "nodefs.available": "1%"},
@@ -353,15 +356,12 @@ class RealNode:
             "kind": "KubeProxyConfiguration",
             "clientConnection": {"kubeconfig": str(self.disk / "proxy.kubeconfig")},
             # Sysctls that a network namespace may not change.
-            "conntrack": {
-                "maxPerCore": 0,
-                "tcpCloseWaitTimeout": "0s",
-                "tcpEstablishedTimeout": "0s",
-            },
+            "conntrack": {"maxPerCore": 0, "tcpCloseWaitTimeout": "0s",
+                          "tcpEstablishedTimeout": "0s"},
             "healthzBindAddress": "",
             "iptables": {"minSyncPeriod": "0.1s"},
             "mode": "iptables",
-        }
+        }  # fmt: skip
 
     def _pod_network(self) -> dict[str, Any]:
         bridge = {

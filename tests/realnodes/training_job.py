@@ -19,7 +19,7 @@ fi
 while [ ! -e /shared/address ]; do sleep 0.1; done
 export PET_MASTER_ADDR=$(cat /shared/address)
 """
-"""Finds the first pod without the names of its Service: this cluster has no DNS server."""
+"""Finds the first pod without the name of a Service, which not every kind of job has."""
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
