@@ -134,9 +134,7 @@ _OF_KUBERNETES_ITSELF: Final = ("leader-deleted", "holdfast-away")
 _OF_THE_JOB_ITSELF: Final = ("exception", "oom", "full-disk", "failures-spent")
 _OF_ANNOTATIONS: Final = ("let-go", "fewer-retries", "bad-switch", "bad-counts")
 _RAY: Final = ("RayCluster", "RayJob")
-UNTRIED: Final = tuple(f"{NODES}/{kind}" for kind in _RAY)
-"""Columns without any result."""
-
+_RAY_ON_NODES: Final = tuple(f"{NODES}/{kind}" for kind in _RAY)
 _SHARED_KINDS: Final = tuple(f"{OPERATORS}/{kind}" for kind in ("TrainJob", *_RAY))
 
 
@@ -177,7 +175,7 @@ _ABSENT: Final = (
            ("oom",)),
     Reason("its pods run no launchers", tuple(f"{OPERATORS}/{kind}" for kind in _RAY),
            ("keep-pods",)),
-    Reason("KubeRay needs a DNS server, which these nodes do not have", UNTRIED),
+    Reason("its pods run no launchers", _RAY_ON_NODES, (*_LAUNCHED, "keep-pods")),
 )  # fmt: skip
 """What breaks does not exist there."""
 
@@ -255,6 +253,8 @@ _DECIDED_ALIKE: Final = (
          "controller-killed-spent", "provider-fails", "spares-used", "request"),
     ),
     Reason("not tested; see the results on real nodes", (LOCAL,), ("full-disk",)),
+    Reason("not tested for this kind", _RAY_ON_NODES,
+           ("oom", "full-disk", "power-loss", "partition")),
     Reason("not tested for this kind; its pods are those of a PyTorchJob",
            (f"{OPERATORS}/HyperPodPyTorchJob",)),
 )  # fmt: skip
@@ -351,13 +351,13 @@ def _platform_cell(name: str, platform: str, results: Mapping[str, Any]) -> str:
             took = _took(result) if "rung" in result["outcome"] else ""
             alike.setdefault(_end(result["outcome"]), []).append(kind + took)
     cells = [f"{end} ({', '.join(kinds)})" for end, kinds in alike.items()]
-    tried = [kind for kind in PLATFORMS[platform] if f"{platform}/{kind}" not in UNTRIED]
     missing: dict[str, list[str]] = {}
-    for kind in tried:
+    for kind in PLATFORMS[platform]:
         if f"{platform}/{kind}" not in results:
             missing.setdefault(why_empty(name, f"{platform}/{kind}"), []).append(kind)
     for why, kinds in missing.items():
-        cells.append(f"*{why}*" if kinds == tried else f"*{', '.join(kinds)}: {why}*")
+        is_all = len(kinds) == len(PLATFORMS[platform])
+        cells.append(f"*{why}*" if is_all else f"*{', '.join(kinds)}: {why}*")
     return "; ".join(cells)
 
 

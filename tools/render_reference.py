@@ -371,9 +371,6 @@ def fault_matrix_page() -> Iterator[str]:
     yield "- **Kubernetes operators**: a real control plane, scheduler and operator of each kind;"
     yield "  kubelets are simulated, so pods run no processes."
     yield "- **Kubernetes nodes**: real kubelets and containerd, and the chart; pods run processes."
-    kinds = ", ".join(column.partition("/")[2] for column in fault_matrix.UNTRIED)
-    why = fault_matrix.why_empty("xid-replace", fault_matrix.UNTRIED[0])
-    yield f"  There is no result of {kinds}: {why}."
     yield "- **Slurm**: real slurmctld and slurmd of these versions."
     yield from ["", "## Results", ""]
     yield from _table(("Part", "Fault", *fault_matrix.PLATFORMS), fault_matrix.overview())

@@ -26,12 +26,16 @@ PACKAGES: Final = {
     "nvrx": ("nvidia-resiliency-ext", "numpy", "torch"),
     "orbax": ("orbax-checkpoint", "jax"),
     "ray": ("ray[train]", "numpy", "torch"),
+    "ray_jobs": ("ray[default]",),
     "torchtitan": ("torchtitan", "torch"),
 }
 """Environment to its packages. Megatron-core imports psutil without requiring it, DLRover gRPC."""
 
 _PYTHONS: Final = {"megatron_lm": "3.12"}
 """Environment to the oldest Python for which there is a wheel."""
+
+_COMPILED: Final = ("ray_jobs",)
+"""Environments for pods, which cannot write the bytecode of what they import."""
 
 _UV: Final = str(Path(sys.executable).with_name("uv"))
 
@@ -81,7 +85,7 @@ def _build(folder: Path, name: str, torch: str) -> None:
     _uv("venv", "--python", _python(name), str(folder))
     _uv(
         "pip", "install", "--python", str(folder / "bin/python"), "--override", str(newer),
-        *PACKAGES[name],
+        *["--compile-bytecode"] * (name in _COMPILED), *PACKAGES[name],
     )  # fmt: skip
 
 

@@ -1,18 +1,22 @@
-"""Kubeflow's operators on a control plane."""
+"""Kubeflow's operators and KubeRay's on a control plane."""
 
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import ControlPlane
 from tests.engines.waiting import until_defined
 from tools.control_plane import module_files
 
 TRAINING_OPERATOR: Final = "training-operator"
 MPI_OPERATOR: Final = "mpi-operator"
+RAY_OPERATOR: Final = "ray-operator"
 """Names of their programs."""
 
+_RAY_FLAGS: Final = ("--metrics-addr=0", "--reconcile-concurrency=4",
+                     "--enable-leader-election=false")  # fmt: skip
 _MPI_FLAGS: Final = ("--lock-namespace=default", "--kube-api-qps=500", "--kube-api-burst=1000")
 
 
@@ -47,6 +51,19 @@ def run_mpi_operator(plane: ControlPlane, binaries: Mapping[str, Path]) -> None:
 def start_mpi_operator(plane: ControlPlane, binaries: Mapping[str, Path]) -> None:
     """Once more, after ``run_mpi_operator``."""
     plane.run(MPI_OPERATOR, binaries[MPI_OPERATOR], *_MPI_FLAGS)
+
+
+def run_ray_operator(
+    plane: ControlPlane, binaries: Mapping[str, Path], environment: Mapping[str, str], *flags: str
+) -> None:
+    """Start the KubeRay operator with more variables and flags, with its CRDs."""
+    module = module_files(RAY_OPERATOR, "github.com/ray-project/kuberay/ray-operator")
+    kubectl = _kubectl(plane, binaries)
+    subprocess.run([*kubectl, "create", "--kustomize", module / "config/crd"], check=True)
+    until_defined(kubectl, *(f"crd/ray{name}s.ray.io" for name in ("cluster", "job", "service")))
+    variables = [f"{name}={value}" for name, value in environment.items()]
+    plane.run(RAY_OPERATOR, "env", *variables, binaries[RAY_OPERATOR], *_RAY_FLAGS, *flags,
+              f"--health-probe-bind-address=127.0.0.1:{free_port()}")  # fmt: skip
 
 
 def _kubectl(plane: ControlPlane, binaries: Mapping[str, Path]) -> Sequence[str | Path]:

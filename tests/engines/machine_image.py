@@ -20,6 +20,7 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +37,10 @@ _NOT_IN_IMAGES: Final = {"test", "idlelib", "tkinter", "turtledemo", "lib2to3", 
                          "site-packages"}  # fmt: skip
 """Folders of the standard library that no program here imports."""
 
-_ENDS_THREADS: Final = "libgcc_s.so.1"
-"""Library that libc loads by name when Python ends with a thread; Debian's libc depends on it."""
+_BY_NAME: Final = ("libdl.so.2", "libgcc_s.so.1", "libpthread.so.0", "librt.so.1", "libstdc++.so.6",
+                   "libutil.so.1")  # fmt: skip
+"""Libraries that no program here is linked with: libc loads libgcc when Python ends with a thread,
+and PyTorch and Ray, which pods mount, need all."""
 
 _OWNER: Final = "65532"
 _FILES: Final = {
@@ -123,7 +126,8 @@ def _fill(tar: tarfile.TarFile) -> None:
         _add(tar, f"usr/local/bin/{name}", f"#!{python}\n{_SCRIPT.format(start)}", mode=0o755)
     for name in ("python", "python3"):
         _link(tar, f"usr/local/bin/{name}", str(python))
-    _link(tar, "bin/sh", "/usr/bin/sh")
+    for name in ("bash", "sh"):
+        _link(tar, f"bin/{name}", f"/usr/bin/{name}")
 
 
 def _interpreter() -> str:
@@ -159,9 +163,11 @@ def _packages() -> Iterator[tuple[str, Path]]:
 def _shared_libraries(binaries: Iterable[Path]) -> set[str]:
     """Names under which the linker finds what programs need, the linker itself included."""
     found = {"/etc/ld.so.cache"} if Path("/etc/ld.so.cache").exists() else set()
-    ctypes.CDLL(_ENDS_THREADS)
-    mapped = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-    found.add(next(line.split()[-1] for line in mapped if line.endswith(_ENDS_THREADS)))
+    for name in _BY_NAME:
+        with suppress(OSError):  # a machine without PyTorch may lack it
+            ctypes.CDLL(name)
+    mapped = Path("/proc/self/maps").read_text(encoding="utf-8").split()
+    found |= {str(Path(one).with_name(name)) for one in mapped for name in _BY_NAME if name in one}
     done = subprocess.run(
         ["ldd", *binaries], check=False, capture_output=True, encoding="utf-8"
     )  # a static program makes it fail

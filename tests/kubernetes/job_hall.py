@@ -100,7 +100,7 @@ def a_hall(binaries: Mapping[str, Path], folder: Path) -> Iterator[Hall]:
         fleet = LightFleet(cluster, folder)
         fleet.owner.start()
         with (
-            run_ray(plane, binaries["ray-operator"], binaries),
+            run_ray(plane, binaries),
             a_chronicle(cluster) as chronicle,
             PodServer(plane) as fleet.logs,
             closing(fleet),

@@ -1,8 +1,6 @@
 """The KubeRay operator at work, and jobs for it."""
 
 import json
-import socket
-import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -11,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from gangs import Gang, pods
-from real_cluster import until_defined
 from training import PODS
 
 from tests.engines.control_plane import ControlPlane
-from tools.control_plane import module_files
+from tests.engines.job_operators import RAY_OPERATOR, run_ray_operator
 
 
 class Dashboard(ThreadingHTTPServer):
@@ -71,26 +68,15 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def run_ray(
-    plane: ControlPlane, operator: Path, binaries: Mapping[str, Path]
-) -> Iterator[Dashboard]:
-    """With its CRDs. The operator finds the dashboards by a proxy, as it has no DNS here."""
-    module = module_files("ray-operator", "github.com/ray-project/kuberay/ray-operator")
-    kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
-    subprocess.run([*kubectl, "create", "--kustomize", module / "config/crd"], check=True)
-    crds = [f"crd/{name}.ray.io" for name in ("rayclusters", "rayjobs", "rayservices")]
-    until_defined(kubectl, *crds)
+def run_ray(plane: ControlPlane, binaries: Mapping[str, Path]) -> Iterator[Dashboard]:
+    """Run the operator, which finds the dashboards by a proxy: there are none in these pods."""
     with Dashboard() as dashboard:
         threading.Thread(target=dashboard.serve_forever, daemon=True).start()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        plane.run("ray-operator", "env", f"HTTP_PROXY={dashboard.url}", operator,
-                  "--metrics-addr=0", f"--health-probe-bind-address=127.0.0.1:{port}",
-                  "--reconcile-concurrency=4", "--enable-leader-election=false")  # fmt: skip
+        run_ray_operator(plane, binaries, {"HTTP_PROXY": dashboard.url})
         try:
             yield dashboard
         finally:
-            plane.stop("ray-operator")
+            plane.stop(RAY_OPERATOR)
             dashboard.shutdown()
 
 

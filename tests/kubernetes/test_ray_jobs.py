@@ -14,6 +14,7 @@ from rays import Dashboard, RayCluster, RayJob, run_ray
 from real_cluster import Cluster, until
 
 from tests.engines.control_plane import Built, ControlPlane
+from tests.engines.job_operators import RAY_OPERATOR
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +22,7 @@ def dashboard(
     built: Built, control_plane: ControlPlane, binaries: Mapping[str, Path]
 ) -> Iterator[Dashboard]:
     """The KubeRay operator runs meanwhile."""
-    name = "ray-operator"
-    with run_ray(control_plane, built(name)[name], binaries) as dashboard:
+    with run_ray(control_plane, {**binaries, **built(RAY_OPERATOR)}) as dashboard:
         yield dashboard
 
 

@@ -1,6 +1,5 @@
 """Jobs of Kubeflow and JobSet whose pods train one model with PyTorch's DDP."""
 
-import ctypes.util
 import importlib.util
 import json
 import os
@@ -127,10 +126,9 @@ class OperatorJob(TrainingJob):
     def _folders(self) -> dict[str, Path]:
         """Folders of this machine that its containers have, by their names there."""
         disk = {} if self.saves is None else {"disk": self.saves.disk}
-        return {"shared": self.folder, "packages": _packages(), "libraries": _libraries(), **disk}
+        return {"shared": self.folder, "packages": _packages(), **disk}
 
     def _container(self, memory: str) -> Object:
-        readonly = ("packages", "libraries")
         return {
             "name": self.container,
             "image": IMAGE,
@@ -141,12 +139,12 @@ class OperatorJob(TrainingJob):
                 *_fields(ATTEMPT="metadata.annotations['holdfast.dev/attempt']",
                          POD=self.rank_field),
                 *_values(JOB=self.name, RANKS=str(self.ranks), FOLDER="/shared",
-                         PYTHONPATH="/packages", LD_LIBRARY_PATH="/libraries"),
+                         PYTHONPATH="/packages"),
                 *(() if self.saves is None else _values(SAVES=self.saves.how)),
             ],
             "resources": {"limits": {"memory": memory}},
             "volumeMounts": [
-                {"name": name, "mountPath": f"/{name}", "readOnly": name in readonly}
+                {"name": name, "mountPath": f"/{name}", "readOnly": name == "packages"}
                 for name in self._folders
             ],
         }  # fmt: skip
@@ -156,11 +154,9 @@ class OperatorJob(TrainingJob):
         program = "python /shared/train.py"
         if self.saves is None:
             return program
-        # The libraries of this machine are not those that the image's interpreter needs.
-        own = "env --unset PYTHONPATH --unset LD_LIBRARY_PATH"
         guard = f"holdfast checkpoint guard /disk/{self.saves.name} --rank $POD"
-        paths = "PYTHONPATH=$PYTHONPATH LD_LIBRARY_PATH=$LD_LIBRARY_PATH"
-        return f"{own} {guard} --job $JOB --attempt ${{ATTEMPT:-1}} -- env {paths} {program}"
+        own = f"env --unset PYTHONPATH {guard} --job $JOB --attempt ${{ATTEMPT:-1}}"
+        return f"{own} -- env PYTHONPATH=$PYTHONPATH {program}"
 
     def submit(self, **changes: Any) -> None:
         """See ``TrainingJob.submit``."""
@@ -169,7 +165,7 @@ class OperatorJob(TrainingJob):
 
 
 class PyTorchJob(OperatorJob):
-    """Of workers only: with a master, workers wait for a DNS server of the cluster."""
+    """Of workers only, which need not wait until the name of a master can be resolved."""
 
     kind = "PyTorchJob"
     api_version = "kubeflow.org/v1"
@@ -295,16 +291,6 @@ def _packages() -> Path:
     assert found is not None
     assert found.origin is not None
     return Path(found.origin).parents[1]
-
-
-def _libraries() -> Path:
-    """Folder of the shared libraries of this machine that PyTorch loads."""
-    name = ctypes.util.find_library("stdc++")
-    assert name is not None
-    with open("/proc/self/maps", encoding="utf-8") as maps:
-        ctypes.CDLL(name)
-        [path, *_] = [line.split()[-1] for line in maps if "libstdc++" in line]
-    return Path(path).parent
 
 
 def _fields(**paths: str) -> list[Object]:

@@ -1,64 +1,14 @@
 """DDP jobs of every kind under their real operators: they resume, and train the same weights."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import count
 
 import pytest
-from leaders import until_led
-from operator_jobs import KINDS, OperatorJob
+from disturbed_jobs import Jobs, submitted
+from operator_jobs import KINDS
 from phases import Phases
 from site_of_nodes import REPLACE_XID, Site
-from training_job import finish
 
 pytestmark = pytest.mark.torch
-
-_numbers = count(1)
-"""Of the names of jobs: no two tests share a folder."""
-
-
-@dataclass
-class Jobs:
-    """A job of each kind, with a rank of each on one node."""
-
-    site: Site
-    undisturbed: Mapping[str, str]
-    made: list[OperatorJob]
-    victim: str
-
-    def begin(self, phases: Phases) -> None:
-        """All train; the fault happens now."""
-        for job in self.made:
-            job.until_training(1, steps=5)
-            assert self.victim in job.places.values()
-        phases.begin()
-
-    def until_resumed(self, phases: Phases) -> None:
-        """All ranks train in their second attempt, on other nodes if theirs was bad."""
-
-        def are_resumed() -> bool:
-            return all(len(job.steps(2)) == job.ranks for job in self.made)
-
-        phases.reach("resumed", are_resumed)
-
-    def until_replaced(self, phases: Phases) -> None:
-        """Another machine has taken the place of the node."""
-        phases.reach("ordered", lambda: phases.orders)
-        self.until_resumed(phases)
-        nodes = self.site.cluster.nodes
-        phases.reach(
-            "joined", lambda: self.victim not in nodes and len(self.site.in_service()) == 4
-        )
-        assert phases.orders == [("replace", self.victim)]
-
-    def finish(self, phases: Phases, fault: str) -> None:
-        """Each ends with the weights of a run that nothing disturbed."""
-        for job in self.made:
-            phases.record(fault, job)
-        finish(*self.made)
-        for job in self.made:
-            [(step, digest)] = job.digests.items()
-            assert digest == self.undisturbed[step], job.kind
 
 
 @pytest.fixture
@@ -67,15 +17,9 @@ def jobs(
     site: Site,
     digests: Mapping[str, str],
 ) -> Iterator[Jobs]:
-    """Jobs that begin to train; the leader of Holdfast runs elsewhere."""
-    victim = min(set(site.in_service()) - {until_led(site)["node"]})
-    number = next(_numbers)
-    made = [kind(site, f"{kind.kind.lower()}-{number}", ranks=2) for kind in KINDS]
-    for job in made:
-        job.submit(near=victim)
-    yield Jobs(site, digests, made, victim)
-    for job in made:
-        job.delete()
+    """A job of each kind."""
+    with submitted(site, digests, KINDS) as jobs:
+        yield jobs
 
 
 def test_jobs_leave_a_node_with_an_xid(jobs: Jobs, phases: Phases) -> None:
@@ -84,7 +28,8 @@ def test_jobs_leave_a_node_with_an_xid(jobs: Jobs, phases: Phases) -> None:
 
     jobs.until_replaced(phases)
 
-    jobs.finish(phases, "xid-replace")
+    jobs.record(phases, "xid-replace")
+    jobs.finish()
 
 
 def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs, phases: Phases) -> None:
@@ -95,7 +40,8 @@ def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs, phases: Phase
     jobs.until_resumed(phases)
 
     assert phases.orders == []
-    jobs.finish(phases, "killed-process")
+    jobs.record(phases, "killed-process")
+    jobs.finish()
 
 
 def test_jobs_resume_after_one_rank_of_each_was_oom_killed(jobs: Jobs, phases: Phases) -> None:
@@ -106,7 +52,8 @@ def test_jobs_resume_after_one_rank_of_each_was_oom_killed(jobs: Jobs, phases: P
     jobs.until_resumed(phases)
 
     assert phases.orders == []
-    jobs.finish(phases, "oom")
+    jobs.record(phases, "oom")
+    jobs.finish()
 
 
 def test_jobs_leave_a_node_that_lost_its_power(jobs: Jobs, phases: Phases) -> None:
@@ -115,7 +62,8 @@ def test_jobs_leave_a_node_that_lost_its_power(jobs: Jobs, phases: Phases) -> No
 
     jobs.until_replaced(phases)
 
-    jobs.finish(phases, "power-loss")
+    jobs.record(phases, "power-loss")
+    jobs.finish()
 
 
 def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs, phases: Phases) -> None:
@@ -124,4 +72,5 @@ def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs, phases: Phases) -> 
 
     jobs.until_replaced(phases)
 
-    jobs.finish(phases, "partition")
+    jobs.record(phases, "partition")
+    jobs.finish()

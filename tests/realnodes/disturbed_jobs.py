@@ -1,0 +1,79 @@
+"""Jobs of several kinds that meet faults, and train the weights of jobs that meet none."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from leaders import until_led
+from operator_jobs import OperatorJob
+from phases import Phases
+from site_of_nodes import Site
+from training_job import finish
+
+_numbers = count(1)
+"""Of the names of jobs: no two tests share a folder."""
+
+
+@dataclass
+class Jobs:
+    """A job of each kind, which prefer one node."""
+
+    site: Site
+    undisturbed: Mapping[str, str]
+    made: list[OperatorJob]
+    victim: str
+    attempt: int = 1
+
+    def begin(self, phases: Phases) -> None:
+        """All train, at first with a rank of each on the node; the fault happens now."""
+        for job in self.made:
+            job.until_training(self.attempt, steps=5)
+            assert self.attempt > 1 or self.victim in job.places.values()
+        phases.begin(*self.made)
+
+    def until_resumed(self, phases: Phases) -> None:
+        """All ranks train in their next attempt, on other nodes if theirs was bad."""
+        self.attempt += 1
+
+        def are_resumed() -> bool:
+            return all(len(job.steps(self.attempt)) == job.ranks for job in self.made)
+
+        phases.reach("resumed", are_resumed)
+
+    def until_replaced(self, phases: Phases) -> None:
+        """Another machine has taken the place of the node."""
+        phases.reach("ordered", lambda: phases.orders)
+        self.until_resumed(phases)
+        nodes = self.site.cluster.nodes
+        phases.reach(
+            "joined", lambda: self.victim not in nodes and len(self.site.in_service()) == 4
+        )
+        assert phases.orders == [("replace", self.victim)]
+
+    def record(self, phases: Phases, fault: str) -> None:
+        """Put what came of the fault into the matrix."""
+        for job in self.made:
+            phases.record(fault, job)
+
+    def finish(self) -> None:
+        """Each ends with the weights of a run that nothing disturbed."""
+        finish(*self.made)
+        for job in self.made:
+            [(step, digest)] = job.digests.items()
+            assert digest == self.undisturbed[step], job.kind
+
+
+@contextmanager
+def submitted(
+    site: Site, digests: Mapping[str, str], kinds: Sequence[type[OperatorJob]]
+) -> Iterator[Jobs]:
+    """Jobs that begin to train; the leader of Holdfast runs elsewhere."""
+    victim = min(set(site.in_service()) - {until_led(site)["node"]})
+    number = next(_numbers)
+    made = [kind(site, f"{kind.kind.lower()}-{number}", ranks=2) for kind in kinds]
+    for job in made:
+        job.submit(near=victim)
+    yield Jobs(site, digests, made, victim)
+    for job in made:
+        job.delete()

@@ -1,0 +1,47 @@
+"""DDP jobs in clusters of Ray under the real KubeRay: they resume, and train the same weights."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from disturbed_jobs import Jobs, submitted
+from phases import Phases
+from ray_jobs import RayCluster, RayJob
+from site_of_nodes import REPLACE_XID, Site
+
+from tests.engines.control_plane import Built
+from tests.engines.job_operators import RAY_OPERATOR, run_ray_operator
+
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def ray_operator(whole_site: Site, built: Built, node_programs: dict[str, Path]) -> None:
+    """Clusters and jobs of Ray run from now on; the operator reaches them by the API server."""
+    binaries = {**node_programs, **built(RAY_OPERATOR)}
+    run_ray_operator(whole_site.cluster.plane, binaries, {}, "--use-kubernetes-proxy")
+
+
+@pytest.fixture
+def jobs(ray_operator: None, site: Site, digests: Mapping[str, str]) -> Iterator[Jobs]:
+    """A job of each kind."""
+    with submitted(site, digests, (RayCluster, RayJob)) as jobs:
+        yield jobs
+
+
+def test_ray_jobs_leave_a_node_with_an_xid_and_resume_after_a_killed_rank(
+    jobs: Jobs, phases: Phases
+) -> None:
+    jobs.begin(phases)
+    jobs.site.cluster.nodes[jobs.victim].log(REPLACE_XID)
+    jobs.until_replaced(phases)
+    jobs.record(phases, "xid-replace")
+
+    jobs.begin(phases)
+    for job in jobs.made:
+        job.kill(1)
+    jobs.until_resumed(phases)
+    assert phases.orders == []
+    jobs.record(phases, "killed-process")
+
+    jobs.finish()
