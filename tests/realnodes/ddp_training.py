@@ -73,6 +73,7 @@ saved, step = newest(), 0
 if saved is not None:
     step = load(saved)
     (folder / f"resumed-{attempt}-{rank}").write_text(saved.name)
+    (folder / f"loaded-{attempt}-{rank}").write_text(str(step))
 is_over = torch.zeros(1)
 digests = {}
 while not is_over:

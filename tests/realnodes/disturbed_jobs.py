@@ -33,13 +33,16 @@ class Jobs:
         phases.begin(*self.made)
 
     def until_resumed(self, phases: Phases) -> None:
-        """All ranks train in their next attempt, on other nodes if theirs was bad."""
+        """All ranks train in their next attempt, from the last step that rank 0 has saved."""
         self.attempt += 1
 
         def are_resumed() -> bool:
             return all(len(job.steps(self.attempt)) == job.ranks for job in self.made)
 
         phases.reach("resumed", are_resumed)
+        for job in self.made:
+            [loaded] = job.loaded(self.attempt)
+            assert loaded >= job.steps(self.attempt - 1)[0], f"{job.kind} lost steps"
 
     def until_replaced(self, phases: Phases) -> None:
         """Another machine has taken the place of the node."""

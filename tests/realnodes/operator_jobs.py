@@ -90,6 +90,11 @@ class OperatorJob(TrainingJob):
         """Its last step, and the digest of the weights after it."""
         return _digests(self.folder)
 
+    def loaded(self, attempt: int) -> set[int]:
+        """The steps that the ranks of an attempt loaded, one unless they differ."""
+        files = (self.folder / f"loaded-{attempt}-{rank}" for rank in range(self.ranks))
+        return {int(file.read_text(encoding="utf-8")) for file in files}
+
     def kill(self, rank: int) -> None:
         """End a rank with SIGKILL, from outside of its pod."""
         [found] = processes(f"RANK_OF={self.name}/{rank}")

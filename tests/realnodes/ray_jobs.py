@@ -21,7 +21,6 @@ A RayCluster never ends by itself.
 _STORE = "80000000"
 """Bytes of the object store, near the least that Ray allows: nothing is stored."""
 
-
 _AGENT = (52365, "api/local_raylet_healthz")
 _DASHBOARD = (8265, "api/gcs_healthz")
 """Ports and paths of Ray's health checks."""
