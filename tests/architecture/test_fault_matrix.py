@@ -27,9 +27,9 @@ CELLS = [(fault, column) for fault, cells in RECORDED.items() for column in cell
 
 @cache
 def functions_of(file: str) -> dict[str, set[str]]:
-    """Tests to the names of their fixtures."""
+    """Tests, also those that quick runs leave out, to the names of their fixtures."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     return {one.name: {argument.arg for argument in one.args.args} for one in functions}
 
 

@@ -1,4 +1,4 @@
-"""Jobs of several kinds that meet faults, and train the weights of jobs that meet none."""
+"""Jobs of several kinds that meet one fault, and train the weights of jobs that meet none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,32 +17,30 @@ _numbers = count(1)
 
 @dataclass
 class Jobs:
-    """A job of each kind, which prefer one node."""
+    """A job of each kind, with a rank of each on one node."""
 
     site: Site
     undisturbed: Mapping[str, str]
     made: list[OperatorJob]
     victim: str
-    attempt: int = 1
 
     def begin(self, phases: Phases) -> None:
-        """All train, at first with a rank of each on the node; the fault happens now."""
+        """All train; the fault happens now."""
         for job in self.made:
-            job.until_training(self.attempt, steps=5)
-            assert self.attempt > 1 or self.victim in job.places.values()
-        phases.begin(*self.made)
+            job.until_training(1, steps=5)
+            assert self.victim in job.places.values()
+        phases.begin()
 
     def until_resumed(self, phases: Phases) -> None:
-        """All ranks train in their next attempt, from the last step that rank 0 has saved."""
-        self.attempt += 1
+        """All ranks train in their second attempt, from the last step that rank 0 has saved."""
 
         def are_resumed() -> bool:
-            return all(len(job.steps(self.attempt)) == job.ranks for job in self.made)
+            return all(len(job.steps(2)) == job.ranks for job in self.made)
 
         phases.reach("resumed", are_resumed)
         for job in self.made:
-            [loaded] = job.loaded(self.attempt)
-            assert loaded >= job.steps(self.attempt - 1)[0], f"{job.kind} lost steps"
+            [loaded] = job.loaded(2)
+            assert loaded >= job.steps(1)[0], f"{job.kind} lost steps"
 
     def until_replaced(self, phases: Phases) -> None:
         """Another machine has taken the place of the node."""
@@ -54,13 +52,10 @@ class Jobs:
         )
         assert phases.orders == [("replace", self.victim)]
 
-    def record(self, phases: Phases, fault: str) -> None:
-        """Put what came of the fault into the matrix."""
+    def finish(self, phases: Phases, fault: str) -> None:
+        """Each ends with the weights of a run that nothing disturbed."""
         for job in self.made:
             phases.record(fault, job)
-
-    def finish(self) -> None:
-        """Each ends with the weights of a run that nothing disturbed."""
         finish(*self.made)
         for job in self.made:
             [(step, digest)] = job.digests.items()

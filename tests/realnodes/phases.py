@@ -10,9 +10,6 @@ from training_job import TrainingJob
 from tests.engines.matrix import Matrix
 from tools.fault_matrix import NODES
 
-_RETRIES = {"hardware": "hardware_retries", "application": "app_retries"}
-"""Names of the matrix to fields of a record."""
-
 
 class Phases:
     """Seconds from a fault to each thing that followed."""
@@ -22,13 +19,10 @@ class Phases:
         self._matrix = matrix
         self._began = time.monotonic()
         self._orders = 0
-        self._known: dict[str, dict[str, Any]] = {}
         self.seconds: dict[str, float] = {}
 
-    def begin(self, *jobs: TrainingJob) -> None:
-        """The fault happens now; what jobs have in their records is of other faults."""
-        self._known = {job.name: job.record for job in jobs}
-        self.seconds = {}
+    def begin(self) -> None:
+        """The fault happens now."""
         self._orders = len(self._site.owner.orders)
         self._began = time.monotonic()
 
@@ -56,16 +50,13 @@ class Phases:
         found: dict[str, Any] = {"job": "", "node": node}
         if job is not None:
             self._site.until(lambda: job.record["phase"] == phase, f"the job: {phase}")
-            record, known = job.record, self._known.get(job.name, {})
-            attempts = record["attempts"][len(known.get("attempts", ())) :]
-            retries = {
-                kind: record.get(key, 0) - known.get(key, 0) for kind, key in _RETRIES.items()
-            }
+            record = job.record
             found |= {
                 "job": record["phase"],
-                "attempt": record["attempt"] - known.get("attempt", 1) + 1,
-                **retries,
-                "causes": [one["failure"]["reason"] for one in attempts],
+                "attempt": record["attempt"],
+                "hardware": record.get("hardware_retries", 0),
+                "application": record.get("app_retries", 0),
+                "causes": [one["failure"]["reason"] for one in record["attempts"]],
             }
         kind = "Job" if job is None else job.kind
         self._matrix.record(fault, f"{NODES}/{kind}", found, self.seconds)

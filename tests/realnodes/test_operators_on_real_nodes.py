@@ -28,8 +28,7 @@ def test_jobs_leave_a_node_with_an_xid(jobs: Jobs, phases: Phases) -> None:
 
     jobs.until_replaced(phases)
 
-    jobs.record(phases, "xid-replace")
-    jobs.finish()
+    jobs.finish(phases, "xid-replace")
 
 
 def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs, phases: Phases) -> None:
@@ -40,8 +39,7 @@ def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs, phases: Phase
     jobs.until_resumed(phases)
 
     assert phases.orders == []
-    jobs.record(phases, "killed-process")
-    jobs.finish()
+    jobs.finish(phases, "killed-process")
 
 
 def test_jobs_resume_after_one_rank_of_each_was_oom_killed(jobs: Jobs, phases: Phases) -> None:
@@ -52,8 +50,7 @@ def test_jobs_resume_after_one_rank_of_each_was_oom_killed(jobs: Jobs, phases: P
     jobs.until_resumed(phases)
 
     assert phases.orders == []
-    jobs.record(phases, "oom")
-    jobs.finish()
+    jobs.finish(phases, "oom")
 
 
 def test_jobs_leave_a_node_that_lost_its_power(jobs: Jobs, phases: Phases) -> None:
@@ -62,8 +59,7 @@ def test_jobs_leave_a_node_that_lost_its_power(jobs: Jobs, phases: Phases) -> No
 
     jobs.until_replaced(phases)
 
-    jobs.record(phases, "power-loss")
-    jobs.finish()
+    jobs.finish(phases, "power-loss")
 
 
 def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs, phases: Phases) -> None:
@@ -72,5 +68,4 @@ def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs, phases: Phases) -> 
 
     jobs.until_replaced(phases)
 
-    jobs.record(phases, "partition")
-    jobs.finish()
+    jobs.finish(phases, "partition")
