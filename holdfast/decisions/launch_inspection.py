@@ -101,16 +101,20 @@ def begin(before: Inspection | None, suspicion: Suspected, now: datetime) -> Ins
     number = 1
     if before is not None and before.suspicion.round == suspicion.round:
         if before.verdict is None:
-            return before if before.suspicion.restart else _with_restart(before, suspicion, now)
+            return before
         number = before.number + 1
     return Inspection(number=number, suspicion=suspicion, suspected_at=now, until=now + LIMIT)
 
 
-def _with_restart(before: Inspection, suspicion: Suspected, now: datetime) -> Inspection:
-    """Return an open inspection with a suspicion that may restart the ranks, which takes less."""
-    if not suspicion.restart:
-        return before
-    return replace(before, suspicion=suspicion, until=min(before.until, now + LIMIT))
+def with_suspicion(before: Inspection | None, suspicion: Suspected, now: datetime) -> Inspection:
+    """Return the inspection after a report of a launcher, see ``begin``.
+
+    An open one that restarts nothing gets a suspicion that does: its launcher reports it once.
+    """
+    found = begin(before, suspicion, now)
+    if found.suspicion.restart or not suspicion.restart:
+        return found
+    return replace(found, suspicion=suspicion, until=min(found.until, now + LIMIT))
 
 
 def with_report(inspection: Inspection, report: Inspected) -> Inspection:

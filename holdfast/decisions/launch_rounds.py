@@ -39,6 +39,7 @@ from holdfast.decisions.launch_inspection import (
     begin,
     concluded,
     with_report,
+    with_suspicion,
 )
 from holdfast.decisions.launch_losses import completed, loss_obstacle, restarted, with_loss
 from holdfast.decisions.launch_nodes import (
@@ -152,7 +153,7 @@ def _of_round(
         case LossReported():
             return with_loss(job, event, now)
         case Suspected():
-            return replace(job, inspection=begin(job.inspection, event, now))
+            return replace(job, inspection=with_suspicion(job.inspection, event, now))
         case Slowed():
             return _slowed(job, event, now, settings)
     failure = Failure(

@@ -198,11 +198,15 @@ def test_a_comment_has_16384_characters_and_64_levels_at_most() -> None:
     ).auto_resume
 
 
-def test_deeply_nested_log_rules_cost_no_quadratic_time() -> None:
-    rules, rejected = rules_of("{" * 8000 + "}" * 8000, "rules")
+@pytest.mark.parametrize(
+    ("begin", "problem"),
+    [("- ", "nested deeper than 64 levels"), ("", "Expecting property name")],
+)
+def test_deeply_nested_log_rules_cost_no_quadratic_time(begin: str, problem: str) -> None:
+    rules, rejected = rules_of(begin + "{" * 8000 + "}" * 8000, "rules")
 
     assert rules == ()
-    assert "nested deeper than 64 levels" in rejected[0].expected
+    assert problem in rejected[0].expected
 
 
 @pytest.mark.parametrize("blank", [" ", "\u2028", "[holdfast: ", " [holdfast: x] "])

@@ -34,6 +34,7 @@ WAITS = (Frame(function="all_reduce", file="/x/torch/distributed/distributed_c10
 READS = (Frame(function="read", file="/home/ada/train.py", line=7),)
 SUSPECTED = Suspected(launcher="a", round=1, rank=0, text="no progress for 3m", restart=True)
 REPORTED = replace(SUSPECTED, restart=False)
+RULE = replace(SUSPECTED, text="LogStateHanging_Nccl: rank 1 printed: x", rank=1)
 
 
 def inspected(name: str, *stacks: tuple[Frame, ...]) -> Inspected:
@@ -451,3 +452,14 @@ def test_a_timeout_during_an_inspection_that_restarts_nothing_restarts_the_ranks
 
     assert job.failure is not None
     assert "; no progress for 3m; rank 3 on b never entered" in job.failure.text
+
+
+@pytest.mark.parametrize("order", [(REPORTED, RULE), (RULE, REPORTED)])
+def test_a_suspicion_that_restarts_counts_beside_one_that_is_only_reported(
+    order: tuple[Suspected, ...],
+):
+    """Its launcher reports it once, at whatever moment of an inspection."""
+    job = after(running(), *order, FROM_A, FROM_B)
+
+    assert job.failure is not None
+    assert job.failure.text.startswith("LogStateHanging_Nccl: ")
