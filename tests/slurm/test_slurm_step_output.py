@@ -45,3 +45,23 @@ def test_the_exception_of_the_attempt_is_found_among_lines_of_srun(
         )
 
     assert (tmp_path / "found").read_text(encoding="utf-8") == found
+
+
+@pytest.mark.parametrize("piped", ["", "stdout", "stderr"])
+def test_log_rules_need_all_output_in_files(tmp_path: Path, piped: str) -> None:
+    """Otherwise a healthy step whose lines go through a pipe would look silent."""
+    (tmp_path / "rules.json").write_text(
+        '[{"name": "r", "logPattern": "x", "faultOnMatch": true}]', encoding="utf-8"
+    )
+    code = (
+        "import pathlib; from holdfast.adapters.slurm.jobs.step_rules import StepRules; "
+        "rules = StepRules({'HOLDFAST_LOG_RULES': 'rules.json'}, ['srun', 'x']); "
+        "pathlib.Path('problems').write_text(str(rules.problems))"
+    )
+    with (tmp_path / "out").open("wb") as out:
+        streams = {name: subprocess.PIPE if name == piped else out for name in ("stdout", "stderr")}
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, **streams)
+
+    problems = (tmp_path / "problems").read_text(encoding="utf-8")
+    assert ("without a pipe such as | tee" in problems) is bool(piped)
+    assert piped or problems == "()"
