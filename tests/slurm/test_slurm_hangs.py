@@ -87,7 +87,7 @@ RULES = r"""
 - name: Ticks
   logPattern: "step: +(\\d+)"
   expectedStartCutOffInSeconds: 60
-  expectedRecurringFrequencyInSeconds: 3
+  expectedRecurringFrequencyInSeconds: 8
 - name: Weights
   logPattern: ".*weights are broken"
   faultOnMatch: true
@@ -97,9 +97,9 @@ TICKS = """
 import os, time
 restarts = int(os.environ.get("HOLDFAST_ATTEMPT", "0"))
 print("reason", os.environ.get("HOLDFAST_RESTART_REASON"), flush=True)
-for number in range(25):
+for number in range(5 if restarts else 30):
     print(f"step: {number:2}  loss:  2.50000  grad_norm:  1.2000", flush=True)
-    time.sleep(0.1)
+    time.sleep(0.3)
 if restarts == 0:
     time.sleep(600)
 if restarts == 1:
@@ -122,12 +122,13 @@ def test_log_rules_restart_a_step(cluster: Supervised) -> None:
 
     output = cluster.ended(job)
     assert "code 0" in output
+    assert "JobHangSuspected: the step seems to hang: no new step for " in output
     assert re.findall(r"reason (\w+)", output) == [
         "None",
         "LogStateHanging_Ticks",
         "LogStateHanging_Weights",
     ]
-    assert "cancelled: LogStateHanging_Ticks: no line matched 'step: +(\\\\d+)' for 3s, " in output
+    assert "cancelled: LogStateHanging_Ticks: no line matched 'step: +(\\\\d+)' for 8s, " in output
     assert "cancelled: LogStateHanging_Weights: the step printed: weights are broken" in output
     ignored = "HOLDFAST_LOG_RULES is 'rules.yaml', which needs srun without --output"
     cluster.until_said(other, ignored)
