@@ -34,7 +34,7 @@ import pytest
         (["--log-rules", "/no/such.yaml", "--", "true"], "--log-rules: /no/such.yaml: No such"),
         (
             ["--log-rules", "/proc/filesystems", "--", "true"],
-            "--log-rules: /proc/filesystems is 'nodev",
+            "--log-rules: /proc/filesystems: expected JSON or YAML: ",
         ),
         (["--log-rules", "/dev/null", "--", "true"], "expected a regular file"),
         (

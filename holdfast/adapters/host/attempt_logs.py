@@ -18,7 +18,7 @@ _BEHIND: Final = timedelta(minutes=1)
 
 
 class AttemptLogs:
-    """Each line of the logs, once.
+    """Lines of the logs of an attempt, each read once.
 
     Args:
         files: the logs, which are read in parts.
@@ -52,7 +52,7 @@ class AttemptLogs:
             self.known_until = now
 
     def behind(self, now: datetime) -> str:
-        """Return that logs are not read to their ends, for people; empty if they are."""
+        """Return why missing lines are no evidence, for people to read; empty if they are."""
         known = self.known_until or self._began_at
         if known is None or now - known < _BEHIND:
             return ""

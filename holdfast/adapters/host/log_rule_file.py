@@ -37,8 +37,14 @@ def load_log_rules(path: Path, source: str) -> tuple[JobLogRule, ...]:
     if not rejected:
         rejected = _invalid_patterns(rules, source)
     if rejected:
-        raise ConfigError([f"{source}: {one}" for one in rejected])
+        raise ConfigError([f"{source}: {_shown(one, path)}" for one in rejected])
     return rules
+
+
+def _shown(rejection: Rejection, path: Path) -> str:
+    """Return a mistake for people to read; not the whole text, if that is the mistake."""
+    is_whole = rejection.key == str(path)
+    return f"{path}: expected {rejection.expected}" if is_whole else str(rejection)
 
 
 def _invalid_patterns(rules: tuple[JobLogRule, ...], source: str) -> tuple[Rejection, ...]:

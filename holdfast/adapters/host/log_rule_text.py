@@ -96,9 +96,8 @@ def _loaded(text: str) -> Any:
         try:
             from holdfast.adapters.host.bounded_yaml import load_yaml  # noqa: PLC0415 - an extra
         except ImportError:
-            raise ValueError(
-                f"{error}; to read YAML, run: pip install 'holdfast[kubernetes]'"
-            ) from error
+            remedy = "YAML needs PyYAML, which is not installed: pip install pyyaml, or write JSON"
+            raise ValueError(f"{remedy} ({error})") from error
         try:
             return load_yaml(text)
         except ValueError as mistake:
