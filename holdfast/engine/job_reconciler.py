@@ -14,6 +14,7 @@ from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.checkpoint_incidents import CheckpointIncidents
 from holdfast.engine.job_notices import JobNotices
 from holdfast.engine.node_reconciler import RESYNC
+from holdfast.engine.record_dates import RecordDates
 from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.model.actions import (
     ConfirmStart,
@@ -86,6 +87,7 @@ class JobReconciler:
         self._failed_jobs: set[str] = set()  # jobs whose calls fail delay no others
         self._rest_until = datetime.min.replace(tzinfo=UTC)
         self._ended: list[tuple[str, AttemptRecord]] = []  # of jobs no longer listed
+        self._dates = RecordDates[JobRecord](ports.jobs.put, ports.leadership, self._repeats)
         self._moves = CheckpointIncidents(
             ports.jobs, ports.incidents, ports.leadership, policy.nodes
         )
@@ -115,7 +117,10 @@ class JobReconciler:
         now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
         if self._suspect(jobs, slow, nodes, now):
             return now  # before a job starts on such a node
-        wake_times = [now + RESYNC]
+        corrected_at = self._dates.correct({job.spec.name: job.record for job in jobs}, now)
+        if corrected_at == now:
+            return now
+        wake_times = [now + RESYNC, corrected_at]
         has_scheduled = False
         for job in self._failed_last(jobs, now):
             choice = decide_job(job, nodes, self._policy, now)

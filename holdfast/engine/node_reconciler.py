@@ -16,6 +16,7 @@ from holdfast.decisions.taken_requests import is_request_taken
 from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.drill_reports import DrillReports
 from holdfast.engine.node_events import check_ended, event_of
+from holdfast.engine.record_dates import RecordDates
 from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.model.actions import (
     NodeAction,
@@ -92,6 +93,7 @@ class NodeReconciler:
         self._unopened: list[Incident] = []  # of nodes quarantined in this round
         self._cut_at = ""  # where the next round continues
         self._peer_pools: frozenset[Pool] = frozenset()  # set by each plan
+        self._dates = RecordDates[NodeRecord](ports.cluster.put, ports.leadership, self._repeats)
 
     def step(self) -> datetime:
         """Run one round; it ends early when another controller becomes the leader.
@@ -110,9 +112,13 @@ class NodeReconciler:
         except BackendError as error:
             return self._repeats.call_failed("reading the cluster", error, now)
         now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
+        corrected_at = self._dates.correct({node.name: node.record for node in view.nodes}, now)
+        if corrected_at == now:
+            return now
         plan = decide(view, self._policy, now)
         self._peer_pools = plan.peer_pools
-        wake_times = [now + RESYNC, *([plan.wake_at] if plan.wake_at is not None else [])]
+        wake_times = [now + RESYNC, corrected_at]
+        wake_times += [plan.wake_at] if plan.wake_at is not None else []
         wake_times.append(self._trip(plan, now))
         wake_times.append(self._close_breaker(plan, now))
         wake_times.append(self._close_vanished(view, now))

@@ -3,6 +3,7 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.decisions.clock_steps import CONFIRMED_AFTER
 from holdfast.decisions.job_resume import ResumePolicy
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.engine.job_reconciler import JobPorts, JobReconciler
@@ -691,3 +692,65 @@ def test_two_jobs_do_not_get_the_same_spare_in_one_round() -> None:
 
     assert world.record.placement == ("node-1", "node-5")
     assert world.jobs.views["job-2"].record.phase is JobPhase.STOPPING
+
+
+# a clock that was ahead
+
+
+AHEAD = timedelta(hours=3)
+
+
+def test_a_job_that_was_stopped_while_the_clock_was_ahead_is_resumed() -> None:
+    view, at = stopped(), NOW + AHEAD
+    record = replace(view.record, phase_since=at, failure=replace(HARDWARE, at=at))
+    world = World(replace(view, record=record), nodes=healthy_nodes(3))
+
+    assert world.step() == ["stop job-1"]
+    assert world.wake_at == NOW + CONFIRMED_AFTER
+    world.clock.time = world.wake_at
+    assert world.step() == ["put job-1 stopping"]
+    assert world.record.phase_since == world.record.failure.at == world.clock.time
+    world.clock.time += POLICY.job.settle
+    world.step(rounds=2)
+
+    assert world.record.phase is JobPhase.RUNNING
+
+
+def test_a_clock_that_is_behind_for_a_moment_dates_no_record_back() -> None:
+    world = World(a_job(JobPhase.WAITING, nodes=3))
+    before = world.record
+
+    for second in range(30):
+        is_behind = second % 10 != 9
+        world.clock.time = NOW + timedelta(seconds=second) - (AHEAD if is_behind else timedelta())
+        world.step()
+
+    assert world.record == before
+
+
+def test_only_the_leader_dates_records_back_and_others_do_not_spin() -> None:
+    view = a_job(JobPhase.WAITING, nodes=3, record={"phase_since": NOW + AHEAD})
+    world = World(view, leadership=FakeLeadership(0))
+
+    world.step()
+    world.clock.time += CONFIRMED_AFTER
+
+    assert world.step() == []
+    assert world.wake_at > world.clock.time
+
+
+def test_one_record_that_cannot_be_stored_is_tried_again() -> None:
+    views = [
+        a_job(
+            JobPhase.WAITING, spec={"name": name, "nodes": 3}, record={"phase_since": NOW + AHEAD}
+        )
+        for name in ("a", "b")
+    ]
+    world = World(*views)
+    world.step()
+    world.clock.time += CONFIRMED_AFTER
+    world.calls.failing["put a"] = BackendError("down")
+    world.step()
+    world.calls.failing.clear()
+
+    assert world.step() == ["put a waiting", "put b waiting"]

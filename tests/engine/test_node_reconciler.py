@@ -3,6 +3,7 @@ from datetime import timedelta
 
 import pytest
 
+from holdfast.decisions.clock_steps import CONFIRMED_AFTER
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.provider_timeouts import due_at
 from holdfast.engine.node_reconciler import (
@@ -112,7 +113,7 @@ def test_a_healthy_cluster_is_left_alone_until_the_next_resync_or_deadline() -> 
 
     assert world.step() == []
     assert world.wake_at == NOW + timedelta(seconds=39)
-    world.clock.time = NOW - timedelta(hours=1)
+    world.clock.time = NOW - timedelta(seconds=50)
     world.step()
     assert world.wake_at == world.clock.time + RESYNC
 
@@ -805,3 +806,30 @@ def test_jobs_are_not_asked_to_leave_a_node_that_a_person_holds() -> None:
     assert world.step() == ["incident incident-1"]
     world.cluster.change("node-1", pause_reason="")
     assert world.step() == ["drain node-1"]
+
+
+# a clock that was ahead
+
+
+def test_a_machine_that_joined_while_the_clock_was_ahead_is_replaced_if_it_never_reports() -> None:
+    ahead = NOW + timedelta(hours=3)
+    world = World(a_node(Phase.JOINING, heartbeat_at=None, record={"phase_since": ahead}))
+
+    assert world.step() == []
+    assert world.wake_at == NOW + CONFIRMED_AFTER
+    world.clock.time = world.wake_at
+    assert world.step() == ["put node-1 joining"]
+    world.clock.time += POLICY.join_timeout - timedelta(microseconds=1)
+    assert world.step() == []
+    world.clock.time += timedelta(microseconds=1)
+
+    assert world.step()[0] == "put node-1 quarantined"
+
+
+def test_a_deep_check_that_began_while_the_clock_was_ahead_keeps_its_name() -> None:
+    ahead = NOW + timedelta(hours=3)
+    world = World(a_node(Phase.CHECKING, record={"phase_since": ahead}))
+
+    for _ in range(3):
+        assert not any(call.startswith("put") for call in world.step())
+        world.clock.time += CONFIRMED_AFTER

@@ -18,6 +18,7 @@ from holdfast.adapters.local.cluster import LocalCluster
 from holdfast.adapters.local.job_launch import Launch
 from holdfast.adapters.local.jobs import LocalJobs
 from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.machine import Power
 from holdfast.adapters.local.machines import Delays, LocalMachines
 from holdfast.adapters.local.node_process import RestartHeartbeat
 from holdfast.adapters.local.pair_check import BYTES
@@ -377,3 +378,15 @@ def test_a_node_without_a_heartbeat_gets_none_from_a_restart(tmp_path):
     restart.begin()
     restart.send()
     assert not (tmp_path / "heartbeat").exists()
+
+
+def test_a_machine_that_was_ordered_while_the_clock_was_ahead_boots(tmp_path) -> None:
+    clock = FakeClock(NOW + timedelta(hours=3))
+    platform = Platform(tmp_path, clock)
+    machine = platform.machines[platform.machines.add().name]
+    clock.time = NOW
+
+    platform.machines.boot_due()
+
+    assert machine.power is Power.ON
+    platform.machines.shut_down()

@@ -124,8 +124,10 @@ class LocalMachines:
     def boot_due(self) -> datetime | None:
         """Boot each machine whose boot is due; returns when the next one is due."""
         now = self._clock.now()
+        longest = max(self._delays.boot, self._delays.replace)
         waiting = [one for one in self.all() if one.power is Power.BOOTING]
         for machine in waiting:
+            machine.boots_at = min(machine.boots_at, now + longest)  # the clock may be set back
             if machine.boots_at <= now:
                 machine.boot(self._agent(machine.name, machine.directory))
         return min((one.boots_at for one in waiting if one.power is Power.BOOTING), default=None)
