@@ -99,3 +99,4 @@ while not is_over:
 if rank == 0:
     (folder / "result").write_text(json.dumps(digests))
 dist.barrier()
+dist.destroy_process_group()  # at exit, its threads may end the process with SIGABRT

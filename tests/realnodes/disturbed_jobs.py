@@ -1,6 +1,6 @@
 """Jobs of several kinds that meet one fault, and train the weights of jobs that meet none."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -10,6 +10,8 @@ from operator_jobs import OperatorJob
 from phases import Phases
 from site_of_nodes import Site
 from training_job import finish
+
+from tests.engines.real_node import RealNode
 
 _numbers = count(1)
 """Of the names of jobs: no two tests share a folder."""
@@ -30,6 +32,24 @@ class Jobs:
             job.until_training(1, steps=5)
             assert self.victim in job.places.values()
         phases.begin()
+
+    def lose_a_node(self, phases: Phases, fault: str, breaks: Callable[[RealNode], object]) -> None:
+        """A node breaks under a rank of each; all train on, and another machine takes its place."""
+        self.begin(phases)
+        breaks(self.site.cluster.nodes[self.victim])
+        self.until_replaced(phases)
+        self.finish(phases, fault)
+
+    def lose_a_rank(
+        self, phases: Phases, fault: str, breaks: Callable[[OperatorJob], object]
+    ) -> None:
+        """A rank of each ends; all train on, and no node is repaired."""
+        self.begin(phases)
+        for job in self.made:
+            breaks(job)
+        self.until_resumed(phases)
+        assert phases.orders == []
+        self.finish(phases, fault)
 
     def until_resumed(self, phases: Phases) -> None:
         """All ranks train in their second attempt, from the last step that rank 0 has saved."""

@@ -8,6 +8,8 @@ from operator_jobs import KINDS
 from phases import Phases
 from site_of_nodes import REPLACE_XID, Site
 
+from tests.engines.real_node import RealNode
+
 pytestmark = pytest.mark.torch
 
 
@@ -23,49 +25,20 @@ def jobs(
 
 
 def test_jobs_leave_a_node_with_an_xid(jobs: Jobs, phases: Phases) -> None:
-    jobs.begin(phases)
-    jobs.site.cluster.nodes[jobs.victim].log(REPLACE_XID)
-
-    jobs.until_replaced(phases)
-
-    jobs.finish(phases, "xid-replace")
+    jobs.lose_a_node(phases, "xid-replace", lambda node: node.log(REPLACE_XID))
 
 
 def test_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs, phases: Phases) -> None:
-    jobs.begin(phases)
-    for job in jobs.made:
-        job.kill(1)
-
-    jobs.until_resumed(phases)
-
-    assert phases.orders == []
-    jobs.finish(phases, "killed-process")
+    jobs.lose_a_rank(phases, "killed-process", lambda job: job.kill(1))
 
 
 def test_jobs_resume_after_one_rank_of_each_was_oom_killed(jobs: Jobs, phases: Phases) -> None:
-    jobs.begin(phases)
-    for job in jobs.made:
-        (job.folder / "eats-1-1").touch()
-
-    jobs.until_resumed(phases)
-
-    assert phases.orders == []
-    jobs.finish(phases, "oom")
+    jobs.lose_a_rank(phases, "oom", lambda job: (job.folder / "eats-1-1").touch())
 
 
 def test_jobs_leave_a_node_that_lost_its_power(jobs: Jobs, phases: Phases) -> None:
-    jobs.begin(phases)
-    jobs.site.cluster.nodes[jobs.victim].power_off()
-
-    jobs.until_replaced(phases)
-
-    jobs.finish(phases, "power-loss")
+    jobs.lose_a_node(phases, "power-loss", RealNode.power_off)
 
 
-def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs, phases: Phases) -> None:
-    jobs.begin(phases)
-    jobs.site.cluster.network.cut(jobs.site.cluster.nodes[jobs.victim])
-
-    jobs.until_replaced(phases)
-
-    jobs.finish(phases, "partition")
+def test_jobs_leave_a_node_that_lost_its_network(jobs: Jobs, phases: Phases, site: Site) -> None:
+    jobs.lose_a_node(phases, "partition", site.cluster.network.cut)

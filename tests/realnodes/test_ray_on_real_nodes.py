@@ -12,6 +12,7 @@ from site_of_nodes import REPLACE_XID, Site
 from tests.effort import is_quick
 from tests.engines.control_plane import Built
 from tests.engines.job_operators import RAY_OPERATOR, run_ray_operator
+from tests.engines.real_node import RealNode
 
 pytestmark = pytest.mark.torch
 
@@ -31,22 +32,23 @@ def jobs(ray_operator: None, site: Site, digests: Mapping[str, str]) -> Iterator
 
 
 def test_ray_jobs_leave_a_node_with_an_xid(jobs: Jobs, phases: Phases) -> None:
-    jobs.begin(phases)
-    jobs.site.cluster.nodes[jobs.victim].log(REPLACE_XID)
-
-    jobs.until_replaced(phases)
-
-    jobs.finish(phases, "xid-replace")
+    jobs.lose_a_node(phases, "xid-replace", lambda node: node.log(REPLACE_XID))
 
 
-if not is_quick():  # starts both jobs twice more: 100 s of a processor
+if not is_quick():  # each starts both jobs twice: 100 s of a processor
 
     def test_ray_jobs_resume_after_one_rank_of_each_was_killed(jobs: Jobs, phases: Phases) -> None:
-        jobs.begin(phases)
-        for job in jobs.made:
-            job.kill(1)
+        jobs.lose_a_rank(phases, "killed-process", lambda job: job.kill(1))
 
-        jobs.until_resumed(phases)
+    def test_ray_jobs_resume_after_one_rank_of_each_was_oom_killed(
+        jobs: Jobs, phases: Phases
+    ) -> None:
+        jobs.lose_a_rank(phases, "oom", lambda job: (job.folder / "eats-1-1").touch())
 
-        assert phases.orders == []
-        jobs.finish(phases, "killed-process")
+    def test_ray_jobs_leave_a_node_that_lost_its_power(jobs: Jobs, phases: Phases) -> None:
+        jobs.lose_a_node(phases, "power-loss", RealNode.power_off)
+
+    def test_ray_jobs_leave_a_node_that_lost_its_network(
+        jobs: Jobs, phases: Phases, site: Site
+    ) -> None:
+        jobs.lose_a_node(phases, "partition", site.cluster.network.cut)
