@@ -53,6 +53,20 @@ def test_bad_input_is_named_and_leaves_nothing_behind(run, arguments, message):
     assert not run.home.exists()
 
 
+def test_rules_in_yaml_without_pyyaml_are_refused_with_what_to_install(run, tmp_path):
+    absent = tmp_path / "absent"
+    absent.mkdir()
+    (absent / "yaml.py").write_text("raise ImportError", encoding="utf-8")
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("- name: Ticks\n  logPattern: tick\n", encoding="utf-8")
+    run.environment["PYTHONPATH"] = str(absent)
+
+    ended = run.holdfast("run", "--log-rules", str(rules), "--", "true")
+
+    assert ended.returncode == 2
+    assert "YAML needs PyYAML, which is not installed: pip install pyyaml" in ended.stderr
+
+
 def test_a_job_for_a_cluster_is_looked_at_as_any_other(run):
     ended = run.holdfast("run", "--cluster", "lab", "--nodes", "0", "--hang-timeout", "0s")
 

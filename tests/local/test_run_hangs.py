@@ -242,6 +242,35 @@ def test_log_rules_restart_a_job_whose_steps_are_unknown(run, tmp_path):
     assert "begun for LogStateHanging_Weights" in ended.stdout
 
 
+STOPS = """
+import os, time
+with open(os.environ["HOLDFAST_PROGRESS_FILE"], "a") as file:
+    file.write("1\\n")
+print("tick 1", flush=True)
+if os.environ["HOLDFAST_ATTEMPT"] == "1":
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("timeout", "frequency", "reason"),
+    [("1s", 30, "JobHung"), ("30s", 1, "LogStateHanging_Ticks")],
+)
+def test_the_first_of_a_hang_timeout_and_a_log_rule_counts(
+    run, tmp_path, timeout, frequency, reason
+):
+    rules = tmp_path / "rules.json"
+    one = {"name": "Ticks", "logPattern": "tick", "expectedRecurringFrequencyInSeconds": frequency}
+    rules.write_text(json.dumps([one]), encoding="utf-8")
+
+    ended = run.run(
+        "--hang-timeout", timeout, "--log-rules", str(rules), "--", sys.executable, "-c", STOPS
+    )
+
+    assert ended.returncode == 0, ended.stdout
+    assert re.findall(r"attempt 1 stopped: (\w+):", ended.stdout) == [reason]
+
+
 def test_a_job_that_a_cluster_keeps_has_its_log_rules():
     rules = (
         JobLogRule(name="a", pattern="x", start_cutoff=timedelta(seconds=90)),
