@@ -254,7 +254,7 @@ if os.environ["HOLDFAST_ATTEMPT"] == "1":
 
 @pytest.mark.parametrize(
     ("timeout", "frequency", "reason"),
-    [("1s", 30, "JobHung"), ("30s", 1, "LogStateHanging_Ticks")],
+    [("1s", 2, "JobHung"), ("2s", 1, "LogStateHanging_Ticks")],
 )
 def test_the_first_of_a_hang_timeout_and_a_log_rule_counts(
     run, tmp_path, timeout, frequency, reason
