@@ -29,7 +29,7 @@ from tests.chaos.on_local import LocalUnderChaos  # noqa: E402
 from tests.chaos.on_nodes import NEEDED as NEEDED_FOR_NODES  # noqa: E402
 from tests.chaos.on_nodes import NodesUnderChaos  # noqa: E402
 from tests.chaos.on_slurm import SlurmUnderChaos  # noqa: E402
-from tests.chaos.results import Results, table, write_results  # noqa: E402
+from tests.chaos.results import MINUTES, Results, continued, table, write_results  # noqa: E402
 from tests.chaos.schedules import Broken, Subject, schedule  # noqa: E402
 from tests.engines.slurm_cluster import installed_slurm  # noqa: E402
 from tools.control_plane import provide  # noqa: E402
@@ -81,7 +81,7 @@ PLATFORMS: Final[dict[str, Callable[[Path], AbstractContextManager[Subject]]]] =
 def run_some(platform: str, seeds: list[int], deadline: float, results: Results) -> bool:
     """Run schedules on one cluster; returns whether all laws held."""
     folder = Path(tempfile.mkdtemp(prefix=f"chaos-{platform}-"))
-    seed, steps = None, ()
+    seed, steps, began = None, (), time.monotonic()
     try:
         with PLATFORMS[platform](folder) as subject:
             for seed in seeds:
@@ -102,6 +102,7 @@ def run_some(platform: str, seeds: list[int], deadline: float, results: Results)
             click.echo(f"  {one}")
         return False
     finally:
+        results[platform, MINUTES] += round((time.monotonic() - began) / 60)
         shutil.rmtree(folder, ignore_errors=True)
     return True
 
@@ -112,8 +113,14 @@ def run_some(platform: str, seeds: list[int], deadline: float, results: Results)
 @click.option("--minutes", default=60.0, help="No schedule begins later than that.")
 @click.option("--platform", "platforms", type=click.Choice(list(PLATFORMS)), multiple=True)
 @click.option("--record", is_flag=True, help="Write the results to the file that the docs show.")
+@click.option("--add", is_flag=True, help="With --record: add them to those in the file.")
 def main(
-    schedules: int, seed: int, minutes: float, platforms: tuple[str, ...], record: bool
+    schedules: int,
+    seed: int,
+    minutes: float,
+    platforms: tuple[str, ...],
+    record: bool,
+    add: bool,
 ) -> None:
     """Disturb Holdfast at random, and check that nothing healthy is repaired and no job lost."""
     if os.geteuid() != 0:
@@ -124,8 +131,8 @@ def main(
         done = subprocess.run([*command, "tests.chaos", *sys.argv[1:]], env=inside, check=False)
         sys.exit(done.returncode)
     deadline = time.monotonic() + minutes * 60
-    results: Results = Counter()
     names = platforms or tuple(PLATFORMS)
+    results: Results = continued(names) if add else Counter()
     seeds = [range(seed + n, seed + schedules, len(names)) for n in range(len(names))]
     all_held = True
     for first in range(0, max(map(len, seeds)), _EACH):

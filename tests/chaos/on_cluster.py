@@ -258,6 +258,8 @@ class ClusterUnderChaos:
         if self._served is not None:
             said.append(self._served.said()[-1500:])
         try:
+            with closing(ClusterStore(self._run.dir.state)) as store:
+                said += [f"{name}: {found}" for name, found in store.nodes().items()]
             said.append(str(self._record()))
         except (BackendError, KeyError) as error:
             said.append(repr(error))

@@ -16,11 +16,12 @@ TITLES: Final = {
     "kubernetes": "Kubernetes",
     "nodes": "Kubernetes nodes",
 }
-ROWS: Final = ("schedules", "broken", "real faults repaired", *map(str, Kind))
+MINUTES: Final = "minutes"
+ROWS: Final = (MINUTES, "schedules", "broken", "real faults repaired", *map(str, Kind))
 """What is counted, in the order of the table."""
 
 Results = Counter[tuple[str, Kind | str]]
-"""How often, by platform and row."""
+"""How often, by platform and row; for how many minutes."""
 
 
 def table(results: Results, names: Iterable[str]) -> str:
@@ -47,6 +48,14 @@ def write_results(results: Results, names: Iterable[str]) -> None:
     found = {**recorded(), **plain(results, names)}
     kept = {name: found[name] for name in TITLES if name in found}
     RECORDED.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+
+
+def continued(names: Iterable[str]) -> Results:
+    """Return the results in the file, to which more are added."""
+    found = recorded()
+    return Counter(
+        {(name, row): found[name][row] for name in names if name in found for row in ROWS}
+    )
 
 
 def recorded() -> dict[str, dict[str, int]]:

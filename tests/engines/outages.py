@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -82,12 +83,27 @@ def full_etcd(plane: ControlPlane) -> Iterator[None]:
 def _set_alarm(plane: ControlPlane, action: str) -> None:
     connection = http.client.HTTPConnection(*plane.etcd, timeout=_TIMEOUT_S)
     try:
+        _connect(connection)
         status = _post(connection, "/v3/maintenance/status", {})
         member = status["header"]["member_id"]
         alarm = {"action": action, "memberID": member, "alarm": "NOSPACE"}
         _post(connection, "/v3/maintenance/alarm", alarm)
     finally:
         connection.close()
+
+
+def _connect(connection: http.client.HTTPConnection) -> None:
+    """Connect to etcd, also while it starts after it was killed."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            connection.connect()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+        else:
+            return
 
 
 def _post(
