@@ -1,59 +1,84 @@
 """Records that were written while the clock was ahead.
 
-After it is set back, their times are in the future, and whatever counts from them would wait until
-the clock has caught up.
+After it is set back, their times are in the future, and timeouts that count from them would wait
+until the clock has caught up.
 """
 
-import dataclasses
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from holdfast.model.jobs import JobRecord
-from holdfast.model.nodes import NodeRecord, Phase
+from holdfast.model.jobs import JobPhase, JobRecord
+from holdfast.model.nodes import NodeRecord, NodeView, Phase
 
 Record = TypeVar("Record", JobRecord, NodeRecord)
+
+TOLERANCE: Final = timedelta(minutes=1)
+"""Time by which clocks of machines may differ: some times in records are those of other machines,
+such as the API server."""
 
 CONFIRMED_AFTER: Final = timedelta(seconds=10)
 """How long a record must stay in the future before it is corrected: a clock that is behind for a
 moment must not date records back, as their timeouts would have passed when it is right again."""
 
+_JOB_PHASES: Final = frozenset({JobPhase.WAITING, JobPhase.STOPPING})
+"""Phases whose end depends on the time alone. While an attempt starts or runs, the times of its
+record also tell its ranks from earlier ones."""
+
+_NODE_PHASES: Final = frozenset(
+    {Phase.JOINING, Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING}
+)
+"""Phases with a timeout, without the deep health check: its start is also its name."""
+
+
+def may_be_corrected(node: NodeView) -> bool:
+    """Return whether storing the record of a node again overwrites no request of a person."""
+    return node.request is None
+
 
 def is_ahead(record: JobRecord | NodeRecord, now: datetime) -> bool:
-    """Return whether a record counts from a time after ``now``.
-
-    That of a running deep health check does not matter: its start is also its name, so a corrected
-    one would be started again beside itself.
-    """
-    if isinstance(record, JobRecord):
-        failed_at = None if record.failure is None else record.failure.at
-        return not record.phase.is_final and _any_after((record.phase_since, failed_at), now)
-    if record.phase is Phase.CHECKING:
-        return False
-    repair = record.remediation
-    times = () if repair is None else (repair.opened_at, repair.ordered_at)
-    counted = (record.phase_since, record.cleared_at, record.agent_silent_since, *times)
-    return _any_after(counted, now)
+    """Return whether timeouts of a record count from a time after ``now``."""
+    phases = _JOB_PHASES if isinstance(record, JobRecord) else _NODE_PHASES
+    return record.phase in phases and any(at > now + TOLERANCE for at in _counted(record))
 
 
 def dated_back(record: Record, now: datetime) -> Record:
-    """Return a record that ``is_ahead`` with all times after ``now`` set to ``now``.
+    """Return a record that ``is_ahead`` with timeouts that count from ``now``.
 
-    Delays that have not passed, of a backoff or before the next call to a provider, end now.
+    Delays that have not passed, of a backoff or before the next call to a provider, end now. What
+    identifies attempts, checks and earlier remediations stays as it is.
     """
-    return _capped(record, now) if is_ahead(record, now) else record
+    if not is_ahead(record, now):
+        return record
+    if isinstance(record, JobRecord):
+        failure, start_after = record.failure, record.start_after
+        return replace(
+            record,
+            phase_since=min(record.phase_since, now),
+            failure=failure and replace(failure, at=min(failure.at, now)),
+            start_after=start_after and min(start_after, now),
+        )
+    repair = record.remediation
+    return replace(
+        record,
+        phase_since=min(record.phase_since, now),
+        remediation=repair
+        and replace(
+            repair,
+            opened_at=min(repair.opened_at, now),
+            ordered_at=repair.ordered_at and min(repair.ordered_at, now),
+            retry_at=repair.retry_at and min(repair.retry_at, now),
+        ),
+    )
 
 
-def _any_after(times: tuple[datetime | None, ...], now: datetime) -> bool:
-    return any(at is not None and at > now for at in times)
-
-
-def _capped(value: Any, now: datetime) -> Any:
-    if isinstance(value, datetime):
-        return min(value, now)
-    if isinstance(value, tuple):
-        return tuple(_capped(one, now) for one in value)
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = (field.name for field in dataclasses.fields(value))
-        changes = {name: _capped(getattr(value, name), now) for name in names}
-        return dataclasses.replace(value, **changes)
-    return value
+def _counted(record: JobRecord | NodeRecord) -> Iterator[datetime]:
+    yield record.phase_since
+    if isinstance(record, JobRecord):
+        if record.failure is not None:
+            yield record.failure.at
+    elif record.remediation is not None:
+        yield record.remediation.opened_at
+        if record.remediation.ordered_at is not None:
+            yield record.remediation.ordered_at

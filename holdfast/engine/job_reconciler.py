@@ -118,8 +118,6 @@ class JobReconciler:
         if self._suspect(jobs, slow, nodes, now):
             return now  # before a job starts on such a node
         corrected_at = self._dates.correct({job.spec.name: job.record for job in jobs}, now)
-        if corrected_at == now:
-            return now
         wake_times = [now + RESYNC, corrected_at]
         has_scheduled = False
         for job in self._failed_last(jobs, now):

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.decisions.clock_steps import may_be_corrected
 from holdfast.decisions.faults import node_faults
 from holdfast.decisions.incident_updates import advanced, expired, opened, vanished
 from holdfast.decisions.lifecycle import accepted, after, inherited, machine_removed, refused
@@ -112,9 +113,9 @@ class NodeReconciler:
         except BackendError as error:
             return self._repeats.call_failed("reading the cluster", error, now)
         now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
-        corrected_at = self._dates.correct({node.name: node.record for node in view.nodes}, now)
-        if corrected_at == now:
-            return now
+        corrected_at = self._dates.correct(
+            {node.name: node.record for node in view.nodes if may_be_corrected(node)}, now
+        )
         plan = decide(view, self._policy, now)
         self._peer_pools = plan.peer_pools
         wake_times = [now + RESYNC, corrected_at]

@@ -9,6 +9,9 @@ from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.model.errors import BackendError
 from holdfast.ports.leadership import Leadership
 
+AT_ONCE: Final = 20
+"""Maximum number of records corrected in one round, so that they delay nothing else."""
+
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -25,7 +28,7 @@ class RecordDates(Generic[Record]):
         self._seen: dict[str, datetime] = {}  # since when each record is in the future
 
     def correct(self, records: Mapping[str, Record], now: datetime) -> datetime:
-        """Return when this needs the next round; ``now`` if records have changed.
+        """Return when this needs the next round, which sees what has changed.
 
         Args:
             records: all records, by the name of their node or job.
@@ -42,17 +45,14 @@ class RecordDates(Generic[Record]):
             if is_ahead(record, now)
         }
         due = [name for name, since in self._seen.items() if now >= since + CONFIRMED_AFTER]
-        if due and not self._leadership.is_held():
-            return now + AFTER_ERROR
-        if due:
-            return self._put_all({name: dated_back(records[name], now) for name in due}, now)
-        return min((at + CONFIRMED_AFTER for at in self._seen.values()), default=_NEVER)
-
-    def _put_all(self, corrected: Mapping[str, Record], now: datetime) -> datetime:
-        for name, record in corrected.items():
+        for name in due[:AT_ONCE]:
+            if not self._leadership.is_held():
+                return now + AFTER_ERROR
+            del self._seen[name]  # one that cannot be stored is tried after the others
             try:
-                self._put(name, record)
+                self._put(name, dated_back(records[name], now))
             except BackendError as error:
-                return self._repeats.call_failed(f"correcting the times of {name}", error, now)
-            del self._seen[name]
-        return now
+                self._repeats.call_failed(f"correcting the times of {name}", error, now)
+        if due:
+            return now
+        return min((at + CONFIRMED_AFTER for at in self._seen.values()), default=_NEVER)

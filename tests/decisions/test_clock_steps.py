@@ -1,7 +1,7 @@
 """Laws of records whose times are in the future."""
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.clock_steps import dated_back, is_ahead
+from holdfast.decisions.clock_steps import TOLERANCE, dated_back, is_ahead
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.nodes import NodeRecord, PastFault, Phase, Remediation
-from tests.ports.builders import NOW
+from tests.ports.builders import NOW, a_record, a_remediation
 
 TICK = timedelta(microseconds=1)
-times = st.sampled_from([-timedelta(hours=3), -TICK, timedelta(0), TICK, timedelta(hours=3)]).map(
-    lambda step: NOW + step
-)
+HOURS = timedelta(hours=3)
+times = st.sampled_from(
+    [-HOURS, -TICK, timedelta(0), TICK, TOLERANCE, TOLERANCE + TICK, HOURS]
+).map(lambda step: NOW + step)
 maybe = st.none() | times
 failures = st.builds(
     Failure, kind=st.sampled_from(FailureKind), reason=st.just("Cause"), at=times, since=maybe
@@ -70,48 +71,65 @@ node_records = st.builds(
 )
 
 
-def flat(value: Any) -> Iterator[Any]:
-    """All values of a record that are no records, in order."""
-    if is_dataclass(value):
-        for field in fields(value):
-            yield from flat(getattr(value, field.name))
-    elif isinstance(value, tuple):
-        for one in value:
-            yield from flat(one)
-    else:
-        yield value
+IDENTIFYING = ("attempts", "history", "started_at", "running_at", "replaced_at", "cleared_at")
+COUNTED = ("phase_since", "at", "opened_at", "ordered_at", "start_after", "retry_at")
+
+
+def times_of(record: Any) -> Iterator[tuple[str, datetime | None]]:
+    """Name and value of the times of a record, and of its failure and its remediation."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if field.name in ("failure", "remediation") and value is not None:
+            yield from times_of(value)
+        elif field.name in COUNTED:
+            yield field.name, value
 
 
 @given(job_records | node_records)
-def test_a_corrected_record_has_no_time_in_the_future_and_is_else_unchanged(record) -> None:
+def test_a_corrected_record_counts_from_now_and_keeps_what_identifies_attempts(record) -> None:
     corrected = dated_back(record, NOW)
 
     if not is_ahead(record, NOW):
         assert corrected is record
         return
-    for old, new in zip(flat(record), flat(corrected), strict=True):
-        expected = min(old, NOW) if isinstance(old, datetime) else old
-        assert new == expected
+    for (name, old), (_, new) in zip(times_of(record), times_of(corrected), strict=True):
+        assert new == (None if old is None else min(old, NOW)), name
+    for name in IDENTIFYING:
+        assert getattr(corrected, name, None) == getattr(record, name, None)
     assert not is_ahead(corrected, NOW)
 
 
-@given(job_records | node_records)
-def test_a_record_is_ahead_if_what_its_timeouts_count_from_is(record) -> None:
-    at_rest = record.phase is Phase.CHECKING or (
-        isinstance(record, JobRecord) and record.phase.is_final
-    )
+@pytest.mark.parametrize("phase", [*JobPhase, *Phase])
+@pytest.mark.parametrize("ahead", [timedelta(0), TOLERANCE, TOLERANCE + TICK])
+def test_what_starts_runs_or_is_checked_is_never_corrected(phase, ahead) -> None:
+    kind = JobRecord if isinstance(phase, JobPhase) else NodeRecord
+    resting = {
+        *(JobPhase.STARTING, JobPhase.RUNNING, JobPhase.SUCCEEDED, JobPhase.FAILED),
+        *(JobPhase.CANCELLED, Phase.SCHEDULABLE, Phase.CHECKING),
+    }
 
-    assert not (at_rest and is_ahead(record, NOW))
-    assert at_rest or record.phase_since <= NOW or is_ahead(record, NOW)
+    record = kind(phase=phase, phase_since=NOW + ahead)
+
+    assert is_ahead(record, NOW) == (ahead > TOLERANCE and phase not in resting)
 
 
-@pytest.mark.parametrize("since", [NOW - TICK, NOW + TICK])
-@pytest.mark.parametrize("failed_at", [NOW, NOW + TICK])
+@pytest.mark.parametrize("since", [NOW, NOW + HOURS])
+@pytest.mark.parametrize("failed_at", [NOW, NOW + HOURS])
 def test_the_failure_after_which_an_attempt_settles_counts(since, failed_at) -> None:
     failure = Failure(kind=FailureKind.HARDWARE, reason="Cause", at=failed_at)
     record = JobRecord(phase=JobPhase.STOPPING, phase_since=since, failure=failure)
 
     assert is_ahead(record, NOW) == (max(since, failed_at) > NOW)
+
+
+@pytest.mark.parametrize("opened_at", [NOW, NOW + HOURS])
+@pytest.mark.parametrize("ordered_at", [None, NOW, NOW + HOURS])
+def test_the_order_of_a_repair_counts(opened_at, ordered_at) -> None:
+    record = a_record(
+        Phase.REPLACING, remediation=a_remediation(opened_at=opened_at, ordered_at=ordered_at)
+    )
+
+    assert is_ahead(record, NOW) == (NOW + HOURS in (opened_at, ordered_at))
 
 
 def test_a_delay_alone_is_in_the_future_rightly() -> None:

@@ -13,6 +13,7 @@ from holdfast.engine.node_reconciler import (
     NodePorts,
     NodeReconciler,
 )
+from holdfast.engine.record_dates import AT_ONCE
 from holdfast.kit.quota import Quota
 from holdfast.model.errors import BackendError, NodeGone, ProviderError, RetryLater, StorageFull
 from holdfast.model.events import RepairOverdue, RepairPostponed
@@ -833,3 +834,34 @@ def test_a_deep_check_that_began_while_the_clock_was_ahead_keeps_its_name() -> N
     for _ in range(3):
         assert not any(call.startswith("put") for call in world.step())
         world.clock.time += CONFIRMED_AFTER
+
+
+def test_a_request_of_a_person_is_not_overwritten_by_a_correction() -> None:
+    ahead = NOW + timedelta(hours=3)
+    request = a_request(Verb.DEEP_CHECK)
+    node = a_node(Phase.JOINING, request=request, heartbeat_at=None, record={"phase_since": ahead})
+    world = World(node)
+
+    for _ in range(3):
+        assert "put node-1 joining" not in world.step()
+        world.clock.time += CONFIRMED_AFTER
+
+
+def test_many_corrections_leave_time_for_faults() -> None:
+    ahead = NOW + timedelta(hours=3)
+    count = AT_ONCE + 1
+    nodes = [
+        a_node(Phase.JOINING, name=f"node-{n}", heartbeat_at=None, record={"phase_since": ahead})
+        for n in range(2, count + 2)
+    ]
+    world = World(a_node(faults=(a_fault(),), heartbeat_at=NOW + CONFIRMED_AFTER), *nodes)
+    world.reconciler.step()
+    world.cluster.change("node-1", record=a_node().record)
+    world.clock.time += CONFIRMED_AFTER
+
+    made = world.step()
+
+    assert len([call for call in made if call.endswith("joining")]) == AT_ONCE
+    assert "put node-1 quarantined" in made
+    assert world.wake_at == world.clock.time
+    assert len([call for call in world.step() if call.endswith("joining")]) == 1

@@ -207,6 +207,15 @@ def test_a_number_that_was_given_again_is_reported_by_the_time_of_the_submission
     assert is_reused(a_job(**job), remembered(phase)) is is_other
 
 
+def test_a_job_is_still_the_same_after_its_record_was_dated_back() -> None:
+    """It was submitted and started while the clock was ahead."""
+    ahead = NOW + timedelta(hours=3)
+    record = a_record(JobPhase.STOPPING, phase_since=NOW, started_at=ahead)
+    known = replace(remembered(JobPhase.STOPPING), record=record)
+
+    assert not is_reused(a_job(submitted_at=ahead - SEC, restarts=known.restarts), known)
+
+
 # While it runs
 
 

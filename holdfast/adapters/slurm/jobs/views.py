@@ -387,4 +387,6 @@ def is_reused(job: BatchJob, remembered: RememberedJob) -> bool:
         return True
     if job.submitted_at is None or job.restarts > remembered.restarts:
         return False
-    return job.submitted_at > remembered.record.phase_since + _CLOCKS
+    record = remembered.record  # may be dated back, unlike the start of its attempt
+    since = max(record.phase_since, record.started_at or record.phase_since)
+    return job.submitted_at > since + _CLOCKS
