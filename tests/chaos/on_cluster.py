@@ -49,6 +49,9 @@ GROUP = {
     "ExecutionRole": "arn:aws:iam::123456789012:role/ClusterRole",
 }
 JOB = "llm"
+RETRIES = "1000"
+"""More than there are schedules: a killed supervisor ends its machines, which costs a retry."""
+
 BACKUP_S = 1.0
 """Time in which a change reaches the backup; a later one may be lost with the database."""
 
@@ -74,7 +77,7 @@ class ClusterUnderChaos:
         assert self._served is not None
         self._served.client().create_cluster(ClusterName=NAME, InstanceGroups=[GROUP])
         self._until("all nodes are in service", self._are_schedulable)
-        options = ("--cluster", NAME, "--name", JOB, "--nodes", "2")
+        options = ("--cluster", NAME, "--name", JOB, "--nodes", "2", "--max-retries", RETRIES)
         training = (sys.executable, "-c", TRAINING, str(self._end))
         follower = subprocess.Popen(
             [sys.executable, "-m", "holdfast", "run", *options, "--", *training],
