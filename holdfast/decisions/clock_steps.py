@@ -23,8 +23,8 @@ CONFIRMED_AFTER: Final = timedelta(seconds=10)
 moment must not date records back, as their timeouts would have passed when it is right again."""
 
 _JOB_PHASES: Final = frozenset({JobPhase.WAITING, JobPhase.STOPPING})
-"""Phases whose end depends on the time alone. While an attempt starts or runs, the times of its
-record also tell its ranks from earlier ones."""
+"""Phases with timeouts and delays. While an attempt starts or runs, the times of its record also
+distinguish its ranks from earlier ones."""
 
 _NODE_PHASES: Final = frozenset(
     {Phase.JOINING, Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING}
