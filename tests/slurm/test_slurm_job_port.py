@@ -204,7 +204,8 @@ def test_who_wants_no_resume_any_more_gets_the_job_back(port: Port) -> None:
 def test_a_job_that_gets_the_number_of_another_begins_with_nothing(port: Port) -> None:
     """slurmctld has lost its state, and numbers jobs from 1 again, of the same user."""
     long_ago = datetime.now(UTC) - timedelta(hours=1)
-    port.put(JobPhase.RUNNING, hardware_retries=3, attempt=4, phase_since=long_ago)
+    times = {"started_at": long_ago, "phase_since": long_ago}
+    port.put(JobPhase.RUNNING, hardware_retries=3, attempt=4, **times)
     port.slurm.run("scancel", port.job)
     port.slurm.until(lambda: port.found[0] == "CANCELLED")
     port.slurm.crash_controller()
