@@ -15,7 +15,7 @@ from holdfast.model.nodes import NodeRecord, NodeView, Phase
 Record = TypeVar("Record", JobRecord, NodeRecord)
 
 TOLERANCE: Final = timedelta(minutes=1)
-"""Time by which clocks of machines may differ: some times in records are those of other machines,
+"""Maximum clock difference between machines: some times in records are those of other machines,
 such as the API server."""
 
 CONFIRMED_AFTER: Final = timedelta(seconds=10)
@@ -29,11 +29,11 @@ distinguish its ranks from earlier ones."""
 _NODE_PHASES: Final = frozenset(
     {Phase.JOINING, Phase.QUARANTINED, Phase.DRAINING, Phase.REBOOTING, Phase.REPLACING}
 )
-"""Phases with a timeout, without the deep health check: its start is also its name."""
+"""Phases with a timeout, except the deep health check, whose start time is its ID."""
 
 
 def may_be_corrected(node: NodeView) -> bool:
-    """Return whether storing the record of a node again overwrites no request of a person."""
+    """Return whether the node has no pending request: storing its record could overwrite one."""
     return node.request is None
 
 

@@ -28,7 +28,7 @@ class RecordDates(Generic[Record]):
         self._seen: dict[str, datetime] = {}  # since when each record is in the future
 
     def correct(self, records: Mapping[str, Record], now: datetime) -> datetime:
-        """Return when this needs the next round, which sees what has changed.
+        """Correct what is due; returns the time by which the next round must run.
 
         Args:
             records: all records, by the name of their node or job.
