@@ -40,7 +40,12 @@ def may_be_corrected(node: NodeView) -> bool:
 def is_ahead(record: JobRecord | NodeRecord, now: datetime) -> bool:
     """Return whether timeouts of a record count from a time after ``now``."""
     phases = _JOB_PHASES if isinstance(record, JobRecord) else _NODE_PHASES
-    return record.phase in phases and any(at > now + TOLERANCE for at in _counted(record))
+    return record.phase in phases and lead(record, now) > TOLERANCE
+
+
+def lead(record: JobRecord | NodeRecord, now: datetime) -> timedelta:
+    """Return how far in the future the last time is from which timeouts of a record count."""
+    return max(_counted(record)) - now
 
 
 def dated_back(record: Record, now: datetime) -> Record:

@@ -31,6 +31,7 @@ from holdfast.model.events import (
     RepairOverdue,
     RepairPostponed,
     StragglerSuspected,
+    TimesCorrected,
 )
 from holdfast.model.jobs import FailureKind, JobPhase
 from holdfast.model.sagemaker import EventLevel
@@ -61,6 +62,7 @@ _WARNINGS: Final = (
     RepairDeferred,
     RepairPostponed,
     StragglerSuspected,
+    TimesCorrected,
 )
 
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from holdfast.decisions.incident_updates import resumed, touched
 from holdfast.decisions.job_lifecycle import after_job, launched
@@ -57,6 +58,9 @@ from holdfast.ports.events import EventSink
 from holdfast.ports.incidents import IncidentStore
 from holdfast.ports.jobs import JobBackend
 from holdfast.ports.leadership import Alone, Leadership
+
+_LONGEST_REST: Final = timedelta(minutes=1)
+"""Maximum pause after a slow call, also if the clock jumped meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +159,7 @@ class JobReconciler:
         """Yield jobs with a failed call last, and not before the other jobs had their time."""
         failed = frozenset(self._failed_jobs)
         yield from (job for job in jobs if job.spec.name not in failed)
-        if now >= self._rest_until:
+        if not now < self._rest_until <= now + _LONGEST_REST:
             yield from (job for job in jobs if job.spec.name in failed)
 
     def _suspect(
@@ -206,7 +210,7 @@ class JobReconciler:
             ended = self._ports.clock.now()
             self._failed_jobs.add(name)
             if ended - began >= AFTER_ERROR:
-                self._rest_until = ended + (ended - began)
+                self._rest_until = ended + min(ended - began, _LONGEST_REST)
             return self._repeats.call_failed(f"{type(action).__name__} of {name}", error, now)
         self._failed_jobs.discard(name)
         return now

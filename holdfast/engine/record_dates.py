@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Final, Generic
 
-from holdfast.decisions.clock_steps import CONFIRMED_AFTER, Record, dated_back, is_ahead
+from holdfast.decisions.clock_steps import CONFIRMED_AFTER, Record, dated_back, is_ahead, lead
 from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.model.errors import BackendError
+from holdfast.model.events import TimesCorrected
 from holdfast.ports.leadership import Leadership
 
 AT_ONCE: Final = 20
@@ -21,7 +22,7 @@ class RecordDates(Generic[Record]):
     def __init__(
         self, put: Callable[[str, Record], None], leadership: Leadership, repeats: RepeatLimiter
     ) -> None:
-        """Store corrected records by ``put``; ``repeats`` gets its errors."""
+        """Store corrected records by ``put``; ``repeats`` gets the events."""
         self._put: Callable[[str, Record], None] = put
         self._leadership = leadership
         self._repeats = repeats
@@ -53,6 +54,9 @@ class RecordDates(Generic[Record]):
                 self._put(name, dated_back(records[name], now))
             except BackendError as error:
                 self._repeats.call_failed(f"correcting the times of {name}", error, now)
+            else:
+                ahead = lead(records[name], now)
+                self._repeats.emit(TimesCorrected(what=name, ahead=ahead), now)
         if due:
             return now
         return min((at + CONFIRMED_AFTER for at in self._seen.values()), default=_NEVER)

@@ -7,13 +7,20 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.model.errors import BackendError, StateDamaged, StorageFull
-from holdfast.model.events import CallFailed, Event, NodeCheckWaits, RepairDeferred
+from holdfast.model.events import (
+    CallFailed,
+    Event,
+    NodeCheckWaits,
+    RepairDeferred,
+    TimesCorrected,
+)
 from holdfast.ports.events import EventSink
 
-Repeated = CallFailed | RepairDeferred | NodeCheckWaits
+Repeated = CallFailed | RepairDeferred | NodeCheckWaits | TimesCorrected
 
 _AFTER: Final[Mapping[type[Event], timedelta]] = {
     CallFailed: timedelta(minutes=1),
+    TimesCorrected: timedelta(minutes=1),
     RepairDeferred: timedelta(hours=1),
     NodeCheckWaits: timedelta(hours=1),
 }
@@ -25,6 +32,9 @@ AFTER_ERROR: Final = timedelta(seconds=1)
 
 _RETENTION: Final = 2 * max(_AFTER.values())
 """Time without emission after which an event counts as new."""
+
+_NOTHING: Final = timedelta(0)
+"""A time in the future is that of a clock that was ahead: it delays nothing."""
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -52,7 +62,7 @@ class RepeatLimiter:
         subject, text = _subject(event)
         key = (event.name, subject, _NUMBER.sub("", text))
         seen = self._seen.get(key)
-        if seen is not None and now - seen.emitted_at < _AFTER[type(event)]:
+        if seen is not None and _NOTHING <= now - seen.emitted_at < _AFTER[type(event)]:
             seen.times += 1
             return
         self._events.emit(event if seen is None else replace(event, times=seen.times))
@@ -78,7 +88,7 @@ class RepeatLimiter:
         self._seen = {
             key: seen
             for key, seen in self._seen.items()
-            if key[0] == CallFailed.name or key[1] in nodes
+            if key[0] in (CallFailed.name, TimesCorrected.name) or key[1] in nodes
         }
 
 
@@ -86,6 +96,8 @@ def _subject(event: Repeated) -> tuple[str, str]:
     match event:
         case CallFailed(what=what, error=error):
             return what, error
+        case TimesCorrected(what=what):
+            return what, ""
         case RepairDeferred(node=node, why=why):
             return node, why
         case NodeCheckWaits(node=node, why=why):  # whatever the job: jobs come and go

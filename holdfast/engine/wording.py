@@ -47,6 +47,7 @@ from holdfast.model.events import (
     RepairPostponed,
     StateRestored,
     StragglerSuspected,
+    TimesCorrected,
 )
 from holdfast.model.health import Remedy
 from holdfast.model.jobs import FailureKind
@@ -87,6 +88,12 @@ def sentence(event: Event) -> str:
             return f"circuit breaker closed, repairs resumed: {reason}"
         case StateRestored(what=what):
             return what
+        case TimesCorrected(what=what, ahead=ahead):
+            return (
+                f"{what}: timeouts counted from a time {format_duration(ahead)} in the future, and"
+                f" count from now{_times(event.times)}; check the time synchronization of the"
+                " controller's machine"
+            )
         case CallFailed(what=what, error=error):
             return f"{what} failed, retrying{_times(event.times)}: {error}"
     return _node_sentence(event)

@@ -422,6 +422,9 @@ class TestEventLog:
 
         assert sum("reading" in line for line in reported) == 3
         assert sum("writing" in line for line in reported) == 3
+        clock.time -= timedelta(hours=3)
+        log.emit(CallFailed(what="reading", error="nobody answers"))
+        assert "reading" in capsys.readouterr().out
 
 
 def test_replacements_are_shown_with_their_limits_by_the_leader() -> None:

@@ -10,7 +10,13 @@ from holdfast.engine.job_reconciler import JobPorts, JobReconciler
 from holdfast.engine.node_reconciler import RESYNC
 from holdfast.engine.repeats import AFTER_ERROR
 from holdfast.model.errors import BackendError, StorageFull
-from holdfast.model.events import AttemptStopped, CallFailed, JobFinished, JobRetried
+from holdfast.model.events import (
+    AttemptStopped,
+    CallFailed,
+    JobFinished,
+    JobRetried,
+    TimesCorrected,
+)
 from holdfast.model.health import Remedy
 from holdfast.model.incidents import AffectedJob, Incident
 from holdfast.model.job_views import RankView
@@ -469,6 +475,23 @@ def test_a_job_whose_calls_take_long_to_fail_rests_as_long_and_then_comes_last()
     assert world.clock.time == NOW + 3 * took, "a was tried after b"
 
 
+@pytest.mark.parametrize("then", [timedelta(minutes=1), timedelta(seconds=10, hours=-3)])
+def test_a_clock_that_jumps_during_a_call_delays_no_job_for_hours(then) -> None:
+    world = two_that_wait()
+    world.jobs = SlowJobs(world.jobs.views.values(), world.calls)
+    world.jobs.clock = world.clock
+    world.jobs.takes = timedelta(hours=3)
+    world.restart()
+    world.step()
+    world.jobs.takes = timedelta(seconds=10)
+
+    world.clock.time += then
+    began = world.clock.time
+    world.step()
+
+    assert world.clock.time == began + world.jobs.takes, "a was tried again"
+
+
 def test_a_job_whose_calls_fail_at_once_is_tried_in_every_round() -> None:
     world = two_that_wait()
     world.calls.failing["put a"] = BackendError("down")
@@ -710,6 +733,7 @@ def test_a_job_that_was_stopped_while_the_clock_was_ahead_is_resumed() -> None:
     world.clock.time = world.wake_at
     assert "put job-1 stopping" in world.step()
     assert world.record.phase_since == world.record.failure.at == world.clock.time
+    assert world.events.reported[-1] == TimesCorrected(what="job-1", ahead=AHEAD - CONFIRMED_AFTER)
     world.clock.time += POLICY.job.settle
     world.step(rounds=2)
 
@@ -749,6 +773,7 @@ def test_one_record_that_cannot_be_stored_is_tried_after_the_others() -> None:
     world.clock.time += CONFIRMED_AFTER
     world.calls.failing["put a"] = BackendError("down")
     assert world.step() == ["put b waiting"]
+    assert [one.what for one in world.events.reported if isinstance(one, TimesCorrected)] == ["b"]
     world.calls.failing.clear()
     world.step()
     world.clock.time = world.wake_at

@@ -28,6 +28,16 @@ def test_what_is_repeated_is_counted_and_reported_again_after_a_pause() -> None:
     assert [one.times for one in events.reported] == [1, 60]
 
 
+def test_what_was_reported_by_a_clock_that_was_ahead_is_reported_again() -> None:
+    events = FakeEvents()
+    repeats = RepeatLimiter(events)
+
+    for ahead in (timedelta(hours=3), timedelta(0), timedelta(seconds=59)):
+        repeats.emit(down(), NOW + ahead)
+
+    assert len(events.reported) == 2
+
+
 def test_another_error_and_another_subject_are_news_but_other_numbers_are_not() -> None:
     events = FakeEvents()
     repeats = RepeatLimiter(events)

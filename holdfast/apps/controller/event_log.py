@@ -2,7 +2,7 @@
 
 import json
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from holdfast.apps.controller.config import LogFormat
@@ -14,8 +14,6 @@ from holdfast.ports.clock import Clock
 _LIMIT: Final = 4096
 """Maximum characters of a text line; fields of objects that others write can be long."""
 
-
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 _REPEAT_AFTER: Final = timedelta(minutes=1)
 """Minimum interval between two lines about the same failing call."""
@@ -34,13 +32,13 @@ class EventLog:
         """See ``EventSink.emit``."""
         at = self._clock.now()
         if isinstance(event, CallFailed):
-            if at - self._failed.get(event.what, _LONG_AGO) < _REPEAT_AFTER:
-                return
             self._failed = {
                 what: reported
                 for what, reported in self._failed.items()
-                if at - reported < _REPEAT_AFTER
+                if timedelta(0) <= at - reported < _REPEAT_AFTER  # the clock may be set back
             }
+            if event.what in self._failed:
+                return
             self._failed[event.what] = at
         if self._log is LogFormat.JSON:
             line = json.dumps({"at": to_plain(at), "event": event.name, **to_plain(event)})

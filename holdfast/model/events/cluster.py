@@ -1,6 +1,7 @@
 """Events of a whole cluster, and of the controller itself."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import ClassVar
 
 from holdfast.model.events.event import Event
@@ -36,6 +37,21 @@ class StateRestored(Event):
 
     name: ClassVar[str] = "engine.state_restored"
     what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimesCorrected(Event):
+    """Timeouts of a node or a job count from now: they counted from a time in the future."""
+
+    name: ClassVar[str] = "engine.times_corrected"
+    what: str
+    """Name of the node or of the job."""
+
+    ahead: timedelta
+    """How far in the future the time was."""
+
+    times: int = 1
+    """Number of corrections since the last report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
