@@ -121,6 +121,9 @@ class Suspected:
     stalled_s: float | None = None
     """Seconds since its last step, or since the start of the round; None if unknown."""
 
+    is_proven: bool = False
+    """Whether it holds although the rank may report new steps, as by a log rule."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspected:
@@ -147,6 +150,46 @@ class Inspected:
 
     kernel: tuple[NodeKernelLog, ...] = ()
     """Kernel log of its node."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRuleReport:
+    """What the logs of the ranks of one launcher show by one log rule."""
+
+    matched_s: float | None = None
+    """Seconds since the last matching line that shows progress; None if there was none."""
+
+    not_finite: str = ""
+    """Last line with NaN or infinity, if none has shown progress since."""
+
+    is_over: bool = False
+    """Whether a line has ended the rule."""
+
+    is_evaluated: bool = True
+    """False once lines were not matched, because the pattern is invalid or the matching failed."""
+
+    hang_s: float | None = None
+    """Seconds since a line proved a hang; None if none did."""
+
+    hang_rank: int = 0
+    hang: str = ""
+    """Rank that printed that line, and what it printed; without a meaning if none did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsRead:
+    """What the logs of the ranks of a launcher show up to now."""
+
+    launcher: str
+    round: int
+    digest: str
+    """Identifies the log rules of the launcher: those of all launchers must be the same."""
+
+    rules: tuple[LogRuleReport, ...]
+    """One for each rule, in their order."""
+
+    known_s: float | None
+    """Seconds since all lines were read; None if they never were."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +272,7 @@ Reported = (
     | LossReported
     | Suspected
     | Inspected
+    | LogsRead
     | Sampled
     | Examined
     | Succeeded

@@ -156,7 +156,7 @@ def concluded(
         return inspection, None
     suspicion = inspection.suspicion
     own = inspection.found.get(suspicion.launcher)
-    if own is not None and not own.is_stalled:
+    if own is not None and not (own.is_stalled or suspicion.is_proven):
         return replace(inspection, verdict="", found={}, stacks={}), None
     reports = inspection.found.values()
     seen = _seen(reports, inspection.stalled_since)

@@ -193,14 +193,15 @@ def _silence(
     return silence(
         rule.limits,
         AttemptProgress(started_at=started_at, last_at=state.matched_at, known_until=known_until),
-        reason=_reason(rule),
+        reason=reason_of(rule),
         missing=f"no line matched {rule.pattern[:_SHOWN_CHARS]!r}{but}",
     )
 
 
 def _hang(rule: JobLogRule, at: datetime, rank: int, evidence: str) -> Hang:
-    return Hang(reason=_reason(rule), since=at, at=at, evidence=evidence, rank=rank)
+    return Hang(reason=reason_of(rule), since=at, at=at, evidence=evidence, rank=rank)
 
 
-def _reason(rule: JobLogRule) -> str:
+def reason_of(rule: JobLogRule) -> str:
+    """Return the reason code of hangs that a rule finds."""
     return f"{LOG_STATE_HANGING}{rule.name}"

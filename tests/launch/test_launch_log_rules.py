@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from launch.launched import launch
+from launch.job_of_nodes import ends, running_job
+from launch.launched import LIMIT_S, launch
 
 RULES = [
     {"name": "Ticks", "logPattern": "tick", "expectedRecurringFrequencyInSeconds": 1.5},
@@ -60,18 +61,12 @@ def test_ranks_restart_by_what_their_logs_show(folder: Path):
             ("--log-dir", "logs", "--tee", "0"),
             "expected --log-dir as well, and both streams in files",
         ),
-        (
-            ("--nnodes", "2", "--rdzv-endpoint", "127.0.0.1:1", "--log-dir", "logs"),
-            "expected --nnodes=1; on more nodes, use srun --auto-resume=1, Kubernetes or holdfast",
-        ),
     ],
 )
 def test_rules_that_cannot_be_evaluated_are_refused(
     folder: Path, options: tuple[str, ...], message: str
 ):
-    key = {"HOLDFAST_LAUNCH_KEY": "k" * 16}
-
-    done = launch(*options, "--log-rules", folder / "rules.json", folder / "train.py", **key)
+    done = launch(*options, "--log-rules", folder / "rules.json", folder / "train.py")
 
     assert done.returncode == 2
     assert f"--log-rules: {folder}/rules.json: {message}" in done.stderr
@@ -123,3 +118,74 @@ if restarts == "0":
 
     assert done.returncode == 0, done.stderr
     assert "LogStateHanging_Weights" in done.stderr
+
+
+NODES = """
+import os, sys, time
+number, rank = os.environ["HOLDFAST_LAUNCH_ROUND"], os.environ["RANK"]
+for tick in range(8):
+    if rank == "0":
+        print("tick", tick, flush=True)
+    time.sleep(1)
+if number == "2" and rank == "3":
+    print("weights are broken", flush=True)
+if number != "3":
+    time.sleep(600)
+if rank == "0":
+    print("over", flush=True)
+time.sleep(0 if rank == "0" else 9)
+"""
+
+
+def test_rules_apply_to_jobs_on_several_nodes_with_a_shared_log_directory(folder: Path):
+    """Ranks of one node print nothing, which is no hang."""
+    rules = [
+        {**RULES[0], "expectedRecurringFrequencyInSeconds": 6, "stopPattern": "over"},
+        RULES[1],
+    ]
+    (folder / "rules.json").write_text(json.dumps(rules), encoding="utf-8")
+    with running_job(folder, "2") as job:
+        job.script.write_text(NODES, encoding="utf-8")
+        guards = [
+            job.start(
+                *("--node-rank", str(rank), "--log-dir", str(folder / "logs")),
+                *("--log-rules", str(folder / "rules.json")),
+            )
+            for rank in range(2)
+        ]
+        errors = [guard.communicate(timeout=LIMIT_S)[1] for guard in guards]
+
+    assert [guard.returncode for guard in guards] == [0, 0], errors
+    failures = re.findall(r"RankFailed: round (\d): rank (\d) on \S+: ([^;,]*)", errors[0])
+    assert failures == [
+        ("1", "0", "LogStateHanging_Ticks: no line matched 'tick' for 6s"),
+        ("2", "3", "LogStateHanging_Weights: rank 3 printed: weights are broken"),
+    ]
+    assert "RankFailed" not in errors[1]
+    assert "JobUnwatched" not in "".join(errors)
+    logs = [path.read_text() for path in sorted(folder.glob("logs/none/*/attempt_1/*/stdout.log"))]
+    assert sorted(text.count("tick") for text in logs) == [0, 0, 0, 8]
+    assert sorted(text.count("weights") for text in logs) == [0, 0, 0, 1]
+
+
+def test_launchers_with_other_rules_are_reported(folder: Path):
+    (folder / "others.json").write_text(json.dumps(RULES[:2]), encoding="utf-8")
+    with running_job(folder, "2") as job:
+        guards = [
+            job.start(
+                *("--node-rank", str(rank), "--log-dir", str(folder / "logs")),
+                *("--log-rules", str(folder / name)),
+            )
+            for rank, name in enumerate(["rules.json", "others.json"])
+        ]
+        job.await_round(1)
+        stderr = guards[0].stderr
+        assert stderr is not None
+        lines = iter(stderr.readline, "")
+        found = next(line for line in lines if "differ" in line)
+        job.finish()
+        assert ends(guards) == [0, 0]
+
+    name = r"\S+-[0-9a-f]{6}"
+    required = "start all launchers with the same --log-rules FILE; missing lines are no hang"
+    assert re.fullmatch(rf"holdfast: JobUnwatched: log rules of {name} differ: {required}\n", found)

@@ -52,6 +52,11 @@ class JobLogRules:
         """Whether there are rules to evaluate."""
         return bool(self._states) and not self._has_ended
 
+    def states(self) -> dict[JobLogRule, RuleState]:
+        """Return the state of each rule that is evaluated."""
+        with self._lock:
+            return dict(self._states)
+
     @property
     def rejected(self) -> tuple[Rejection, ...]:
         """Rules whose patterns are invalid, and why rules are no longer evaluated."""

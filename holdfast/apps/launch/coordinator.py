@@ -2,14 +2,14 @@
 
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.rank_sampling import StragglerOptions
-from holdfast.decisions.launch_events import Event, Examined, Sampled
+from holdfast.decisions.launch_events import Event, Examined, LogsRead, Sampled
 from holdfast.decisions.launch_losses import reporters
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import advance, next_deadline
@@ -26,7 +26,9 @@ from holdfast.decisions.restart_rungs import Rung
 if TYPE_CHECKING:
     from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback
     from holdfast.decisions.launch_inspection import Inspection
+    from holdfast.decisions.launch_log_rules import RoundLogs
     from holdfast.decisions.launch_stragglers import NamedStraggler, RoundSamples
+    from holdfast.decisions.log_rules import JobLogRule
 
 _ENDS = {
     Outcome.SUCCEEDED: "JobSucceeded",
@@ -59,6 +61,7 @@ class Coordinator:
         evidence: how the evidence of hangs is kept; None keeps none.
         straggler_factor: least excess of a rank's own time that is reported.
         checkpoints: directory to which the job saves; empty if it is not known.
+        log_rules: log rules of the job.
 
     """
 
@@ -68,6 +71,7 @@ class Coordinator:
         evidence: EvidenceOptions | None = None,
         straggler_factor: float = StragglerOptions().factor,
         checkpoints: str = "",
+        log_rules: "Sequence[JobLogRule]" = (),
     ) -> None:
         self.settings = settings
         self._evidence = evidence
@@ -76,6 +80,9 @@ class Coordinator:
         self._rollback: CheckpointRollback | None = None
         self._samples: RoundSamples | None = None
         self._slow: NamedStraggler | None = None
+        self._log_rules = tuple(log_rules)
+        self._logs: RoundLogs | None = None
+        self._unwatched = ""
         self._started, self._clock = datetime.now(UTC), time.monotonic()
         self.job = JobRounds(since=self._started)
 
@@ -83,6 +90,8 @@ class Coordinator:
         """Apply an event, or the time (None)."""
         if isinstance(event, Sampled):
             self._search(event)
+        elif isinstance(event, LogsRead):
+            self._evaluate_logs(event)
         elif isinstance(event, Examined):
             self._slow = self._slow and self._slow.after(event)
         else:
@@ -170,6 +179,28 @@ class Coordinator:
         after = after_samples(before, event, self.job.active, self._straggler_factor)
         self._samples = after
         self._slow = newly_named(before, after, self._now()) or self._slow
+
+    def _evaluate_logs(self, event: LogsRead) -> None:
+        """Search a hang in what the logs of all launchers show."""
+        from holdfast.decisions.launch_log_rules import (  # noqa: PLC0415 - with rules only
+            RoundLogs,
+            after_report,
+            digest_of,
+            suspicion,
+            unwatched,
+        )
+
+        if event.round != self.job.round or event.launcher not in self.job.active:
+            return
+        rules, now = self._log_rules, self._now()
+        before = self._logs or RoundLogs(rules=rules, digest=digest_of(rules))
+        self._logs = after_report(before, event, now)
+        problem = unwatched(self._logs, self.job, now)
+        if problem and problem != self._unwatched:
+            sys.stderr.write(f"{PRINTED}JobUnwatched: {problem}\n")
+        self._unwatched = problem
+        if (found := suspicion(self._logs, self.job)) is not None:
+            self._apply(found)
 
     def _report_slow(self) -> None:
         """Report a straggler once its GPU and CPU are examined."""

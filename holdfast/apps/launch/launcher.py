@@ -89,7 +89,8 @@ class Launcher:
         inherited = {
             name: value for name, value in environment.items() if name != LAUNCH_KEY_VARIABLE
         }
-        output = RankOutput(options.logs, options.run_id, options.role, relay)
+        launcher = member.name if options.rendezvous is not None else ""
+        output = RankOutput(options.logs, options.run_id, options.role, relay, launcher)
         self._node = NodeRanks(member, options, inherited, self._reports.append, output, cgroup)
         self._health = NodeWatch(options.node_report)
         self._coordinator: Coordinator | None = None
@@ -142,7 +143,8 @@ class Launcher:
             job=self._job, node=self._node.member.name, file=self._node.evidence_file
         )
         factor = _straggler_factor(self._options)
-        return Coordinator(settings, evidence, factor, self._checkpoints)
+        rules = self._options.log_rules
+        return Coordinator(settings, evidence, factor, self._checkpoints, rules)
 
     def run(self) -> int:
         """Run the job. Returns the exit code."""

@@ -89,7 +89,7 @@ class NodeRanks:
         has_steps = not is_watched and not options.starts_ranks
         self._progress = ProgressWatch(options.hang_limit) if has_steps else None
         self._losses = LossWatch(options.losses) if options.losses is not None else None
-        self._rules = LogRuleWatch(options.log_rules)
+        self._rules = LogRuleWatch(options.log_rules, has_others=options.rendezvous is not None)
         self._has_progress = False
         self._suspected: int | None = None
         self._inspections = RankInspections(member.name, options.slots)
@@ -166,13 +166,15 @@ class NodeRanks:
             if rank.code:
                 self._report_failure(rank)
         self._output.copy()
-        self._check_losses()
+        self._check_logs()
         self._check_progress()
-        self._after_inspection()
-        self._report_samples()
+        if found := self._inspections.found(is_stalled=self._is_stalled):
+            self._report(found)
+        for event in self._sampling.advance() if self._sampling is not None else ():
+            self._report(event)
         is_awaited = self._inspections.is_running and not self._is_stopping
         if not (self._is_swept or self._awaits_ranks() or is_awaited):
-            self._check_losses(is_last=True)
+            self._check_logs(is_last=True)
             self._is_stopping = True
             self._end_watching()
             self._sweep()
@@ -280,14 +282,16 @@ class NodeRanks:
     def _check_progress(self) -> None:
         if self._is_stopping or self._is_swept:
             return
-        if found := self._rules.hang(self.member.name, self.round):
-            self._suspected = None
-            self._report(found)
-        if self._progress is None or self._rules.has_found:
-            return
-        if (stall := self._progress.stalled()) is not None:
+        if self._progress is not None and (stall := self._progress.stalled()) is not None:
             self._suspected = stall.local_rank
             self._report(stall.suspicion(self.member.name, self.round, self._first_rank))
+
+    def _check_logs(self, *, is_last: bool = False) -> None:
+        self._check_losses(is_last=is_last)
+        if self._is_stopping or self._is_swept:
+            return
+        if (found := self._rules.report(self.member.name, self.round, is_last=is_last)) is not None:
+            self._report(found)
 
     def _check_losses(self, *, is_last: bool = False) -> None:
         """Report a bad loss before what follows from it."""
@@ -299,17 +303,9 @@ class NodeRanks:
         ranks, name = tuple(self._first_rank + rank for rank in local_ranks), self.member.name
         self._report(LossReported(launcher=name, round=self.round, ranks=ranks, fault=fault))
 
-    def _after_inspection(self) -> None:
-        if found := self._inspections.found(is_stalled=self._is_stalled):
-            self._report(found)
-
     def _is_stalled(self) -> bool:
         own, progress = self._suspected, self._progress
         return own is None or progress is None or progress.is_stalled(own)
-
-    def _report_samples(self) -> None:
-        for event in self._sampling.advance() if self._sampling is not None else ():
-            self._report(event)
 
     def _end_watching(self) -> None:
         self._inspections.end()

@@ -159,8 +159,8 @@ OPTIONS: Final = (
     ),
     _row(
         "--log-rules", metavar="FILE",
-        help="restart the ranks of a job on one node by the log rules in FILE (JSON or YAML, with "
-        "the fields of HyperPod's logMonitoringConfiguration); needs --log-dir",
+        help="restart the ranks by the log rules in FILE (JSON or YAML, with the fields of "
+        "HyperPod's logMonitoringConfiguration), the same on all nodes; needs --log-dir",
     ),
     _row(
         "--straggler-factor", type=factor, metavar="FACTOR",

@@ -12,7 +12,7 @@ from holdfast.apps.launch.progress_watch import HangLimit
 from holdfast.apps.launch.rank_environment import count_gpus
 from holdfast.apps.launch.rank_output import LogOptions
 from holdfast.apps.launch.rank_sampling import StragglerOptions
-from holdfast.apps.launch.rendezvous import Rendezvous, parse_nodes
+from holdfast.apps.launch.rendezvous import parse_nodes
 from holdfast.decisions.exit_meanings import ExitMeaning, parse_exit_meanings
 from holdfast.decisions.loss_faults import LossLimits
 from holdfast.kit.units import parse_duration
@@ -183,7 +183,7 @@ def stragglers(
     return StragglerOptions(factor=factor, window=window, is_requested=True) if factor else None
 
 
-def log_rules(given: argparse.Namespace, rendezvous: Rendezvous | None) -> "tuple[JobLogRule, ...]":
+def log_rules(given: argparse.Namespace) -> "tuple[JobLogRule, ...]":
     """Return the log rules of the job.
 
     Raises:
@@ -192,9 +192,6 @@ def log_rules(given: argparse.Namespace, rendezvous: Rendezvous | None) -> "tupl
     """
     if given.log_rules is None:
         return ()
-    if rendezvous is not None:
-        expected = "--nnodes=1; on more nodes, use srun --auto-resume=1, Kubernetes or holdfast run"
-        raise ConfigError(f"--log-rules: {given.log_rules}: expected {expected}")
     logs = log_options(given)
     if not logs.directory or logs.to_file | logs.to_both != STREAMS["3"]:
         expected = "--log-dir as well, and both streams in files (--redirects, --tee)"

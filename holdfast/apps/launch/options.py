@@ -165,7 +165,7 @@ def parse(
         grace=given.shutdown_timeout,
         accelerator_timeout=given.accelerator_timeout,
         hang_limit=_hang_limit(given),
-        log_rules=log_rules(given, rendezvous),
+        log_rules=log_rules(given),
         losses=None if starts_ranks else loss_limits(given, environment),
         stops_on_permanent_cause=given.permanent_cause_action == "stop",
         exchanges_suspects=given.suspect_action == "exchange",

@@ -62,14 +62,25 @@ class RankOutput:
 
     The layout is that of torchrun, without its random suffix. Ranks write their files themselves:
     neither a slow terminal nor the end of the launcher blocks them.
+
+    Args:
+        options: where the output goes.
+        run_id: name of the job.
+        role: prefix of lines that are copied.
+        relay: passes standard error on.
+        launcher: name of the launcher, below ``RUN_ID``, if others may write to the same ``DIR``;
+            empty if none does.
+
     """
 
-    def __init__(self, options: LogOptions, run_id: str, role: str, relay: StderrRelay) -> None:
+    def __init__(
+        self, options: LogOptions, run_id: str, role: str, relay: StderrRelay, launcher: str = ""
+    ) -> None:
         self._options = options
         self._role = role
         self._is_temporary = not options.directory
-        base = options.directory or tempfile.mkdtemp(prefix="holdfast-launch-")
-        self._root = Path(base) / run_id.replace("/", "_")
+        self._base = Path(options.directory or tempfile.mkdtemp(prefix="holdfast-launch-"))
+        self._root = self._base / run_id.replace("/", "_") / launcher
         self._followed: list[_FollowedFile] = []
         self._relay = relay
 
@@ -163,7 +174,7 @@ class RankOutput:
             kept += self._root.glob(f"attempt_*/{_DUMPS}/*[0-9]")
             kept += self._root.glob(f"attempt_*/{_EVIDENCE}")
         if not kept:
-            shutil.rmtree(self._root.parent, ignore_errors=True)
+            shutil.rmtree(self._base, ignore_errors=True)
             return
         for folder in self._root.glob("attempt_*/[0-9]*"):
             shutil.rmtree(folder, ignore_errors=True)
