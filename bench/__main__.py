@@ -83,6 +83,14 @@ def _parser(benchmarks: Benchmarks) -> argparse.ArgumentParser:
         metavar="DURATION",
         help="time of a measurement that takes as long as it may, such as 2h",
     )
+    parser.add_argument(
+        "--factor",
+        type=float,
+        action="append",
+        default=[],
+        metavar="F",
+        help="slowdown to measure, such as 1.3; may be repeated",
+    )
     return parser
 
 
