@@ -22,10 +22,10 @@ demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90
 SPREAD := --dist loadscope --no-loadscope-reorder
 PYTEST := $(BIN)/pytest --numprocesses 4 $(SPREAD)
 
-test: $(VENV)/.dev ## the tests that need Python alone (under 5 minutes)
+test: $(VENV)/.collected ## the tests that need Python alone (under 5 minutes)
 	@$(BIN)/pytest --numprocesses 6 $(SPREAD) --suite python $(ARGS)
 
-test-all: $(VENV)/.dev ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that would be skipped
+test-all: $(VENV)/.collected ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that would be skipped
 	@$(PYTEST) $(ARGS)
 
 test-kubernetes: $(VENV)/.dev ## on a real control plane, which is built once (minutes)
@@ -146,6 +146,12 @@ $(VENV)/.demo: $(SETUP)
 $(VENV)/.dev: $(SETUP)
 	@tools/venv.sh demo,dev
 	@touch $@ $(VENV)/.demo
+
+# Each process of a test run collects all tests. pytest compiles them for that: here, and so once.
+$(VENV)/.collected: $(VENV)/.dev
+	@echo "Compiling the tests"
+	@ls -d tests/[a-z]*/ | xargs -P 2 -n 4 $(BIN)/pytest --collect-only -qq >$(VENV)/collected.log 2>&1 || true
+	@touch $@
 
 $(VENV)/.docs: $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'

@@ -114,6 +114,8 @@ class Suspected:
     launcher: str
     round: int
     rank: int
+    """-1 if no single rank is suspected."""
+
     text: str
     restart: bool
     """Whether the ranks are restarted if they hang."""
@@ -190,6 +192,9 @@ class LogsRead:
 
     known_s: float | None
     """Seconds since all lines were read; None if they never were."""
+
+    is_complete: bool = False
+    """Whether the ranks have ended and all of their lines were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,8 @@ class HungRank:
 
     launcher: str
     rank: int
+    """Empty and -1 if all ranks hang, and none is known to be the cause."""
+
     text: str
     is_node_side: bool = False
     """Whether its node is the cause: its kernel or its storage does not respond."""
@@ -219,7 +221,7 @@ def _next_try(inspection: Inspection, now: datetime) -> Inspection:
 
 def _launcher_of(rank: int, snapshots: Collection[RankSnapshot], suspicion: Suspected) -> str:
     nodes = (one.node for one in snapshots if one.rank == rank)
-    return next(nodes, suspicion.launcher)
+    return next(nodes, suspicion.launcher) if rank >= 0 else ""
 
 
 def _unseen(missing: list[str], reports: Collection[Inspected]) -> str:

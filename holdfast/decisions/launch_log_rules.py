@@ -5,6 +5,7 @@ of them see none. Each reports what its logs show, and the coordinator evaluates
 """
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -19,8 +20,12 @@ from holdfast.kit.units import one_line
 _LONGEST_TEXT: Final = 500
 """Maximum length in characters of what a launcher reports of a line."""
 
-_REPORTS: Final = timedelta(minutes=1)
+_REPORTS: Final = timedelta(seconds=15)
 """From the start of a round until each launcher must have reported, which they do every 5 s."""
+
+_HANG_BYTES: Final = 1000
+_LINE_BYTES: Final = 480
+"""Maximum sizes of texts in a report: 20 rules are half of the 64 KiB of a message."""
 
 _LONGEST_S: Final = 1e9
 """Maximum age that a launcher can report, 30 years."""
@@ -47,6 +52,9 @@ class RoundLogs:
     known: Mapping[str, datetime | None] = field(default_factory=dict)
     """Time until which all lines of each launcher were read."""
 
+    complete: frozenset[str] = frozenset()
+    """Launchers whose ranks have ended, and of which all lines were read."""
+
     differing: frozenset[str] = frozenset()
     """Launchers with other rules."""
 
@@ -68,12 +76,12 @@ def report_of(state: RuleState | None, now: datetime) -> LogRuleReport:
         return LogRuleReport(is_evaluated=False)
     hang = state.hang
     return LogRuleReport(
-        matched_s=_ago(state.matched_at, now),
-        not_finite=state.not_finite,
+        matched_s=age_s(state.matched_at, now),
+        not_finite=_cut(state.not_finite, _LINE_BYTES),
         is_over=state.is_over,
-        hang_s=_ago(None if hang is None else hang.at, now),
+        hang_s=age_s(None if hang is None else hang.at, now),
         hang_rank=0 if hang is None or hang.rank is None else hang.rank,
-        hang="" if hang is None else hang.evidence,
+        hang="" if hang is None else _cut(hang.evidence, _HANG_BYTES),
     )
 
 
@@ -99,6 +107,7 @@ def after_report(known: RoundLogs, event: LogsRead, now: datetime) -> RoundLogs:
         states=tuple(_merged(rule, state, report, now) for rule, state, report in pairs),
         ignored=known.ignored | ignored,
         known={**known.known, event.launcher: _at(event.known_s, now)},
+        complete=known.complete | ({event.launcher} if event.is_complete else set()),
     )
 
 
@@ -121,11 +130,10 @@ def suspicion(known: RoundLogs, job: JobRounds) -> Suspected | None:
     hang = first_hang(judged, job.since, until)
     if hang is None:
         return None
-    launcher, first_rank = _launcher_of(job, hang.rank)
     return Suspected(
-        launcher=launcher,
+        launcher=_launcher_of(job, hang.rank),
         round=job.round,
-        rank=first_rank if hang.rank is None else hang.rank,
+        rank=-1 if hang.rank is None else hang.rank,
         text=f"{hang.reason}: {hang.evidence}",
         restart=True,
         stalled_s=(max(hang.at, until or hang.at) - hang.since).total_seconds(),
@@ -142,12 +150,17 @@ def unwatched(known: RoundLogs, job: JobRounds, now: datetime) -> str:
         now: current time.
 
     """
+    if now < job.since + _REPORTS:
+        return ""
     required = "start all launchers with the same --log-rules FILE"
     differing = sorted(known.differing & job.active.keys())
+    if differing and not known.rules:
+        return f"the coordinator has no log rules: {required}; no rule applies"
     if differing:
-        return f"log rules of {_shown(differing)} differ: {required}; missing lines are no hang"
-    silent = sorted(_awaited(job) - known.known.keys())
-    if silent and now >= job.since + _REPORTS:
+        text = f"log rules of {_shown(differing)} differ from those of the coordinator: {required}"
+        return f"{text}; lines of their ranks do not count, and missing lines are no hang"
+    silent = sorted(job.active.keys() - known.known.keys())
+    if silent:
         return f"no log rules on {_shown(silent)}: {required}; missing lines are no hang"
     return ""
 
@@ -173,31 +186,27 @@ def _merged(rule: JobLogRule, state: RuleState, report: LogRuleReport, now: date
     )
 
 
-def _awaited(job: JobRounds) -> set[str]:
-    """Return the launchers whose ranks may still print lines."""
-    return set(job.active) - job.succeeded
-
-
 def _known_until(known: RoundLogs, job: JobRounds) -> datetime | None:
     """Return the time until which all lines of all ranks were read; None if nothing is known."""
     if known.differing & job.active.keys():
         return None
-    times = [known.known.get(name) for name in _awaited(job)]
+    times = [known.known.get(name) for name in job.active.keys() - known.complete]
     read = [one for one in times if one is not None]
     return min(read) if read and len(read) == len(times) else None
 
 
-def _launcher_of(job: JobRounds, rank: int | None) -> tuple[str, int]:
-    """Return the launcher of a rank, and its first rank; the first launcher for no rank."""
+def _launcher_of(job: JobRounds, rank: int | None) -> str:
+    """Return the launcher of a rank; the first one for none."""
     first = 0
     for name, member in job.active.items():
         if rank is None or first <= rank < first + member.slots:
-            return name, first
+            return name
         first += member.slots
-    return next(iter(job.active)), 0
+    return next(iter(job.active))
 
 
-def _ago(at: datetime | None, now: datetime) -> float | None:
+def age_s(at: datetime | None, now: datetime) -> float | None:
+    """Return the seconds since a time; None for none."""
     return None if at is None else max(0.0, (now - at).total_seconds())
 
 
@@ -209,3 +218,8 @@ def _at(ago_s: float | None, now: datetime) -> datetime | None:
 def _shown(names: Sequence[str]) -> str:
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _cut(text: str, size: int) -> str:
+    """Return the beginning of a text that takes at most so many bytes of JSON."""
+    return text if len(json.dumps(text)) <= size else text[: size // 12]

@@ -159,7 +159,8 @@ class JobReconciler:
         """Yield jobs with a failed call last, and not before the other jobs had their time."""
         failed = frozenset(self._failed_jobs)
         yield from (job for job in jobs if job.spec.name not in failed)
-        if not now < self._rest_until <= now + _LONGEST_REST:
+        latest = self._ports.clock.now() + _LONGEST_REST
+        if not now < self._rest_until <= latest:
             yield from (job for job in jobs if job.spec.name in failed)
 
     def _suspect(

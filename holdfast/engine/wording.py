@@ -91,8 +91,8 @@ def sentence(event: Event) -> str:
         case TimesCorrected(what=what, ahead=ahead):
             return (
                 f"{what}: timeouts counted from a time {format_duration(ahead)} in the future, and"
-                f" count from now{_times(event.times)}; check the time synchronization of the"
-                " controller's machine"
+                f" count from now{_times(event.times)}; check that the clocks of the"
+                " controllers' machines are synchronized"
             )
         case CallFailed(what=what, error=error):
             return f"{what} failed, retrying{_times(event.times)}: {error}"

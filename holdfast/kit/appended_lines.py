@@ -65,6 +65,11 @@ class AppendedLines:
         self._rest = rest[-self._chunk :].lstrip(b"\0")
         return [line.lstrip(b"\0") for line in lines]
 
+    def take_rest(self) -> list[bytes]:
+        """Return the line that has been read without its end, once; none if there is none."""
+        rest, self._rest = self._rest, b""
+        return [rest] if rest else []
+
 
 def file_size(path: Path | str) -> int:
     """Return the size of a file in bytes; 0 if there is none."""

@@ -1,5 +1,6 @@
 """Log rules of a job on several nodes, evaluated from the reports of its launchers."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.adapters.launch.messages import event_message
+from holdfast.decisions.hangs import Hang
 from holdfast.decisions.launch_events import Inspected, LogRuleReport, LogsRead, Member, Suspected
 from holdfast.decisions.launch_inspection import begin, concluded, with_report
 from holdfast.decisions.launch_log_rules import (
@@ -74,7 +77,7 @@ def test_lines_of_one_launcher_count_for_all():
     assert suspicion(known, JOB) == Suspected(
         launcher="a",
         round=1,
-        rank=0,
+        rank=-1,
         text="LogStateHanging_Ticks: no line matched 'tick' for 10s, last at 2026-01-01T00:00:19Z",
         restart=True,
         stalled_s=10,
@@ -90,10 +93,11 @@ def test_missing_lines_are_no_hang_until_all_launchers_have_read_their_logs(sile
     reports = [report(name, QUIET, known_s=21 if name == silent else 0) for name in "abc"]
     known = after(known, *reports, second=30)
     assert suspicion(known, JOB) is None
-    assert suspicion(known, replace(JOB, succeeded=frozenset({silent}))) is not None
+    assert suspicion(known, replace(JOB, succeeded=frozenset({silent}))) is None
 
-    known = after(known, report(silent, QUIET, known_s=20), second=30)
-    assert suspicion(known, JOB) is not None
+    for last in ({"known_s": 20.0}, {"known_s": 21.0, "is_complete": True}):
+        read = after(known, replace(report(silent, QUIET), **last), second=30)
+        assert suspicion(read, JOB) is not None
 
 
 def test_a_launcher_that_never_read_its_logs_hides_missing_lines():
@@ -110,11 +114,13 @@ def test_a_line_that_ends_a_rule_ends_it_on_all_nodes():
     known = after(
         no_logs(TICKS), *(report(name, LogRuleReport(matched_s=0)) for name in "abc"), second=1
     )
-    known = after(known, report("b", LogRuleReport(is_over=True)), second=2)
+    known = after(
+        known, replace(report("b", LogRuleReport(is_over=True)), is_complete=True), second=2
+    )
 
     known = after(known, *(report(name, QUIET) for name in "ac"), second=60)
 
-    assert suspicion(known, replace(JOB, succeeded=frozenset("b"))) is None
+    assert suspicion(known, JOB) is None
 
 
 def test_a_rule_that_one_launcher_cannot_evaluate_finds_no_silence_but_what_a_line_proves():
@@ -126,9 +132,9 @@ def test_a_rule_that_one_launcher_cannot_evaluate_finds_no_silence_but_what_a_li
         *(report(name, LogRuleReport(matched_s=0), QUIET, of=rules) for name in "abc"),
         second=1,
     )
-    known = after(known, *(report(name, ignored, ignored, of=rules) for name in "b"), second=90)
+    known = after(known, report("b", ignored, ignored, of=rules), second=90)
     known = after(known, *(report(name, QUIET, QUIET, of=rules) for name in "ac"), second=90)
-    assert suspicion(known, replace(JOB, succeeded=frozenset("b"))) is None
+    assert suspicion(known, JOB) is None
 
     proven = LogRuleReport(hang_s=3, hang_rank=5, hang="rank 5 printed: broken")
     found = suspicion(after(known, report("c", QUIET, proven, of=rules), second=90), JOB)
@@ -185,21 +191,53 @@ def test_other_rules_of_a_launcher_are_reported_and_hide_missing_lines():
     known = after(known, *(report(name, QUIET) for name in "ac"), second=60)
 
     assert suspicion(known, JOB) is None
-    assert unwatched(known, JOB, at(60)) == (
-        "log rules of b differ: start all launchers with the same --log-rules FILE; missing lines "
-        "are no hang"
+    required = "start all launchers with the same --log-rules FILE"
+    assert unwatched(known, JOB, at(14)) == ""
+    assert unwatched(known, JOB, at(15)) == (
+        f"log rules of b differ from those of the coordinator: {required}; lines of their ranks do "
+        "not count, and missing lines are no hang"
     )
+    none = after(no_logs(), report("b", QUIET), second=20)
+    assert unwatched(none, JOB, at(20)) == (
+        f"the coordinator has no log rules: {required}; no rule applies"
+    )
+    assert suspicion(none, JOB) is None
 
 
-def test_launchers_without_rules_are_reported_after_a_minute():
+def test_launchers_without_rules_are_reported() -> None:
     active = dict.fromkeys("abcdef", ACTIVE["a"])
     job = replace(JOB, active=active)
     known = after(no_logs(TICKS), report("a", QUIET), second=1)
 
-    assert unwatched(known, job, at(59)) == ""
-    assert unwatched(known, job, at(60)).startswith("no log rules on b, c, d and 2 more: start all")
-    known = after(known, *(report(name, QUIET) for name in active), second=60)
-    assert unwatched(known, job, at(60)) == ""
+    assert unwatched(known, job, at(14)) == ""
+    assert unwatched(known, job, at(15)).startswith("no log rules on b, c, d and 2 more: start all")
+    known = after(known, *(report(name, QUIET) for name in active), second=15)
+    assert unwatched(known, job, at(15)) == ""
+
+
+def test_a_hang_without_a_rank_blames_no_node() -> None:
+    known = after(no_logs(START), *(report(name, QUIET, of=[START]) for name in "abc"), second=60)
+    found = suspicion(known, JOB)
+    assert found is not None
+    waits = Inspected(launcher="a", round=1, number=1, is_stalled=True, snapshots=())
+
+    inspection = with_report(begin(None, found, at(60)), waits)
+    while inspection.verdict is None:
+        inspection, hung = concluded(inspection, {"a"}, inspection.until)
+
+    assert hung is not None
+    assert (hung.launcher, hung.rank) == ("", -1)
+
+
+def test_reports_of_the_longest_lines_fit_in_a_message() -> None:
+    line = "\U0001f600" * 400
+    hang = Hang(reason="x", since=T0, at=T0, evidence=line, rank=1)
+    state = RuleState(not_finite=line, matched_at=T0, hang=hang)
+
+    read = report("a", *[report_of(state, T0)] * 20)
+
+    assert len(json.dumps(event_message(read))) < 1 << 15
+    assert report_of(RuleState(not_finite="x" * 400), T0).not_finite == "x" * 400
 
 
 def test_new_steps_of_the_rank_do_not_end_what_a_rule_has_found():

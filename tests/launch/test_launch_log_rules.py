@@ -14,6 +14,8 @@ RULES = [
     {"name": "Endless", "logPattern": ".*(a+)+$", "faultOnMatch": True},
 ]
 
+FAILED = r"RankFailed: round (\d): (all ranks|rank \d)(?: on \S+)?: ([^;,]*)"
+
 TRAIN = """
 import os, time
 restarts, rank = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]
@@ -40,10 +42,10 @@ def test_ranks_restart_by_what_their_logs_show(folder: Path):
     done = launch(*options, "--log-rules", folder / "rules.json", folder / "train.py")
 
     assert done.returncode == 0, done.stderr
-    failures = re.findall(r"RankFailed: round (\d): rank (\d) on \S+: ([^;,]*)", done.stderr)
+    failures = re.findall(FAILED, done.stderr)
     assert failures == [
-        ("1", "0", "LogStateHanging_Ticks: no line matched 'tick' for 1.5s"),
-        ("2", "1", "LogStateHanging_Weights: rank 1 printed: weights are broken"),
+        ("1", "all ranks", "LogStateHanging_Ticks: no line matched 'tick' for 1.5s"),
+        ("2", "rank 1", "LogStateHanging_Weights: rank 1 printed: weights are broken"),
     ]
     ignored = "JobUnwatched: log rule Endless is '.*(a+)+$', expected a regular expression that can"
     assert ignored in done.stderr
@@ -156,10 +158,10 @@ def test_rules_apply_to_jobs_on_several_nodes_with_a_shared_log_directory(folder
         errors = [guard.communicate(timeout=LIMIT_S)[1] for guard in guards]
 
     assert [guard.returncode for guard in guards] == [0, 0], errors
-    failures = re.findall(r"RankFailed: round (\d): rank (\d) on \S+: ([^;,]*)", errors[0])
+    failures = re.findall(FAILED, errors[0])
     assert failures == [
-        ("1", "0", "LogStateHanging_Ticks: no line matched 'tick' for 6s"),
-        ("2", "3", "LogStateHanging_Weights: rank 3 printed: weights are broken"),
+        ("1", "all ranks", "LogStateHanging_Ticks: no line matched 'tick' for 6s"),
+        ("2", "rank 3", "LogStateHanging_Weights: rank 3 printed: weights are broken"),
     ]
     assert "RankFailed" not in errors[1]
     assert "JobUnwatched" not in "".join(errors)
@@ -187,5 +189,59 @@ def test_launchers_with_other_rules_are_reported(folder: Path):
         assert ends(guards) == [0, 0]
 
     name = r"\S+-[0-9a-f]{6}"
-    required = "start all launchers with the same --log-rules FILE; missing lines are no hang"
-    assert re.fullmatch(rf"holdfast: JobUnwatched: log rules of {name} differ: {required}\n", found)
+    expected = (
+        rf"holdfast: JobUnwatched: log rules of {name} differ from those of the coordinator: "
+    )
+    assert re.match(expected, found)
+
+
+def test_a_log_that_grows_faster_than_it_is_read_is_no_hang(folder: Path):
+    text = """
+import sys, time
+print("tick", flush=True)
+sys.stdout.write(("x" * 99 + "\\n") * 160_000)
+for number in range(40):
+    print("tick", number, flush=True)
+    time.sleep(0.1)
+"""
+    (folder / "train.py").write_text(text, encoding="utf-8")
+    options = ("--log-dir", folder / "logs", "--redirects", 3)
+
+    done = launch(*options, "--log-rules", folder / "rules.json", folder / "train.py")
+
+    assert done.returncode == 0, done.stderr
+    assert "RankFailed" not in done.stderr
+
+
+def test_slow_patterns_do_not_delay_the_renewal_of_leases(folder: Path):
+    """All logs together take many times the lease of 1 s to match; the last line counts, too."""
+    rules = [
+        {"name": f"Slow{n}", "logPattern": f".*[\\s,]+(\\S+)\\s+(?:ms{n}|sec)\\b",
+         "metricThreshold": 5, "operator": "gt", "expectedStartCutOffInSeconds": 600}
+        for n in range(12)
+    ]  # fmt: skip
+    rules += [{**RULES[0], "expectedRecurringFrequencyInSeconds": 4, "stopPattern": "over"}]
+    (folder / "rules.json").write_text(json.dumps(rules), encoding="utf-8")
+    text = """
+import os, sys, time
+if os.environ["GROUP_RANK"] == "1":
+    print("tick", flush=True)
+    for stream in (sys.stdout, sys.stderr):
+        stream.write('{"step": 17, "loss": 2.31, "took": "31 xs"}\\n' * 8000)
+    print("over", end="", flush=True)
+else:
+    time.sleep(14)
+"""
+    with running_job(folder, "2") as job:
+        job.script.write_text(text, encoding="utf-8")
+        guards = [
+            job.start(
+                *("--node-rank", str(rank), "--log-dir", str(folder / "logs"), "--redirects", "3"),
+                *("--log-rules", str(folder / "rules.json")),
+            )
+            for rank in range(2)
+        ]
+        errors = [guard.communicate(timeout=LIMIT_S)[1] for guard in guards]
+
+    assert [guard.returncode for guard in guards] == [0, 0], errors
+    assert "RankFailed" not in errors[0]

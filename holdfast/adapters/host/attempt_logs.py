@@ -31,18 +31,22 @@ class AttemptLogs:
         self.known_until: datetime | None = None
         """All lines until then were read; None if nothing is known."""
 
-    def read(self, now: datetime) -> Iterator[tuple[int, list[str]]]:
+    def read(self, now: datetime, *, is_last: bool = False) -> Iterator[tuple[int, list[str]]]:
         """Yield the number of a log and its next lines, until all are read or time is over.
 
         Args:
             now: current time.
+            is_last: whether nothing more is written, so that a last line may lack its end.
 
         """
         self._began_at = self._began_at or now
         left, until = [*enumerate(self._files)], time.monotonic() + _BUDGET_S
         while left:
             for number, file in left:
-                lines = [line.decode("utf-8", "replace") for line in file.read()]
+                read = file.read()
+                if is_last and not file.has_more:
+                    read += file.take_rest()
+                lines = [line.decode("utf-8", "replace") for line in read]
                 if lines:
                     yield number, lines
             left = [(number, file) for number, file in left if file.has_more]

@@ -37,6 +37,9 @@ _ENDS = {
     Outcome.FAILED: "JobFailed",
 }
 
+_EVALUATION: Final = timedelta(seconds=0.5)
+"""Minimum time between two searches for missing log lines."""
+
 _SHOWN_NODES: Final = 16
 """Nodes that a message names."""
 
@@ -84,6 +87,7 @@ class Coordinator:
         self._logs: RoundLogs | None = None
         self._unwatched = ""
         self._started, self._clock = datetime.now(UTC), time.monotonic()
+        self._evaluate_at = self._started
         self.job = JobRounds(since=self._started)
 
     def handle(self, event: Event | None) -> None:
@@ -195,10 +199,14 @@ class Coordinator:
         rules, now = self._log_rules, self._now()
         before = self._logs or RoundLogs(rules=rules, digest=digest_of(rules))
         self._logs = after_report(before, event, now)
+        is_proven = any(one.hang_s is not None for one in event.rules)
+        if not is_proven and now < self._evaluate_at:
+            return  # a job may have thousands of launchers
+        self._evaluate_at = now + _EVALUATION
         problem = unwatched(self._logs, self.job, now)
         if problem and problem != self._unwatched:
             sys.stderr.write(f"{PRINTED}JobUnwatched: {problem}\n")
-        self._unwatched = problem
+            self._unwatched = problem
         if (found := suspicion(self._logs, self.job)) is not None:
             self._apply(found)
 
@@ -257,9 +265,8 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
     failure, known = after.failure, before.failure
     if failure is not None and (known is None or known.loss != failure.loss):
         who = f"rank {failure.rank}" if failure.rank >= 0 else "node"
-        lines.append(
-            f"RankFailed: round {after.round}: {who} on {failure.launcher}: {failure.text}"
-        )
+        where = f"{who} on {failure.launcher}" if failure.launcher else "all ranks"
+        lines.append(f"RankFailed: round {after.round}: {where}: {failure.text}")
     hang = after.inspection.verdict if after.inspection is not None else None
     if hang and after.inspection != before.inspection and after.failure is None:
         then = "they are restarted only with --hang-timeout, after their first step"

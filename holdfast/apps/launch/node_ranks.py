@@ -166,15 +166,16 @@ class NodeRanks:
             if rank.code:
                 self._report_failure(rank)
         self._output.copy()
-        self._check_logs()
-        self._check_progress()
-        if found := self._inspections.found(is_stalled=self._is_stalled):
+        self._check_losses()
+        if found := self._rules.report(self.member.name, self.round):
             self._report(found)
+        self._check_progress()
+        if inspected := self._inspections.found(is_stalled=self._is_stalled):
+            self._report(inspected)
         for event in self._sampling.advance() if self._sampling is not None else ():
             self._report(event)
-        is_awaited = self._inspections.is_running and not self._is_stopping
-        if not (self._is_swept or self._awaits_ranks() or is_awaited):
-            self._check_logs(is_last=True)
+        if not (self._is_swept or self._awaits_ranks() or self._awaits_findings()):
+            self._check_losses(is_last=True)
             self._is_stopping = True
             self._end_watching()
             self._sweep()
@@ -286,13 +287,6 @@ class NodeRanks:
             self._suspected = stall.local_rank
             self._report(stall.suspicion(self.member.name, self.round, self._first_rank))
 
-    def _check_logs(self, *, is_last: bool = False) -> None:
-        self._check_losses(is_last=is_last)
-        if self._is_stopping or self._is_swept:
-            return
-        if (found := self._rules.report(self.member.name, self.round, is_last=is_last)) is not None:
-            self._report(found)
-
     def _check_losses(self, *, is_last: bool = False) -> None:
         """Report a bad loss before what follows from it."""
         if self._losses is None or self._is_stopping or self._is_swept:
@@ -352,6 +346,13 @@ class NodeRanks:
     def _awaits_ranks(self) -> bool:
         """Return whether a rank runs that has not been sent SIGKILL."""
         return self._ranks.are_running() and self._give_up_at is None
+
+    def _awaits_findings(self) -> bool:
+        """Return whether ranks that have ended are still examined."""
+        if self._is_stopping:
+            return False
+        has_failed = any(rank.code for rank in self._ranks.ranks)
+        return self._inspections.is_running or (not has_failed and self._rules.is_finishing())
 
     def _sweep(self) -> None:
         """End processes that the ranks left running, in any session, and ranks after SIGKILL."""

@@ -18,6 +18,10 @@ from holdfast.kit.printed_value import PrintedValue
 _PAUSE_S: Final = 3.0
 """Time from the end of one window to the begin of the next one, which includes starting py-spy."""
 
+_LATE: Final = 0.25
+"""Share of its period by which a window may begin late, so that one that took a little longer than
+its period does not cost the next one."""
+
 _GRACE_S: Final = 130.0
 """Time beyond the window for its two recordings on a busy machine, where py-spy has a low priority:
 24 s at a load average of 29 on two CPUs."""
@@ -52,7 +56,7 @@ class RankSampling:
     """Windows of the rounds of one node.
 
     All launchers of a round begin it at about the same time, and so the windows with the same
-    number. A window that takes longer than its period costs the next one, which would begin late.
+    number. One that would begin too late is left out.
     """
 
     def __init__(self, node: str, options: StragglerOptions) -> None:
@@ -149,7 +153,7 @@ class RankSampling:
             self._running.close()
             self._running = None
             elapsed_s = time.monotonic() - self._begun_at
-            self._next = max(self._window + 1, math.ceil(elapsed_s / self._period_s))
+            self._next = max(self._window + 1, math.ceil(elapsed_s / self._period_s - _LATE))
             if printed.ranks:
                 self._failures = 0
                 return self._window, printed.ranks
