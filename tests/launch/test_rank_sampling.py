@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.apps.launch.options import parse
-from holdfast.apps.launch.rank_sampling import RankSampling, StragglerOptions
+from holdfast.apps.launch.rank_sampling import RankSampling, StragglerOptions, window_after
 from holdfast.decisions.launch_events import Examined
 from holdfast.kit.printed_value import PrintedValue
 from holdfast.model.errors import ConfigError
@@ -58,6 +58,13 @@ def test_a_command_that_prints_nonsense_or_never_ends_has_the_default() -> None:
         time.sleep(0.02)
     value.close()
     assert found == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "number"), [(3.9, 4), (4.0, 4), (4.25, 4), (4.26, 5), (5.25, 5), (9.0, 9)]
+)
+def test_a_window_that_would_begin_a_little_late_is_not_left_out(elapsed, number) -> None:
+    assert window_after(3, elapsed) == number
 
 
 @pytest.mark.samples

@@ -153,7 +153,7 @@ class RankSampling:
             self._running.close()
             self._running = None
             elapsed_s = time.monotonic() - self._begun_at
-            self._next = max(self._window + 1, math.ceil(elapsed_s / self._period_s - _LATE))
+            self._next = window_after(self._window, elapsed_s / self._period_s)
             if printed.ranks:
                 self._failures = 0
                 return self._window, printed.ranks
@@ -198,3 +198,14 @@ class RankSampling:
         if not self._is_reported:
             self._is_reported = True
             sys.stderr.write(f"holdfast: stragglers are not detected: {note or 'no samples'}\n")
+
+
+def window_after(last: int, elapsed: float) -> int:
+    """Return the number of the next window.
+
+    Args:
+        last: number of the one that has ended.
+        elapsed: time since the start of the round, in periods.
+
+    """
+    return max(last + 1, math.ceil(elapsed - _LATE))
