@@ -91,6 +91,13 @@ def _parser(benchmarks: Benchmarks) -> argparse.ArgumentParser:
         metavar="F",
         help="slowdown to measure, such as 1.3; may be repeated",
     )
+    parser.add_argument(
+        "--kind",
+        action="append",
+        default=[],
+        metavar="K",
+        help="what slows ranks down: sleep, quota or storage; may be repeated",
+    )
     return parser
 
 

@@ -1,8 +1,10 @@
 """Trains with DDP on gloo, where one rank may take longer for its own part of a step."""
 
+import mmap
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -13,7 +15,9 @@ _WARM_UP = 20
 """Steps before a rank becomes slow."""
 
 
-def main(folder: Path, slow: int, sleep_s: float, slow_sleep_s: float, burn_s: float) -> None:
+def main(
+    folder: Path, slow: int, sleep_s: float, slow_sleep_s: float, burn_s: float, size: int
+) -> None:
     """Train until the process is killed.
 
     Args:
@@ -22,8 +26,10 @@ def main(folder: Path, slow: int, sleep_s: float, slow_sleep_s: float, burn_s: f
         sleep_s: as of a rank that waits for its accelerator.
         slow_sleep_s: see ``slow``.
         burn_s: CPU time of each rank in each step.
+        size: bytes that each rank reads in each step, past the page cache.
 
     """
+    read = reader(folder / "data", size) if size else None
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
@@ -32,6 +38,8 @@ def main(folder: Path, slow: int, sleep_s: float, slow_sleep_s: float, burn_s: f
     step = 0
     while True:
         own_part(slow_sleep_s if rank == slow and step > _WARM_UP else sleep_s, burn_s)
+        if read is not None:
+            read()
         optimizer.zero_grad()
         model(torch.ones(8, 64)).sum().backward()
         optimizer.step()
@@ -49,5 +57,11 @@ def own_part(sleep_s: float, burn_s: float) -> None:
         pass
 
 
+def reader(path: Path, size: int) -> Callable[[], int]:
+    """Return what reads a file from its disk."""
+    buffer, file = mmap.mmap(-1, size), os.open(path, os.O_RDONLY | os.O_DIRECT)
+    return lambda: os.preadv(file, [buffer], 0)
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), *map(float, sys.argv[3:6]), int(sys.argv[6]))

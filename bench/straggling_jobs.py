@@ -1,9 +1,9 @@
 """Stragglers in real jobs: whether and when ``holdfast launch`` names a rank that is slowed down.
 
 Four ranks of DDP on gloo run under the launcher with its default window of 40 seconds. From the
-20th step on, one of them is slowed down, by longer sleeps or by a smaller CPU quota; all ranks have
-a quota then, so that only their own part of a step takes longer. Five jobs run side by side, mostly
-asleep or throttled: they take about one core. The jobs with factor 1 are healthy.
+20th step on, one of them is slowed down, by longer sleeps, a smaller CPU quota or slower reads. All
+ranks have such a limit then, so that only their own part of a step takes longer. Five jobs run side
+by side, mostly asleep or throttled: they take about one core. The jobs with factor 1 are healthy.
 """
 
 import os
@@ -22,6 +22,7 @@ from subprocess import Popen
 from typing import Final
 
 from bench import needs
+from bench._rank_limits import limited_cpu, limited_reads, parent_of
 from bench.figure import Figure
 from holdfast.kit.processes import descendants, send
 
@@ -29,7 +30,6 @@ BY_NAME_ONLY = "it takes 12 minutes"
 RANKS: Final = 4
 FACTORS: Final = (1.0, 1.1, 1.3, 2.0, 5.0)
 QUICK_FACTORS: Final = (2.0,)
-KINDS: Final = ("sleep", "quota")
 _AT_ONCE: Final = 5
 """Jobs that run side by side."""
 
@@ -38,8 +38,9 @@ BURN_S: Final = 0.03
 QUOTA: Final = 0.05
 """Cores of each rank: those of all jobs together take at most one."""
 
-_PERIOD_US: Final = 100_000
-"""Period of a quota: that of the slowest rank is 1 ms, the least that Linux accepts."""
+READ_BYTES: Final = 1 << 16
+RATE: Final = 1 << 20
+"""Bytes that each rank reads in a step, and in a second."""
 
 _GOAL_S: Final = 300
 _MISSED: Final = 0.05
@@ -68,31 +69,39 @@ def lacks() -> str:
 
 
 def run(
-    *, quick: bool = False, samples: int = 0, seed: int = 0, factor: Sequence[float] = ()
+    *,
+    quick: bool = False,
+    samples: int = 0,
+    seed: int = 0,
+    factor: Sequence[float] = (),
+    kind: Sequence[str] = (),
 ) -> Iterator[Figure]:
-    """Run ``samples`` jobs of each kind and factor; ``factor`` may name the factors."""
+    """Run ``samples`` jobs of each kind and factor, or of those that are named."""
     factors = tuple(factor) or (QUICK_FACTORS if quick else FACTORS)
-    kinds = KINDS if quotas() is not None else KINDS[:1]
+    kinds = ["sleep"]
+    kinds += ["quota"] if parent_of("cpu") is not None else []
+    kinds += ["storage"] if parent_of("io") is not None and _has_disk() else []
+    kinds = [one for one in kinds if not kind or one in kind]
     loads = [os.getloadavg()[0]]
 
-    def named(number: int, kind: str, factor: float) -> Named | None:
-        slow = random.Random(f"{seed} {number} {kind}").randrange(RANKS)
-        found = _right(_named(kind, factor, slow), slow, factor)
+    def named(number: int, cause: str, factor: float) -> Named | None:
+        slow = random.Random(f"{seed} {number} {cause}").randrange(RANKS)
+        found = _right(_named(cause, factor, slow), slow, factor)
         loads.append(os.getloadavg()[0])
         return found
 
     with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
         jobs = [
-            (kind, factor, pool.submit(named, number, kind, factor))
+            (cause, one, pool.submit(named, number, cause, one))
             for number in range(samples or 1)
-            for kind in kinds
-            for factor in factors
+            for cause in kinds
+            for one in factors
         ]
         found: dict[tuple[str, float], list[Named | None]] = {}
-        for kind, one, job in jobs:
-            found.setdefault((kind, one), []).append(job.result())
-    for (kind, one), results in found.items():
-        yield from _figures(kind, one, results, f"load {min(loads):.0f}-{max(loads):.0f}")
+        for cause, one, job in jobs:
+            found.setdefault((cause, one), []).append(job.result())
+    for (cause, one), results in found.items():
+        yield from _figures(cause, one, results, f"load {min(loads):.0f}-{max(loads):.0f}")
 
 
 def _right(one: Named | None, slow: int, factor: float) -> Named | None:
@@ -130,16 +139,18 @@ def _named(kind: str, factor: float, slow: int) -> Named | None:
     """Return the first rank that the launcher names; None if it names none in time."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sleeps = (SLEEP_S, SLEEP_S * factor, 0.0) if kind == "sleep" else (0.0, 0.0, BURN_S)
-        with _job(folder, slow, *sleeps) as job, ExitStack() as limits:
+        with _job(folder, slow, *_own_part(kind, factor)) as job, ExitStack() as limits:
             if not _until(lambda: len([*folder.glob("rank-[0-9]")]) == RANKS, job, _START_S):
                 sys.stderr.write(f"the job did not start: {_log(folder)[-1500:]}\n")
                 return None
-            if kind == "quota":
-                for rank in range(RANKS):
-                    pid = int((folder / f"rank-{rank}").read_text(encoding="ascii"))
-                    share = QUOTA / factor if rank == slow else QUOTA
-                    limits.enter_context(_limited_to(share, pid))
+            for rank in range(RANKS):
+                pid = int((folder / f"rank-{rank}").read_text(encoding="ascii"))
+                less = factor if rank == slow else 1.0
+                if kind == "quota":
+                    limits.enter_context(limited_cpu(QUOTA / less, pid))
+                elif kind == "storage":
+                    data = folder / "data"
+                    limits.enter_context(limited_reads(int(RATE / less), pid, data))
             began = time.monotonic()
             _until(lambda: _FOUND.search(_log(folder)) is not None, job, _LIMIT_S)
             found, after_s = _FOUND.search(_log(folder)), time.monotonic() - began
@@ -148,11 +159,29 @@ def _named(kind: str, factor: float, slow: int) -> Named | None:
         return Named(after_s, int(found[1]), float(found[2]))
 
 
+def _own_part(kind: str, factor: float) -> tuple[float, float, float, int]:
+    """Return the sleep of a rank and of the slow one, CPU time, and bytes that are read."""
+    parts = {
+        "sleep": (SLEEP_S, SLEEP_S * factor, 0.0, 0),
+        "quota": (0.0, 0.0, BURN_S, 0),
+        "storage": (0.0, 0.0, 0.0, READ_BYTES),
+    }
+    return parts[kind]
+
+
+def _has_disk() -> bool:
+    """Return whether temporary files are on a disk whose reads can be limited."""
+    with tempfile.NamedTemporaryFile() as file:
+        device = os.stat(file.name).st_dev
+    return Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/queue").exists()
+
+
 @contextmanager
 def _job(folder: Path, slow: int, *seconds: float) -> Iterator["Popen[bytes]"]:
     script = Path(__file__).with_name("_slowed_ranks.py")
     options = ("--nproc-per-node", str(RANKS), "--max-restarts", "0")
     arguments = (str(script), str(folder), str(slow), *map(str, seconds))
+    (folder / "data").write_bytes(b"x" * READ_BYTES)
     with (folder / "log").open("wb") as log:
         job = Popen(
             [sys.executable, "-m", "holdfast", "launch", *options, *arguments],
@@ -178,35 +207,3 @@ def _until(condition: Callable[[], bool], job: "Popen[bytes]", limit_s: float) -
 
 def _log(folder: Path) -> str:
     return (folder / "log").read_text(encoding="utf-8", errors="replace")
-
-
-def quotas() -> Path | None:
-    """Return the control group below which processes get CPU quotas; None if there is none."""
-    old, new = Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")
-    if os.access(old / "cpu.shares", os.W_OK):
-        return old
-    enabled = new / "cgroup.subtree_control"
-    is_new = os.access(enabled, os.W_OK) and "cpu" in enabled.read_text(encoding="ascii").split()
-    return new if is_new else None
-
-
-@contextmanager
-def _limited_to(share: float, pid: int) -> Iterator[None]:
-    """A process has a quota of a core, of cgroups in version 1 or 2."""
-    parent = quotas()
-    assert parent is not None  # run() has checked it
-    group = parent / f"holdfast-bench-{pid}"
-    group.mkdir()
-    try:
-        quota = int(share * _PERIOD_US)
-        if parent.name == "cpu":
-            (group / "cpu.cfs_period_us").write_text(str(_PERIOD_US), encoding="ascii")
-            (group / "cpu.cfs_quota_us").write_text(str(quota), encoding="ascii")
-        else:
-            (group / "cpu.max").write_text(f"{quota} {_PERIOD_US}", encoding="ascii")
-        (group / "cgroup.procs").write_text(str(pid), encoding="ascii")
-        yield
-    finally:
-        for one in (group / "cgroup.procs").read_text(encoding="ascii").split():
-            (parent / "cgroup.procs").write_text(one, encoding="ascii")
-        group.rmdir()

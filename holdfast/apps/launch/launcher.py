@@ -75,8 +75,7 @@ class Launcher:
         self._lease = lease
         self._reports: deque[Reported] = deque()
         self._order: Order | None = None
-        self._is_joined = False
-        self._leaving = 0
+        self._is_joined, self._leaving = False, 0
         self._ready: frozenset[int] = frozenset()
         self._leave_at: float | None = None
         member = Member(
