@@ -65,8 +65,10 @@ class HungRank:
     """The rank that counts as failed when the ranks of a round hang."""
 
     launcher: str
+    """Empty if no node is known to have the rank."""
+
     rank: int
-    """Empty and -1 if all ranks hang, and none is known to be the cause."""
+    """-1 if all ranks hang, and none is known to be the cause."""
 
     text: str
     is_node_side: bool = False
@@ -221,7 +223,7 @@ def _next_try(inspection: Inspection, now: datetime) -> Inspection:
 
 def _launcher_of(rank: int, snapshots: Collection[RankSnapshot], suspicion: Suspected) -> str:
     nodes = (one.node for one in snapshots if one.rank == rank)
-    return next(nodes, suspicion.launcher) if rank >= 0 else ""
+    return next(nodes, suspicion.launcher if suspicion.rank == rank >= 0 else "")
 
 
 def _unseen(missing: list[str], reports: Collection[Inspected]) -> str:

@@ -20,8 +20,10 @@ from holdfast.kit.units import one_line
 _LONGEST_TEXT: Final = 500
 """Maximum length in characters of what a launcher reports of a line."""
 
-_REPORTS: Final = timedelta(seconds=15)
-"""From the start of a round until each launcher must have reported, which they do every 5 s."""
+_DIFFERING: Final = timedelta(seconds=15)
+_BEHIND: Final = timedelta(minutes=1)
+"""Times from the start of a round until it is reported that rules differ, or that launchers do not
+report or have not read their logs: they report every 5 s."""
 
 _HANG_BYTES: Final = 1000
 _LINE_BYTES: Final = 480
@@ -57,6 +59,11 @@ class RoundLogs:
 
     differing: frozenset[str] = frozenset()
     """Launchers with other rules."""
+
+
+def no_logs(rules: Sequence[JobLogRule]) -> RoundLogs:
+    """Return what is known before the first report; ``rules`` are those of the coordinator."""
+    return RoundLogs(rules=tuple(rules), digest=digest_of(rules))
 
 
 def digest_of(rules: Sequence[JobLogRule]) -> str:
@@ -150,18 +157,24 @@ def unwatched(known: RoundLogs, job: JobRounds, now: datetime) -> str:
         now: current time.
 
     """
-    if now < job.since + _REPORTS:
-        return ""
     required = "start all launchers with the same --log-rules FILE"
-    differing = sorted(known.differing & job.active.keys())
-    if differing and not known.rules:
-        return f"the coordinator has no log rules: {required}; no rule applies"
-    if differing:
+    is_known = known.round == job.round
+    differing = sorted(known.differing & job.active.keys()) if is_known else []
+    if differing and now >= job.since + _DIFFERING:
+        if not known.rules:
+            return f"the coordinator has no log rules: {required}; no rule applies"
         text = f"log rules of {_shown(differing)} differ from those of the coordinator: {required}"
         return f"{text}; lines of their ranks do not count, and missing lines are no hang"
-    silent = sorted(job.active.keys() - known.known.keys())
+    if differing or not known.rules or now < job.since + _BEHIND:
+        return ""
+    silent = sorted(job.active.keys() - known.known.keys()) if is_known else sorted(job.active)
     if silent:
         return f"no log rules on {_shown(silent)}: {required}; missing lines are no hang"
+    read = {name: at for name, at in known.known.items() if name not in known.complete}
+    behind = sorted(name for name, at in read.items() if at is None or at < now - _BEHIND)
+    if behind:
+        text = f"logs on {_shown(behind)} cannot be read, or grow faster than they are read"
+        return f"{text}: missing lines are no hang"
     return ""
 
 

@@ -17,6 +17,7 @@ from holdfast.decisions.launch_log_rules import (
     RoundLogs,
     after_report,
     digest_of,
+    no_logs,
     report_of,
     suspicion,
     unwatched,
@@ -47,10 +48,6 @@ def at(seconds: float) -> datetime:
     return T0 + timedelta(seconds=seconds)
 
 
-def no_logs(*rules: JobLogRule) -> RoundLogs:
-    return RoundLogs(rules=rules, digest=digest_of(rules))
-
-
 def report(
     launcher: str, *rules: LogRuleReport, known_s: float | None = 0.0, of: Sequence[JobLogRule] = ()
 ) -> LogsRead:
@@ -68,7 +65,7 @@ QUIET = LogRuleReport()
 
 
 def test_lines_of_one_launcher_count_for_all():
-    known = after(no_logs(TICKS), report("a", LogRuleReport(matched_s=1)), second=20)
+    known = after(no_logs((TICKS,)), report("a", LogRuleReport(matched_s=1)), second=20)
     known = after(known, report("b", QUIET), report("c", QUIET), second=20)
     assert suspicion(known, JOB) is None
 
@@ -88,7 +85,7 @@ def test_lines_of_one_launcher_count_for_all():
 @pytest.mark.parametrize("silent", ["a", "b", "c"])
 def test_missing_lines_are_no_hang_until_all_launchers_have_read_their_logs(silent: str):
     started = LogRuleReport(matched_s=5)
-    known = after(no_logs(TICKS), *(report(name, started) for name in "abc"), second=5)
+    known = after(no_logs((TICKS,)), *(report(name, started) for name in "abc"), second=5)
 
     reports = [report(name, QUIET, known_s=21 if name == silent else 0) for name in "abc"]
     known = after(known, *reports, second=30)
@@ -101,7 +98,7 @@ def test_missing_lines_are_no_hang_until_all_launchers_have_read_their_logs(sile
 
 
 def test_a_launcher_that_never_read_its_logs_hides_missing_lines():
-    known = after(no_logs(START), report("a", QUIET, of=[START]), second=60)
+    known = after(no_logs((START,)), report("a", QUIET, of=[START]), second=60)
     known = after(known, report("b", QUIET, of=[START]), second=60)
     assert suspicion(known, JOB) is None
 
@@ -112,7 +109,7 @@ def test_a_launcher_that_never_read_its_logs_hides_missing_lines():
 
 def test_a_line_that_ends_a_rule_ends_it_on_all_nodes():
     known = after(
-        no_logs(TICKS), *(report(name, LogRuleReport(matched_s=0)) for name in "abc"), second=1
+        no_logs((TICKS,)), *(report(name, LogRuleReport(matched_s=0)) for name in "abc"), second=1
     )
     known = after(
         known, replace(report("b", LogRuleReport(is_over=True)), is_complete=True), second=2
@@ -126,7 +123,7 @@ def test_a_line_that_ends_a_rule_ends_it_on_all_nodes():
 def test_a_rule_that_one_launcher_cannot_evaluate_finds_no_silence_but_what_a_line_proves():
     rules = (TICKS, BROKEN)
     ignored = LogRuleReport(is_evaluated=False)
-    known = no_logs(*rules)
+    known = no_logs(rules)
     known = after(
         known,
         *(report(name, LogRuleReport(matched_s=0), QUIET, of=rules) for name in "abc"),
@@ -148,7 +145,7 @@ def test_of_two_hangs_the_first_in_time_counts():
     rules = (SLOW, BROKEN)
     later = LogRuleReport(hang_s=1, hang_rank=1, hang="later")
     earlier = LogRuleReport(hang_s=2, hang_rank=4, hang="earlier")
-    known = after(no_logs(*rules), report("a", later, QUIET, of=rules), second=50)
+    known = after(no_logs(rules), report("a", later, QUIET, of=rules), second=50)
     known = after(known, report("c", QUIET, earlier, of=rules), second=50)
 
     found = suspicion(known, JOB)
@@ -167,7 +164,7 @@ def test_of_two_hangs_the_first_in_time_counts():
 )
 def test_nothing_is_suspected_but_in_the_round_of_the_logs(job: JobRounds):
     proven = LogRuleReport(hang_s=3, hang="rank 0 printed: broken")
-    known = after(no_logs(BROKEN), report("a", proven, of=[BROKEN]), second=9)
+    known = after(no_logs((BROKEN,)), report("a", proven, of=[BROKEN]), second=9)
 
     assert suspicion(known, JOB) is not None
     assert suspicion(known, job) is None
@@ -175,7 +172,7 @@ def test_nothing_is_suspected_but_in_the_round_of_the_logs(job: JobRounds):
 
 def test_a_new_round_begins_without_what_was_known():
     proven = LogRuleReport(hang_s=3, hang="rank 0 printed: broken")
-    known = after(no_logs(BROKEN), report("a", proven, of=[BROKEN]), second=9)
+    known = after(no_logs((BROKEN,)), report("a", proven, of=[BROKEN]), second=9)
 
     known = after(known, replace(report("a", QUIET, of=[BROKEN]), round=2), second=10)
 
@@ -185,7 +182,7 @@ def test_a_new_round_begins_without_what_was_known():
 
 def test_other_rules_of_a_launcher_are_reported_and_hide_missing_lines():
     known = after(
-        no_logs(TICKS), *(report(name, LogRuleReport(matched_s=0)) for name in "abc"), second=1
+        no_logs((TICKS,)), *(report(name, LogRuleReport(matched_s=0)) for name in "abc"), second=1
     )
     known = after(known, report("b", QUIET, of=[START]), second=60)
     known = after(known, *(report(name, QUIET) for name in "ac"), second=60)
@@ -197,7 +194,7 @@ def test_other_rules_of_a_launcher_are_reported_and_hide_missing_lines():
         f"log rules of b differ from those of the coordinator: {required}; lines of their ranks do "
         "not count, and missing lines are no hang"
     )
-    none = after(no_logs(), report("b", QUIET), second=20)
+    none = after(no_logs(()), report("b", QUIET), second=20)
     assert unwatched(none, JOB, at(20)) == (
         f"the coordinator has no log rules: {required}; no rule applies"
     )
@@ -207,16 +204,29 @@ def test_other_rules_of_a_launcher_are_reported_and_hide_missing_lines():
 def test_launchers_without_rules_are_reported() -> None:
     active = dict.fromkeys("abcdef", ACTIVE["a"])
     job = replace(JOB, active=active)
-    known = after(no_logs(TICKS), report("a", QUIET), second=1)
+    known = after(no_logs((TICKS,)), report("a", QUIET), second=1)
 
-    assert unwatched(known, job, at(14)) == ""
-    assert unwatched(known, job, at(15)).startswith("no log rules on b, c, d and 2 more: start all")
-    known = after(known, *(report(name, QUIET) for name in active), second=15)
-    assert unwatched(known, job, at(15)) == ""
+    assert unwatched(known, job, at(59)) == ""
+    assert unwatched(known, job, at(60)).startswith("no log rules on b, c, d and 2 more: start all")
+    assert unwatched(known, replace(job, round=2), at(60)).startswith("no log rules on a, b, c and")
+    known = after(known, *(report(name, QUIET) for name in active), second=60)
+    assert unwatched(known, job, at(60)) == ""
+
+
+@pytest.mark.parametrize("known_s", [61.0, None])
+def test_logs_that_are_not_read_for_a_minute_are_reported(known_s: float | None) -> None:
+    known = after(no_logs((TICKS,)), *(report(name, QUIET) for name in "abc"), second=89)
+    late = after(known, report("b", QUIET, known_s=known_s), second=90)
+    text = "logs on b cannot be read, or grow faster than they are read: missing lines are no hang"
+    assert unwatched(known, JOB, at(90)) == ""
+    assert unwatched(late, JOB, at(90)) == text
+    assert unwatched(replace(late, complete=frozenset("b")), JOB, at(90)) == ""
 
 
 def test_a_hang_without_a_rank_blames_no_node() -> None:
-    known = after(no_logs(START), *(report(name, QUIET, of=[START]) for name in "abc"), second=60)
+    known = after(
+        no_logs((START,)), *(report(name, QUIET, of=[START]) for name in "abc"), second=60
+    )
     found = suspicion(known, JOB)
     assert found is not None
     waits = Inspected(launcher="a", round=1, number=1, is_stalled=True, snapshots=())
@@ -242,7 +252,7 @@ def test_reports_of_the_longest_lines_fit_in_a_message() -> None:
 
 def test_new_steps_of_the_rank_do_not_end_what_a_rule_has_found():
     proven = LogRuleReport(hang_s=0, hang_rank=1, hang="rank 1 printed: broken")
-    known = after(no_logs(BROKEN), report("a", proven, of=[BROKEN]), second=9)
+    known = after(no_logs((BROKEN,)), report("a", proven, of=[BROKEN]), second=9)
     found = suspicion(known, JOB)
     assert found is not None
     steps = Inspected(launcher="a", round=1, number=1, is_stalled=False, snapshots=())
@@ -291,7 +301,7 @@ def test_reports_of_launchers_find_what_all_lines_in_one_place_show(
     """Launchers report now and then, and at once what a line has proven or ended."""
     whole = [RuleState() for _ in ALL]
     parts = {name: [RuleState() for _ in ALL] for name in ACTIVE}
-    known = no_logs(*ALL)
+    known = no_logs(ALL)
     for second in range(end + 1):
         before = {name: settled(states) for name, states in parts.items()}
         for line in sorted(lines, key=lambda one: one[:3]):

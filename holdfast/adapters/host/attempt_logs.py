@@ -43,15 +43,16 @@ class AttemptLogs:
         left, until = [*enumerate(self._files)], time.monotonic() + _BUDGET_S
         while left:
             for number, file in left:
-                read = file.read()
-                if is_last and not file.has_more:
-                    read += file.take_rest()
-                lines = [line.decode("utf-8", "replace") for line in read]
+                lines = [line.decode("utf-8", "replace") for line in file.read()]
                 if lines:
                     yield number, lines
             left = [(number, file) for number, file in left if file.has_more]
             if time.monotonic() >= until:
                 break
+        if is_last and not left:
+            for number, file in enumerate(self._files):
+                if rest := file.take_rest():
+                    yield number, [line.decode("utf-8", "replace") for line in rest]
         if self._files and not left:
             self.known_until = now
 

@@ -42,7 +42,8 @@ class PatternMatcher:
     @property
     def pids(self) -> set[int]:
         """The child process, if there is one."""
-        return set() if self._process is None else {self._process.pid}
+        process = self._process  # another thread may end it
+        return set() if process is None else {process.pid}
 
     def match(self, rules: Sequence[JobLogRule], lines: Sequence[str]) -> list[Hits | str]:
         """For each rule its hits, or what is expected instead of its invalid patterns.
@@ -69,9 +70,12 @@ class PatternMatcher:
         return [one if isinstance(one, str) else [_hit(*hit) for hit in one] for one in answers]
 
     def close(self) -> None:
-        """Stop the process."""
+        """Stop the process, also while another thread waits for it."""
+        self._is_closed = True
+        process = self._process
+        if process is not None:
+            process.kill()
         with self._lock:
-            self._is_closed = True
             self._end()
 
     def _requested(self, request: bytes) -> bytes:
@@ -86,6 +90,8 @@ class PatternMatcher:
                 start_new_session=True,  # keeps Ctrl-C from the child, which ends with this process
             )
         process = self._process
+        if self._is_closed:  # meanwhile
+            raise BackendError("the process that matches log rules has stopped")
         assert process.stdin is not None  # noqa: S101 - both are pipes
         assert process.stdout is not None  # noqa: S101
         process.stdin.write(request)

@@ -38,7 +38,7 @@ _ENDS = {
 }
 
 _EVALUATION: Final = timedelta(seconds=0.5)
-"""Minimum time between two searches for missing log lines."""
+"""Time between two searches for missing log lines."""
 
 _SHOWN_NODES: Final = 16
 """Nodes that a message names."""
@@ -85,9 +85,15 @@ class Coordinator:
         self._slow: NamedStraggler | None = None
         self._log_rules = tuple(log_rules)
         self._logs: RoundLogs | None = None
+        """None without rules."""
+
         self._unwatched = ""
         self._started, self._clock = datetime.now(UTC), time.monotonic()
         self._evaluate_at = self._started
+        if log_rules:
+            from holdfast.decisions.launch_log_rules import no_logs  # noqa: PLC0415 - with rules only
+
+            self._logs = no_logs(self._log_rules)
         self.job = JobRounds(since=self._started)
 
     def handle(self, event: Event | None) -> None:
@@ -95,11 +101,12 @@ class Coordinator:
         if isinstance(event, Sampled):
             self._search(event)
         elif isinstance(event, LogsRead):
-            self._evaluate_logs(event)
+            self._take_logs(event)
         elif isinstance(event, Examined):
             self._slow = self._slow and self._slow.after(event)
         else:
             self._apply(event)
+        self._evaluate_logs()
         self._report_slow()
         self._verify_checkpoints()
 
@@ -184,24 +191,23 @@ class Coordinator:
         self._samples = after
         self._slow = newly_named(before, after, self._now()) or self._slow
 
-    def _evaluate_logs(self, event: LogsRead) -> None:
-        """Search a hang in what the logs of all launchers show."""
-        from holdfast.decisions.launch_log_rules import (  # noqa: PLC0415 - with rules only
-            RoundLogs,
-            after_report,
-            digest_of,
-            suspicion,
-            unwatched,
-        )
+    def _take_logs(self, event: LogsRead) -> None:
+        """Take what the logs of a launcher show."""
+        from holdfast.decisions.launch_log_rules import after_report, no_logs  # noqa: PLC0415 - with rules only
 
-        if event.round != self.job.round or event.launcher not in self.job.active:
+        if event.round == self.job.round and event.launcher in self.job.active:
+            before = self._logs or no_logs(self._log_rules)
+            self._logs = after_report(before, event, self._now())
+            if any(one.hang_s is not None for one in event.rules):
+                self._evaluate_at = self._now()
+
+    def _evaluate_logs(self) -> None:
+        """Search a hang in what the logs of all launchers show; a job may have thousands."""
+        now = self._now()
+        if self._logs is None or self.job.phase is not Phase.RUN or now < self._evaluate_at:
             return
-        rules, now = self._log_rules, self._now()
-        before = self._logs or RoundLogs(rules=rules, digest=digest_of(rules))
-        self._logs = after_report(before, event, now)
-        is_proven = any(one.hang_s is not None for one in event.rules)
-        if not is_proven and now < self._evaluate_at:
-            return  # a job may have thousands of launchers
+        from holdfast.decisions.launch_log_rules import suspicion, unwatched  # noqa: PLC0415 - with rules only
+
         self._evaluate_at = now + _EVALUATION
         problem = unwatched(self._logs, self.job, now)
         if problem and problem != self._unwatched:
@@ -234,6 +240,8 @@ class Coordinator:
         deadlines = [next_deadline(self.job, self.settings)]
         if self._slow is not None:
             deadlines.append(self._slow.until)
+        if self._logs is not None and self.job.phase is Phase.RUN:
+            deadlines.append(self._evaluate_at)
         deadline = min((one for one in deadlines if one is not None), default=None)
         if deadline is None:
             return None
@@ -265,7 +273,10 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
     failure, known = after.failure, before.failure
     if failure is not None and (known is None or known.loss != failure.loss):
         who = f"rank {failure.rank}" if failure.rank >= 0 else "node"
-        where = f"{who} on {failure.launcher}" if failure.launcher else "all ranks"
+        if not failure.launcher:
+            where = who if failure.rank >= 0 else "all ranks"
+        else:
+            where = f"{who} on {failure.launcher}"
         lines.append(f"RankFailed: round {after.round}: {where}: {failure.text}")
     hang = after.inspection.verdict if after.inspection is not None else None
     if hang and after.inspection != before.inspection and after.failure is None:

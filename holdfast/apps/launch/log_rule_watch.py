@@ -1,32 +1,34 @@
 """Matches log rules with the logs of the ranks of one node."""
 
 import os
-import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.decisions.launch_events import LogsRead
 
 if TYPE_CHECKING:
     from holdfast.adapters.host.job_log_rules import JobLogRules
     from holdfast.adapters.host.pattern_matcher import PatternMatcher
-    from holdfast.decisions.log_rules import JobLogRule
+    from holdfast.decisions.log_rules import JobLogRule, RuleState
 
 _INTERVAL_S: Final = 1.0
+_BEHIND_S: Final = 0.2
+"""Time between two reads, and between two while there is more to read."""
+
 _REPORT_S: Final = 5.0
 """Time between two reports to a coordinator of several nodes. A line that proves a hang or ends a
 rule is reported at once."""
 
-_POLL_S: Final = 0.1
-_RETRY_S: Final = 0.05
 _LAST_S: Final = 10.0
 """Maximum time to read the logs to their ends once the ranks have ended."""
+
+_JOIN_S: Final = 1.0
+"""Time for a thread to end. One that runs while the interpreter ends may abort the process."""
 
 
 class LogRuleWatch:
@@ -49,6 +51,9 @@ class LogRuleWatch:
         self._reader: _LogReader | None = None
         """None unless a round is watched."""
 
+        self._ended: list[_LogReader] = []
+        """Readers of earlier rounds that may still wait for a match."""
+
         self._check_at = self._report_at = self._finish_by = 0.0
         self._settled = 0
         """Reported rules that found a hang or have ended."""
@@ -62,6 +67,7 @@ class LogRuleWatch:
             logs: logs by rank.
 
         """
+        self.end()
         if not self._given:
             return
         from holdfast.adapters.host.job_log_rules import JobLogRules  # noqa: PLC0415 - with rules only
@@ -70,27 +76,41 @@ class LogRuleWatch:
 
         self._matcher = self._matcher or PatternMatcher()
         self._digest = self._digest or digest_of(self._given)
-        self._reader = _LogReader(JobLogRules(self._matcher, self._given), logs)
         self._settled, self._finish_by, self._warned = 0, 0.0, set()
+        try:
+            self._reader = _LogReader(JobLogRules(self._matcher, self._given), logs)
+        except RuntimeError as error:
+            self._warn([f"no log rule applies: {error}; raise the limit of processes"])
         self._check_at = time.monotonic() + _INTERVAL_S
         # Launchers begin a round at the same time: not all of them report at the same time.
         spread = os.urandom(1)[0] / 256 * _REPORT_S
         self._report_at = self._check_at + spread * self._has_others
 
+    def finish(self) -> None:
+        """Read the logs of ranks that have ended to their ends, for the launchers of other nodes.
+
+        Without that, a last line that ends a rule would be missing there, while their ranks run on.
+        """
+        if self._reader is None or not self._has_others:
+            self.end()
+        elif not self._finish_by:
+            self._finish_by = time.monotonic() + _LAST_S
+            self._reader.finish()
+
     def end(self) -> None:
         """Stop watching."""
         if self._reader is not None:
             self._reader.stop()
+            self._ended = [one for one in (*self._ended, self._reader) if one.is_alive()]
             self._reader = None
 
     def close(self) -> None:
-        """End the process that matches lines."""
+        """End the process that matches lines, and all threads."""
         self.end()
-        for pid in self.pids:  # a thread may wait for it
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
         if self._matcher is not None:
             self._matcher.close()
+        for reader in self._ended:
+            reader.join(_JOIN_S)
 
     @property
     def pids(self) -> set[int]:
@@ -99,22 +119,7 @@ class LogRuleWatch:
 
     def next_call(self) -> float | None:
         """Return the monotonic time of the next call of ``report``; None if nothing is watched."""
-        if self._reader is None:
-            return None
-        return time.monotonic() + _POLL_S if self._finish_by else self._check_at
-
-    def is_finishing(self) -> bool:
-        """Return whether a last report is awaited, after all ranks have ended.
-
-        Without it, a last line that ends a rule would be missing on the other nodes, whose ranks
-        may run on.
-        """
-        if self._reader is None or not self._has_others:
-            return False
-        if not self._finish_by:
-            self._finish_by = time.monotonic() + _LAST_S
-            self._reader.finish()
-        return time.monotonic() < self._finish_by
+        return None if self._reader is None else self._check_at
 
     def report(self, launcher: str, number: int) -> LogsRead | None:
         """Return what the logs show by now; None if it need not be reported yet.
@@ -125,27 +130,28 @@ class LogRuleWatch:
 
         """
         reader, now = self._reader, time.monotonic()
-        if reader is None or (now < self._check_at and not self._finish_by):
+        if reader is None or now < self._check_at:
             return None
         from holdfast.decisions.launch_log_rules import age_s, report_of  # noqa: PLC0415 - with rules only
 
-        self._check_at = now + _INTERVAL_S
-        is_complete, known, at = reader.is_complete, reader.known_until, reader.now()
-        states = reader.rules.states()  # after ``known``: they include all lines until then
-        self._warn(reader.problems)
-        settled = sum(one.is_over or one.hang is not None for one in states.values())
-        if not is_complete and now < self._report_at and settled == self._settled:
-            return None
-        self._report_at, self._settled = now + _REPORT_S * self._has_others, settled
-        if is_complete:
+        self._check_at = now + (_BEHIND_S if self._finish_by else _INTERVAL_S)
+        shown, at = reader.shown, reader.now()
+        self._warn(shown.problems)
+        settled = sum(one.is_over or one.hang is not None for one in shown.states.values())
+        is_due = shown.is_complete or now >= self._report_at or settled != self._settled
+        self._settled = settled
+        if shown.is_complete or 0.0 < self._finish_by <= now:
             self.end()
+        if not is_due:
+            return None
+        self._report_at = now + _REPORT_S * self._has_others
         return LogsRead(
             launcher=launcher,
             round=number,
             digest=self._digest,
-            rules=tuple(report_of(states.get(rule), at) for rule in self._given),
-            known_s=age_s(known, at),
-            is_complete=is_complete,
+            rules=tuple(report_of(shown.states.get(rule), at) for rule in self._given),
+            known_s=age_s(shown.known_until, at),
+            is_complete=shown.is_complete,
         )
 
     def _warn(self, problems: Sequence[str]) -> None:
@@ -155,6 +161,20 @@ class LogRuleWatch:
         self._warned |= {*problems}
 
 
+class _Shown(NamedTuple):
+    """What the logs have shown by now."""
+
+    states: "Mapping[JobLogRule, RuleState]"
+    known_until: datetime | None = None
+    """All lines until then are in the states; None if nothing is known."""
+
+    is_complete: bool = False
+    """Whether all lines of the ranks were read after they had ended."""
+
+    problems: tuple[str, ...] = ()
+    """Which rules are ignored, and why."""
+
+
 class _LogReader:
     """Reads the logs of one round in a thread, until ``stop``.
 
@@ -162,33 +182,27 @@ class _LogReader:
         rules: get the lines.
         logs: logs by rank, as they are before the ranks start.
 
+    Raises:
+        RuntimeError: no thread can be started.
+
     """
 
     def __init__(self, rules: "JobLogRules", logs: Mapping[int, Sequence[Path]]) -> None:
         from holdfast.adapters.host.attempt_logs import CHUNK_BYTES, AttemptLogs  # noqa: PLC0415 - with rules only
         from holdfast.kit.appended_lines import AppendedLines, file_size  # noqa: PLC0415 - with rules only
 
-        self.rules = rules
-        self.is_complete = False
-        """Whether all lines of the ranks were read after they had ended."""
-
-        self.problems: tuple[str, ...] = ()
-        """Why missing lines are no evidence, and which rules are ignored."""
-
+        self._rules = rules
+        self.shown = _Shown(rules.states())
         self._ranks = [rank for rank, paths in logs.items() for _ in paths]
         paths = [path for paths in logs.values() for path in paths]
         self._logs = AttemptLogs(
             [AppendedLines(path, offset=file_size(path), chunk=CHUNK_BYTES) for path in paths]
         )
         self._started, self._clock = datetime.now(UTC), time.monotonic()
-        self._has_finished = self._has_stopped = False
-        self._wake = threading.Event()
-        threading.Thread(target=self._read_all, name="log-rules", daemon=True).start()
-
-    @property
-    def known_until(self) -> datetime | None:
-        """All lines until then were evaluated; None if nothing is known."""
-        return self._logs.known_until
+        self._has_finished = False
+        self._stopped, self._wake = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._read_all, name="log-rules", daemon=True)
+        self._thread.start()
 
     def now(self) -> datetime:
         """Return the present time, which never jumps."""
@@ -201,19 +215,34 @@ class _LogReader:
 
     def stop(self) -> None:
         """Read no more."""
-        self._has_stopped = True
+        self._stopped.set()
         self._wake.set()
 
+    def is_alive(self) -> bool:
+        """Return whether the thread runs."""
+        return self._thread.is_alive()
+
+    def join(self, limit_s: float) -> None:
+        """Wait until the thread has ended."""
+        self._thread.join(limit_s)
+
     def _read_all(self) -> None:
-        while not (self._has_stopped or self.is_complete):
+        while not (self._stopped.is_set() or self.shown.is_complete):
+            self._wake.clear()
             has_finished, now = self._has_finished, self.now()
             for index, lines in self._logs.read(now, is_last=has_finished):
+                if self._stopped.is_set():
+                    return
                 rank = self._ranks[index]
-                self.rules.take_or_end(rank, lines, at=now, where=f"rank {rank}")
-            found = (*map(str, self.rules.rejected), self._logs.behind(now))
-            self.problems = tuple(text for text in found if text)
-            self.is_complete = has_finished and self._logs.known_until == now
-            if has_finished:
-                time.sleep(_RETRY_S)  # a log that cannot be read now
-            else:
-                self._wake.wait(_INTERVAL_S)
+                # Matching takes long: the time of a line is that of its file's read, or later.
+                self._rules.take_or_end(rank, lines, at=self.now(), where=f"rank {rank}")
+                self._show(is_complete=False)
+            is_read = self._logs.known_until == now
+            self._show(is_complete=has_finished and is_read)
+            if not self.shown.is_complete:
+                self._wake.wait(_INTERVAL_S if is_read else _BEHIND_S)
+
+    def _show(self, *, is_complete: bool) -> None:
+        problems = tuple(map(str, self._rules.rejected))
+        known = self._logs.known_until
+        self.shown = _Shown(self._rules.states(), known, is_complete, problems)

@@ -125,6 +125,7 @@ class NodeRanks:
         self._check_losses(is_last=True)
         self._is_stopping = True
         self._end_watching()
+        self._rules.end()
         self._ranks.signal(signum)
         self._ranks.signal(signal.SIGCONT)  # a stopped process handles no other signal
         now = time.monotonic()
@@ -174,8 +175,13 @@ class NodeRanks:
             self._report(inspected)
         for event in self._sampling.advance() if self._sampling is not None else ():
             self._report(event)
-        if not (self._is_swept or self._awaits_ranks() or self._awaits_findings()):
+        is_awaited = self._inspections.is_running and not self._is_stopping
+        if not (self._is_swept or self._awaits_ranks() or is_awaited):
             self._check_losses(is_last=True)
+            if any(rank.code for rank in self._ranks.ranks):
+                self._rules.end()
+            elif not self._is_stopping:
+                self._rules.finish()
             self._is_stopping = True
             self._end_watching()
             self._sweep()
@@ -303,7 +309,7 @@ class NodeRanks:
 
     def _end_watching(self) -> None:
         self._inspections.end()
-        for one in (self._progress, self._losses, self._rules, self._sampling):
+        for one in (self._progress, self._losses, self._sampling):
             if one is not None:
                 one.end()
 
@@ -346,13 +352,6 @@ class NodeRanks:
     def _awaits_ranks(self) -> bool:
         """Return whether a rank runs that has not been sent SIGKILL."""
         return self._ranks.are_running() and self._give_up_at is None
-
-    def _awaits_findings(self) -> bool:
-        """Return whether ranks that have ended are still examined."""
-        if self._is_stopping:
-            return False
-        has_failed = any(rank.code for rank in self._ranks.ranks)
-        return self._inspections.is_running or (not has_failed and self._rules.is_finishing())
 
     def _sweep(self) -> None:
         """End processes that the ranks left running, in any session, and ranks after SIGKILL."""
