@@ -4,6 +4,8 @@ Four ranks of DDP on gloo run under the launcher with its default window of 40 s
 20th step on, one of them is slowed down, by longer sleeps, a smaller CPU quota or slower reads. All
 ranks have such a limit then, so that only their own part of a step takes longer. Five jobs run side
 by side, mostly asleep or throttled: they take about one core. The jobs with factor 1 are healthy.
+Limits act on averages: ranks that wait for the slow one stay below theirs, and the factor that is
+reported is larger than that of the limits, much larger for reads.
 """
 
 import os
