@@ -95,8 +95,8 @@ def _parser(benchmarks: Benchmarks) -> argparse.ArgumentParser:
         "--kind",
         action="append",
         default=[],
-        metavar="K",
-        help="what slows ranks down: sleep, quota or storage; may be repeated",
+        choices=("sleep", "quota", "storage"),
+        help="what slows a rank down; may be repeated",
     )
     return parser
 

@@ -224,7 +224,7 @@ def age_s(at: datetime | None, now: datetime) -> float | None:
 
 
 def _at(ago_s: float | None, now: datetime) -> datetime | None:
-    """Return the time so many seconds ago, of a report of another process."""
+    """Return the time of an age that another process reported; None for none."""
     return None if ago_s is None else now - timedelta(seconds=min(max(0.0, ago_s), _LONGEST_S))
 
 
@@ -234,5 +234,5 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def _cut(text: str, size: int) -> str:
-    """Return the beginning of a text that takes at most so many bytes of JSON."""
+    """Return a text, shortened if it takes more than ``size`` bytes of JSON."""
     return text if len(json.dumps(text)) <= size else text[: size // 12]

@@ -33,9 +33,6 @@ AFTER_ERROR: Final = timedelta(seconds=1)
 _RETENTION: Final = 2 * max(_AFTER.values())
 """Time without emission after which an event counts as new."""
 
-_NOTHING: Final = timedelta(0)
-"""A time in the future is that of a clock that was ahead: it delays nothing."""
-
 _NUMBER: Final = re.compile(r"\d+")
 
 
@@ -62,7 +59,8 @@ class RepeatLimiter:
         subject, text = _subject(event)
         key = (event.name, subject, _NUMBER.sub("", text))
         seen = self._seen.get(key)
-        if seen is not None and _NOTHING <= now - seen.emitted_at < _AFTER[type(event)]:
+        # An emission in the future was dated by a clock that was ahead: it suppresses nothing.
+        if seen is not None and timedelta(0) <= now - seen.emitted_at < _AFTER[type(event)]:
             seen.times += 1
             return
         self._events.emit(event if seen is None else replace(event, times=seen.times))

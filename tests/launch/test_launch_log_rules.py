@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from launch.job_of_nodes import ends, running_job
+from launch.job_of_nodes import Job, ends, running_job
 from launch.launched import LIMIT_S, launch
 
 RULES = [
@@ -122,6 +122,14 @@ if restarts == "0":
     assert "LogStateHanging_Weights" in done.stderr
 
 
+def run_on_two_nodes(job: Job, folder: Path, *options: str) -> tuple[list[int], list[str]]:
+    """Exit codes and messages of both launchers, which share a log directory and the rules."""
+    shared = ("--log-dir", str(folder / "logs"), "--log-rules", str(folder / "rules.json"))
+    guards = [job.start("--node-rank", str(rank), *shared, *options) for rank in range(2)]
+    errors = [guard.communicate(timeout=LIMIT_S)[1] for guard in guards]
+    return [guard.returncode for guard in guards], errors
+
+
 NODES = """
 import os, sys, time
 number, rank = os.environ["HOLDFAST_LAUNCH_ROUND"], os.environ["RANK"]
@@ -148,16 +156,9 @@ def test_rules_apply_to_jobs_on_several_nodes_with_a_shared_log_directory(folder
     (folder / "rules.json").write_text(json.dumps(rules), encoding="utf-8")
     with running_job(folder, "2") as job:
         job.script.write_text(NODES, encoding="utf-8")
-        guards = [
-            job.start(
-                *("--node-rank", str(rank), "--log-dir", str(folder / "logs")),
-                *("--log-rules", str(folder / "rules.json")),
-            )
-            for rank in range(2)
-        ]
-        errors = [guard.communicate(timeout=LIMIT_S)[1] for guard in guards]
+        codes, errors = run_on_two_nodes(job, folder)
 
-    assert [guard.returncode for guard in guards] == [0, 0], errors
+    assert codes == [0, 0], errors
     failures = re.findall(FAILED, errors[0])
     assert failures == [
         ("1", "all ranks", "LogStateHanging_Ticks: no line matched 'tick' for 6s"),
@@ -240,14 +241,7 @@ else:
 """
     with running_job(folder, "2") as job:
         job.script.write_text(text, encoding="utf-8")
-        guards = [
-            job.start(
-                *("--node-rank", str(rank), "--log-dir", str(folder / "logs"), "--redirects", "3"),
-                *("--log-rules", str(folder / "rules.json")),
-            )
-            for rank in range(2)
-        ]
-        errors = [guard.communicate(timeout=LIMIT_S)[1] for guard in guards]
+        codes, errors = run_on_two_nodes(job, folder, "--redirects", "3")
 
-    assert [guard.returncode for guard in guards] == [0, 0], errors
+    assert codes == [0, 0], errors
     assert "RankFailed" not in errors[0]

@@ -28,7 +28,7 @@ _LAST_S: Final = 10.0
 """Maximum time to read the logs to their ends once the ranks have ended."""
 
 _JOIN_S: Final = 1.0
-"""Time for a thread to end. One that runs while the interpreter ends may abort the process."""
+"""Maximum time to wait for a thread to end: while the interpreter exits, it may abort the process."""
 
 
 class LogRuleWatch:
@@ -48,10 +48,10 @@ class LogRuleWatch:
         self._has_others = has_others
         self._digest = ""
         self._matcher: PatternMatcher | None = None
-        self._reader: _LogReader | None = None
+        self._reader: LogReader | None = None
         """None unless a round is watched."""
 
-        self._ended: list[_LogReader] = []
+        self._ended: list[LogReader] = []
         """Readers of earlier rounds that may still wait for a match."""
 
         self._check_at = self._report_at = self._finish_by = 0.0
@@ -78,7 +78,7 @@ class LogRuleWatch:
         self._digest = self._digest or digest_of(self._given)
         self._settled, self._finish_by, self._warned = 0, 0.0, set()
         try:
-            self._reader = _LogReader(JobLogRules(self._matcher, self._given), logs)
+            self._reader = LogReader(JobLogRules(self._matcher, self._given), logs)
         except RuntimeError as error:
             self._warn([f"no log rule applies: {error}; raise the limit of processes"])
         self._check_at = time.monotonic() + _INTERVAL_S
@@ -105,7 +105,7 @@ class LogRuleWatch:
             self._reader = None
 
     def close(self) -> None:
-        """End the process that matches lines, and all threads."""
+        """Stop the process that matches lines, and wait for the threads to end."""
         self.end()
         if self._matcher is not None:
             self._matcher.close()
@@ -175,7 +175,7 @@ class _Shown(NamedTuple):
     """Which rules are ignored, and why."""
 
 
-class _LogReader:
+class LogReader:
     """Reads the logs of one round in a thread, until ``stop``.
 
     Args:
@@ -209,12 +209,12 @@ class _LogReader:
         return self._started + timedelta(seconds=time.monotonic() - self._clock)
 
     def finish(self) -> None:
-        """The ranks have ended: read what is left."""
+        """Read the logs to their ends: the ranks have ended."""
         self._has_finished = True
         self._wake.set()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Request the thread to end."""
         self._stopped.set()
         self._wake.set()
 
