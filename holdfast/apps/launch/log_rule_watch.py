@@ -28,7 +28,7 @@ _LAST_S: Final = 10.0
 """Maximum time to read the logs to their ends once the ranks have ended."""
 
 _JOIN_S: Final = 1.0
-"""Maximum time to wait for a thread to end: while the interpreter exits, it may abort the process."""
+"""Maximum time to wait for a thread to end, which may abort the process if it runs at its exit."""
 
 
 class LogRuleWatch:
