@@ -26,13 +26,14 @@ def main(
         sleep_s: as of a rank that waits for its accelerator.
         slow_sleep_s: see ``slow``.
         burn_s: CPU time of each rank in each step.
-        size: bytes that each rank reads in each step, past the page cache.
+        size: bytes that each rank reads in each step, past the page cache, from a file
+            ``storage/RANK``; 0 for none.
 
     """
-    read = reader(folder / "data", size) if size else None
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    read = reader(folder / "storage" / str(rank), size) if size else None
     model = DistributedDataParallel(torch.nn.Linear(64, 64))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     step = 0
@@ -58,7 +59,7 @@ def own_part(sleep_s: float, burn_s: float) -> None:
 
 
 def reader(path: Path, size: int) -> Callable[[], int]:
-    """Return what reads a file from its disk."""
+    """Return what reads a file from its storage."""
     buffer, file = mmap.mmap(-1, size), os.open(path, os.O_RDONLY | os.O_DIRECT)
     return lambda: os.preadv(file, [buffer], 0)
 

@@ -1,17 +1,19 @@
 """Stragglers in real jobs: whether and when ``holdfast launch`` names a rank that is slowed down.
 
 Four ranks of DDP on gloo run under the launcher with its default window of 40 seconds. From the
-20th step on, one of them is slowed down, by longer sleeps, a smaller CPU quota or slower reads. All
-ranks have such a limit then, so that only their own part of a step takes longer. Five jobs run side
-by side, mostly asleep or throttled: they take about one core. The jobs with factor 1 are healthy.
-Limits act on averages: ranks that wait for the slow one stay below theirs, and the factor that is
-reported is larger than that of the limits, much larger for reads.
+20th step on, one of them is slowed down, by longer sleeps, a smaller CPU quota or storage whose
+reads take longer. All ranks have such a quota or storage then, so that only their own part of a
+step takes longer. Five jobs run side by side, mostly asleep or throttled: they take about one core.
+The jobs with factor 1 are healthy. Quotas act on averages: ranks that wait for the slow one stay
+below theirs, and the factor that is reported is larger than that of the quotas.
 """
 
+import importlib.util
 import os
 import random
 import re
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -24,7 +26,7 @@ from subprocess import Popen
 from typing import Final
 
 from bench import needs
-from bench._rank_limits import limited_cpu, limited_reads, parent_of
+from bench._cpu_quota import limited_cpu, parent
 from bench.figure import Figure
 from holdfast.kit.processes import descendants, send
 
@@ -41,8 +43,10 @@ QUOTA: Final = 0.05
 """Cores of each rank: those of all jobs together take at most one."""
 
 READ_BYTES: Final = 1 << 16
-RATE: Final = 1 << 20
-"""Bytes that each rank reads in a step, and in a second."""
+"""Bytes that each rank reads in a step, in one request."""
+
+READ_S: Final = 0.06
+"""Time that its storage needs for that."""
 
 _GOAL_S: Final = 300
 _MISSED: Final = 0.05
@@ -80,10 +84,7 @@ def run(
 ) -> Iterator[Figure]:
     """Run ``samples`` jobs of each kind and factor, or of those that are named."""
     factors = tuple(factor) or (QUICK_FACTORS if quick else FACTORS)
-    kinds = ["sleep"]
-    kinds += ["quota"] if parent_of("cpu") is not None else []
-    kinds += ["storage"] if parent_of("io") is not None and _has_disk() else []
-    kinds = [one for one in kinds if not kind or one in kind]
+    kinds = [one for one in _possible() if not kind or one in kind]
     loads = [os.getloadavg()[0]]
 
     def named(number: int, cause: str, factor: float) -> Named | None:
@@ -141,18 +142,20 @@ def _named(kind: str, factor: float, slow: int) -> Named | None:
     """Return the first rank that the launcher names; None if it names none in time."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        with _job(folder, slow, *_own_part(kind, factor)) as job, ExitStack() as limits:
+        with ExitStack() as limits:
+            if kind == "storage":
+                limits.enter_context(_storage(folder))
+            job = limits.enter_context(_job(folder, slow, *_own_part(kind, factor)))
             if not _until(lambda: len([*folder.glob("rank-[0-9]")]) == RANKS, job, _START_S):
                 sys.stderr.write(f"the job did not start: {_log(folder)[-1500:]}\n")
                 return None
             for rank in range(RANKS):
                 pid = int((folder / f"rank-{rank}").read_text(encoding="ascii"))
-                less = factor if rank == slow else 1.0
+                own = factor if rank == slow else 1.0
                 if kind == "quota":
-                    limits.enter_context(limited_cpu(QUOTA / less, pid))
+                    limits.enter_context(limited_cpu(QUOTA / own, pid))
                 elif kind == "storage":
-                    data = folder / "data"
-                    limits.enter_context(limited_reads(int(RATE / less), pid, data))
+                    _set_delay(folder, rank, READ_S * own)
             began = time.monotonic()
             _until(lambda: _FOUND.search(_log(folder)) is not None, job, _LIMIT_S)
             found, after_s = _FOUND.search(_log(folder)), time.monotonic() - began
@@ -171,11 +174,43 @@ def _own_part(kind: str, factor: float) -> tuple[float, float, float, int]:
     return parts[kind]
 
 
-def _has_disk() -> bool:
-    """Return whether temporary files are on a disk whose reads can be limited."""
-    with tempfile.NamedTemporaryFile() as file:
-        device = os.stat(file.name).st_dev
-    return Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/queue").exists()
+def _possible() -> list[str]:
+    """Return the kinds of slow ranks that this machine can have."""
+    kinds = ["sleep"]
+    if parent() is not None:
+        kinds.append("quota")
+    if os.access("/dev/fuse", os.W_OK) and importlib.util.find_spec("mfusepy") is not None:
+        kinds.append("storage")
+    return kinds
+
+
+@contextmanager
+def _storage(folder: Path) -> Iterator[None]:
+    """Mount a file for each rank, whose reads take the time that ``_set_delay`` has set."""
+    mounted, delays = folder / "storage", folder / "delays"
+    mounted.mkdir()
+    delays.mkdir()
+    for rank in range(RANKS):
+        _set_delay(folder, rank, READ_S)
+    script = Path(__file__).with_name("_slow_storage.py")
+    arguments = (str(mounted), str(delays), str(READ_BYTES))
+    with (folder / "server").open("wb") as log:
+        server = Popen([sys.executable, str(script), *arguments], stdout=log, stderr=log)
+    try:
+        if not _until(mounted.is_mount, server, _START_S):
+            why = (folder / "server").read_text(encoding="utf-8", errors="replace")
+            raise OSError(f"no file system was mounted; is libfuse 3 installed? {why[-500:]}")
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(mounted)], check=False)
+        server.kill()
+        server.wait()
+
+
+def _set_delay(folder: Path, rank: int, seconds: float) -> None:
+    new = folder / f"delay-{rank}"
+    new.write_text(str(seconds), encoding="ascii")
+    new.rename(folder / "delays" / str(rank))
 
 
 @contextmanager
@@ -183,7 +218,6 @@ def _job(folder: Path, slow: int, *seconds: float) -> Iterator["Popen[bytes]"]:
     script = Path(__file__).with_name("_slowed_ranks.py")
     options = ("--nproc-per-node", str(RANKS), "--max-restarts", "0")
     arguments = (str(script), str(folder), str(slow), *map(str, seconds))
-    (folder / "data").write_bytes(b"x" * READ_BYTES)
     with (folder / "log").open("wb") as log:
         job = Popen(
             [sys.executable, "-m", "holdfast", "launch", *options, *arguments],
