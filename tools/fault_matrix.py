@@ -253,7 +253,6 @@ _DECIDED_ALIKE: Final = (
          "controller-killed-spent", "provider-fails", "spares-used", "request"),
     ),
     Reason("not tested; see the results on real nodes", (LOCAL,), ("full-disk",)),
-    Reason("not tested for this kind", _RAY_ON_NODES, ("full-disk",)),
     Reason("not tested for this kind; its pods are those of a PyTorchJob",
            (f"{OPERATORS}/HyperPodPyTorchJob",)),
 )  # fmt: skip

@@ -174,6 +174,49 @@ def test_a_ray_job_ends_with_its_deployment(
     assert ending is None or ending.reason == "why"
 
 
+LOG = """\
+  File "/app/train.py", line 7, in <module>
+    ray.get([one.train.remote() for one in ranks])
+ray.exceptions.RayTaskError(RuntimeError): ray::Rank.train() (pid=71, ip=10.9.0.4)
+  File "/app/train.py", line 3, in train
+    raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB
+"""
+"""Of a driver; its first lines are cut off."""
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (
+            f"Job entrypoint command failed with exit code 1, last available logs (truncated to"
+            f" 20,000 chars):\n{LOG}",
+            "Job entrypoint command failed with exit code 1 (CudaOutOfMemory): RuntimeError: CUDA"
+            " out of memory. Tried to allocate 2.00 GiB",
+        ),
+        (
+            "Job entrypoint command failed with exit code 127. Last available logs (truncated to"
+            " 20,000 chars):\n/bin/sh: 1: sleep1: not found\n",
+            "Job entrypoint command failed with exit code 127 (CommandMissing): /bin/sh: 1: sleep1:"
+            " not found",
+        ),
+        (
+            "Job entrypoint command failed with exit code 3, last available logs:\nit is over\n",
+            "Job entrypoint command failed with exit code 3: it is over",
+        ),
+        ("no logs available", "no logs available"),
+    ],
+)
+def test_the_reason_of_a_failed_ray_job_is_the_exception_of_its_driver(
+    message: str, reason: str
+) -> None:
+    status = {"jobDeploymentStatus": "Failed", "jobStatus": "FAILED", "message": message}
+    ending = a_job(status).ending
+
+    assert ending is not None
+    assert ending.reason == reason
+
+
 @pytest.mark.parametrize(
     ("deployment", "is_stopped", "is_restarting"),
     [

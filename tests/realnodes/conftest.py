@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from full_disk import SIZE, Submit, submitting
 from operator_jobs import undisturbed
 from phases import Phases
 from site_of_nodes import Site, installed_site
+from small_disk import SmallDisk
 
 from tests.engines.control_plane import Built
 from tests.engines.job_operators import (
@@ -78,6 +80,21 @@ def site(whole_site: Site) -> Iterator[Site]:
 def phases(site: Site, matrix: Matrix) -> Phases:
     """Takes times for the fault matrix; no test depends on them."""
     return Phases(site, matrix)
+
+
+@pytest.fixture
+def disk(site: Site, tmp_path: Path) -> Iterator[SmallDisk]:
+    """A disk that all nodes have and that a test can fill."""
+    if not Path("/dev/loop-control").exists():
+        pytest.skip("a file system in a file needs loop devices: modprobe loop")
+    with SmallDisk(site.cluster, tmp_path, SIZE) as disk:
+        yield disk
+
+
+@pytest.fixture
+def submit(site: Site, disk: SmallDisk) -> Iterator[Submit]:
+    with submitting(site, disk) as submit:
+        yield submit
 
 
 @pytest.hookimpl(wrapper=True)

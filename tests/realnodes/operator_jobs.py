@@ -59,6 +59,10 @@ class OperatorJob(TrainingJob):
     messages = "FallbackToLogsOnError"
     """Where its containers leave the reasons of their exits."""
 
+    program = "python /shared/train.py"
+    guarded_rank = "$POD"
+    """Rank of what its program is, for the guard of its checkpoints."""
+
     saves: Saves | None = None
     """Where each checkpoint gets a name of its own; None: there is one, which is replaced."""
 
@@ -139,7 +143,7 @@ class OperatorJob(TrainingJob):
             "image": IMAGE,
             "imagePullPolicy": "Never",
             "terminationMessagePolicy": self.messages,
-            "command": ["sh", "-c", f'export RANK_OF="$JOB/$POD" && exec {self._program}'],
+            "command": ["sh", "-c", f'export RANK_OF="$JOB/$POD" && exec {self._command}'],
             "env": [
                 *_fields(ATTEMPT="metadata.annotations['holdfast.dev/attempt']",
                          POD=self.rank_field),
@@ -155,13 +159,12 @@ class OperatorJob(TrainingJob):
         }  # fmt: skip
 
     @property
-    def _program(self) -> str:
-        program = "python /shared/train.py"
+    def _command(self) -> str:
         if self.saves is None:
-            return program
-        guard = f"holdfast checkpoint guard /disk/{self.saves.name} --rank $POD"
+            return self.program
+        guard = f"holdfast checkpoint guard /disk/{self.saves.name} --rank {self.guarded_rank}"
         own = f"env --unset PYTHONPATH {guard} --job $JOB --attempt ${{ATTEMPT:-1}}"
-        return f"{own} -- env PYTHONPATH=$PYTHONPATH {program}"
+        return f"{own} -- env PYTHONPATH=$PYTHONPATH {self.program}"
 
     def submit(self, **changes: Any) -> None:
         """See ``TrainingJob.submit``."""

@@ -56,7 +56,11 @@ class Phases:
                 "attempt": record["attempt"],
                 "hardware": record.get("hardware_retries", 0),
                 "application": record.get("app_retries", 0),
-                "causes": [one["failure"]["reason"] for one in record["attempts"]],
+                "causes": [
+                    one["failure"]["reason"]
+                    for one in record["attempts"]
+                    if one["failure"] is not None  # None: its operator ended it
+                ],
             }
         kind = "Job" if job is None else job.kind
         self._matrix.record(fault, f"{NODES}/{kind}", found, self.seconds)

@@ -9,15 +9,6 @@ from tests.engines.framework_environments import environment_of
 
 TRAINING = Path(__file__).with_name("ray_training.py")
 
-_START_BOTH = """\
-$KUBERAY_GEN_RAY_START_CMD &
-python /shared/drive.py && exec sleep infinity
-"""
-"""What the head of a RayCluster runs: Ray, and the driver, whose failure ends its container.
-
-A RayCluster never ends by itself.
-"""
-
 _STORE = "80000000"
 """Bytes of the object store, near the least that Ray allows: nothing is stored."""
 
@@ -34,12 +25,19 @@ class RayCluster(OperatorJob):
     collection = "/apis/ray.io/v1/namespaces/default/rayclusters"
     rank_field = "metadata.name"
     container = "ray"
+    program = "python /shared/drive.py"
+    guarded_rank = "0"
     absent: tuple[str, ...] = ("PYTHONPATH",)
     """Variables that other kinds of jobs have: Ray finds its own packages before PyTorch's."""
 
     def spec(self, template: Object) -> Object:
-        """See ``OperatorJob.spec``."""
-        return self._cluster(template, _START_BOTH)
+        """See ``OperatorJob.spec``.
+
+        The head runs Ray, and the driver, whose failure ends its container. A RayCluster never ends
+        by itself.
+        """
+        both = f"$KUBERAY_GEN_RAY_START_CMD &\n{self._command} && exec sleep infinity\n"
+        return self._cluster(template, both)
 
     @property
     def has_succeeded(self) -> bool:
@@ -122,7 +120,7 @@ class RayJob(RayCluster):
     def spec(self, template: Object) -> Object:
         """See ``OperatorJob.spec``."""
         return {
-            "entrypoint": "python /shared/drive.py",
+            "entrypoint": self._command,
             "submissionMode": "HTTPMode",
             "shutdownAfterJobFinishes": True,
             "backoffLimit": 2,

@@ -13,7 +13,7 @@ import time
 import ray
 
 _CONNECT_S = 120
-_VARIABLES = ("FOLDER", "RANKS")
+_VARIABLES = ("FOLDER", "RANKS", "SAVES", "HOLDFAST_CHECKPOINT_DIR")
 
 
 @ray.remote(num_cpus=1)
@@ -46,7 +46,8 @@ def attempt() -> str:
 
 
 connect()
-known = {**{name: os.environ[name] for name in _VARIABLES}, "ATTEMPT": attempt()}
+known = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
+known["ATTEMPT"] = attempt()
 ranks = []
 for rank in range(int(os.environ["RANKS"])):
     variables = {**known, "RANK_OF": f"{os.environ['JOB']}/{rank}"}

@@ -7,6 +7,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.errors import Json
 from holdfast.adapters.kubernetes.client.values import format_time, parse_time
 from holdfast.adapters.kubernetes.jobs.conditions import FAILED, SUSPENDED
+from holdfast.adapters.kubernetes.jobs.containers import exception_or_last_line
 from holdfast.adapters.kubernetes.jobs.job_kind import JobKind
 from holdfast.adapters.kubernetes.jobs.objects import BY_NAME, JobState, PodRank, described
 from holdfast.adapters.kubernetes.jobs.ray_cluster import (
@@ -22,6 +23,10 @@ from holdfast.model.names import Labels
 _CLUSTERS: Final = RayClusters()
 _CLUSTER: Final = re.compile(r"(?P<job>.+)-[bcdfghjklmnpqrstvwxz2456789]{5}")
 """Name of the cluster of a job: Kubernetes' random suffixes use no other characters."""
+
+_LOG: Final = re.compile(r"exit code (-?\d{1,4})([,.] [Ll]ast available logs[^\n]{0,80}:\n)")
+"""Exit code, and what is before the log, in the message of a driver that failed; Ray has spelled it
+in two ways."""
 
 _COMPLETE: Final = "Complete"
 _ANEW: Final = ("Retrying", "")
@@ -99,11 +104,27 @@ def _ending(status: Json) -> Ending | None:
     deployment, outcome = status.get("jobDeploymentStatus"), status.get("jobStatus")
     if deployment not in (_COMPLETE, FAILED):
         return None
-    reason = str(status.get("message") or status.get("reason") or outcome)
+    reason = _driver_failure(str(status.get("message") or status.get("reason") or outcome))
     if outcome == _SUCCEEDED:
         return Ending(outcome=JobPhase.SUCCEEDED, reason=reason)
     is_stopped = outcome == _STOPPED
     return Ending(outcome=JobPhase.CANCELLED if is_stopped else JobPhase.FAILED, reason=reason)
+
+
+def _driver_failure(message: str) -> str:
+    """Return how the driver failed: its exception and cause, in place of the end of its log.
+
+    Ray appends up to 20,000 characters of the log to the message of a job.
+    """
+    found = _LOG.search(message)
+    if found is None:
+        return message
+    from holdfast.decisions.failure_signatures import cause_of  # noqa: PLC0415 - after a failure only
+
+    exception = exception_or_last_line(message[found.end() :])
+    cause = cause_of(exception, int(found[1]))
+    named = f" ({cause})" if cause is not None else ""
+    return f"{message[: found.start(2)]}{named}: {exception}"
 
 
 def _obstacle(spec: Json) -> str | None:
