@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,14 +10,15 @@ from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.table import ROWS
 from holdfast.engine.checkpoint_guard import GuardResult, guard
 from holdfast.model.checkpoints import Checkpoint, Depth
+from tests.archives import opened
 
 RECORDINGS = Path(__file__).parents[1] / "recordings" / "checkpoints"
 
 
 def unpacked(recording: str, folder: Path) -> Path:
     """The files of a recording, as if the framework had written the last one an hour ago."""
-    with tarfile.open(RECORDINGS / f"{recording}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+    with opened(RECORDINGS / f"{recording}.tar.xz") as archive:
+        archive.extractall(folder)
         members = archive.getmembers()
     shift = int(time.time()) - 3600 - max(int(one.mtime) for one in members)
     for one in members:

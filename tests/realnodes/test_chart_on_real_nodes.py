@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 from typing import Any
 
 from leaders import until_led
 from phases import Phases
 from site_of_nodes import IMAGE, NAMESPACE, REPLACE_XID, Site
+
+from tests.archives import opened
 
 ROOT = Path(__file__).parents[2]
 CHECKPOINTS = ROOT / "tests/recordings/checkpoints/dcp.tar.xz"
@@ -54,8 +55,8 @@ def test_the_guard_verifies_checkpoints_in_an_init_container(site: Site) -> None
         "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
     }
     job = site.prepare("guarded")
-    with tarfile.open(CHECKPOINTS) as archive:
-        archive.extractall(job.folder / "dcp", filter="data")
+    with opened(CHECKPOINTS) as archive:
+        archive.extractall(job.folder / "dcp")
     for path in (job.folder / "dcp", *(job.folder / "dcp").rglob("*")):
         path.chmod(0o777)
     damaged = job.folder / "dcp/sync/step_3/__1_0.distcp"
