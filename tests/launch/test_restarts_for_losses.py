@@ -144,7 +144,7 @@ def test_a_bad_step_is_skipped_and_one_that_is_not_skipped_ends_the_job(job: Tra
         path.rename(job.folder / f"old-{path.name}")
     done = launch(*options, **job.checkpoints, BAD="4", CHECKS="1", ALWAYS="1")
     assert done.returncode == 1
-    assert done.stderr.count("RanksRestarted:") == 1
+    assert done.stderr.count("RanksRestarted:") == 1, done.stderr
     assert "the job did not skip it: call holdfast.training.is_skipped" in done.stderr
 
 

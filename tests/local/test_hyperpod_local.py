@@ -102,8 +102,9 @@ def test_a_job_of_the_guide_runs_here_resumes_after_a_fault_and_is_cancelled(hyp
     assert (code, reported.startswith("mnist: started on this machine")) == (ExitCode.OK, True), err
     until(lambda: "epochs" in hyperpod.log())
     assert hyperpod.log() == "epochs ['--epochs', '3'] mint attempt 1\n"
+    until(lambda: hyperpod.json("list-jobs", "-A")["jobs"][0]["State"] == "Running")
     [job] = hyperpod.json("list-jobs", "-A")["jobs"]
-    assert (job["Name"], job["State"], job["priority"]) == ("mnist", "Running", "NA")
+    assert (job["Name"], job["priority"]) == ("mnist", "NA")
     pods = hyperpod.json("list-pods", "--job-name", "mnist")["pods"]
     assert [(pod["PodName"], pod["Status"]) for pod in pods] == [
         ("mnist-worker-0", "Running"),
