@@ -3,13 +3,14 @@
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
+RELEASE ?= bookworm
 SETUP := $(BIN)/python pyproject.toml tools/venv.sh
 
 # Tests start hundreds of processes; where bytecode is not cached, each compiles all its modules.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-kubernetes test-slurm test-console test-providers test-image test-tools test-local test-frameworks matrix matrix-accept attack check fuzz chaos bench soak torch frameworks kubernetes slurm cluster image docs site reference pictures lock format clean
+.PHONY: help demo test test-all fresh test-kubernetes test-slurm test-console test-providers test-image test-tools test-local test-frameworks matrix matrix-accept attack check fuzz chaos bench soak torch frameworks kubernetes slurm cluster image docs site reference pictures lock format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +28,9 @@ test: $(VENV)/.collected ## the tests that need Python alone (under 5 minutes)
 
 test-all: $(VENV)/.collected ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that would be skipped
 	@$(PYTEST) $(ARGS)
+
+fresh: ## `make demo` and `make test` in a fresh Debian, RELEASE=bookworm or trixie; needs root, mmdebstrap
+	@tools/fresh_debian.sh $(RELEASE)
 
 test-kubernetes: $(VENV)/.dev ## on a real control plane, which is built once (minutes)
 	@$(PYTEST) --suite kubernetes $(ARGS)

@@ -1,6 +1,7 @@
 """An API that creates clusters, and whoever brings them about, with machines in memory."""
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -143,6 +144,7 @@ class Lab(Api):
         self.sources = sources
         self.late = LateClock()
         self.database = Database(url, self.late)
+        weakref.finalize(self, self.database.close)
         self.records = DatabaseRecords(self.database)
         self.groups = FakeMachineGroups(self.late)
         self.nodes = FakeNodes(self.groups)

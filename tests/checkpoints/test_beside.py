@@ -32,7 +32,8 @@ def test_a_path_that_cannot_be_followed_counts_as_a_directory_without_files(
     tmp_path: Path,
 ) -> None:
     for path in hostile_paths(tmp_path):
-        assert [one.name for one in places(path, ".x")] == [f".{path.name}.x"]
+        followed = resolved(path)  # since Python 3.13, also a chain of any length
+        assert [one.name for one in places(path, ".x")] == [f".{followed.name}.x"]
         assert read_history(path) == CheckpointHistory()
         assert (read_results(path), read_reports(path), reports_size(path)) == ([], {}, 0)
         assert DirectoryManifests(path).names() == frozenset()

@@ -89,11 +89,12 @@ class LocalHarness:
         self.node = self.provider.add().name
         self.settle()
         self._run = run
+        self._stores = [self.store]
 
     def reopened(self):
         checks = LocalChecks(self.provider, SystemClock())
-        store = LocalStore(self._run.state)
-        return LocalCluster(self.provider, store, checks, SystemClock(), FakeEvents())
+        self._stores.append(LocalStore(self._run.state))
+        return LocalCluster(self.provider, self._stores[-1], checks, SystemClock(), FakeEvents())
 
     def put_request(self, request):
         self.store.put_request(self.node, request)
@@ -106,7 +107,8 @@ class LocalHarness:
 
     def close(self):
         self.provider.shut_down()
-        self.store.close()
+        for store in self._stores:
+            store.close()
 
 
 class LocalJobHarness:

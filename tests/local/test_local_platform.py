@@ -390,3 +390,4 @@ def test_a_machine_that_was_ordered_while_the_clock_was_ahead_boots(tmp_path) ->
 
     assert machine.power is Power.ON
     platform.machines.shut_down()
+    platform.store.close()

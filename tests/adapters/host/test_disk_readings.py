@@ -11,6 +11,7 @@ import pytest
 
 from holdfast.adapters.host import host_state
 from holdfast.detectors.disk_state import LEAST_PERCENT
+from tests.engines.host_tools import require_tool
 
 
 def write(root: Path, files: Mapping[str, str]) -> None:
@@ -118,6 +119,7 @@ print(json.dumps(host_state.disks(Path(sys.argv[1]))))
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts file systems: run as root")
 def test_a_container_measures_the_file_systems_that_are_mounted_in_it(tmp_path: Path) -> None:
+    require_tool("mkfs.ext4")
     given = {"CONTAINER": CONTAINER, "PLACE": str(tmp_path), "PYTHON": sys.executable, "READ": READ}
     machine = ("--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private")
     done = subprocess.run(

@@ -55,7 +55,8 @@ def test_the_verdict_and_what_was_seen_are_kept(tmp_path: Path) -> None:
 def test_an_error_of_an_inspection_is_its_verdict(tmp_path: Path) -> None:
     text = inspected(HangInspector(FakeClock(T0).now), suspicion(tmp_path, "\0"))
 
-    assert text == "the ranks could not be inspected: embedded null byte"
+    assert text.startswith("the ranks could not be inspected: ")
+    assert "embedded null" in text  # Python 3.13 says more
 
 
 WAITS = (Frame(function="all_reduce", file="/x/torch/distributed/distributed_c10d.py", line=1),)

@@ -16,6 +16,7 @@ import pytest
 
 from holdfast.adapters.host.rank_stacks import NodeRanks, take_snapshots
 from holdfast.decisions.hang_verdict import Verdict, VerdictKind, verdict
+from tests.engines.host_tools import require_tool
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not Path(sys.executable).with_name("py-spy").exists(),
@@ -150,6 +151,7 @@ def test_a_fuse_file_system_that_does_not_respond_is_named(tmp_path: Path, reade
     reason="there is no fsfreeze, or no loop device",
 )
 def test_a_disk_that_does_not_respond_is_named(tmp_path: Path) -> None:
+    require_tool("mkfs.ext4")
     with frozen_disk(tmp_path / "disk") as file, job(tmp_path, file, "main") as node:
         found = seen(node, VerdictKind.STORAGE, "is in reads (train.py:7)")
 

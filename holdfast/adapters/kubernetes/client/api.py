@@ -356,7 +356,8 @@ def _read(opened: socket.socket, response: http.client.HTTPResponse, deadline: f
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError("the response is too slow")
-        opened.settimeout(left_s)
+        if not response.isclosed():  # since Python 3.11.8, the last piece may close the socket
+            opened.settimeout(left_s)
     response.close()
     return _unpacked(response, b"".join(pieces))
 
