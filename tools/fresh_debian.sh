@@ -3,14 +3,15 @@
 #
 #   tools/fresh_debian.sh bookworm
 #
-# Needs root and mmdebstrap. What it installs is removed in the end.
+# Needs root and mmdebstrap. What it installs is in build/fresh, and removed in the end.
 set -eu
 cd "$(dirname "$0")/.."
 release=${1:-bookworm}
 certificates=/etc/ssl/certs/ca-certificates.crt
 
-root=$(mktemp -d)
-trap 'rm -rf "$root"' EXIT
+root=$PWD/build/fresh
+rm -rf "$root"
+mkdir -p "$root"
 mmdebstrap --quiet --variant=minbase --include=python3,python3-venv,make,git,ca-certificates,procps \
     "$release" "$root"
 cp "$certificates" "$root$certificates"
@@ -18,6 +19,7 @@ cp /etc/resolv.conf /etc/hosts "$root/etc/"
 git clone --quiet . "$root/root/holdfast"
 
 # In namespaces of its own: no mount and no process outlives it.
+status=0
 unshare --mount --pid --fork --kill-child --propagation private sh -eu -c '
     root=$1
     mount --rbind "$root" "$root"
@@ -29,4 +31,6 @@ unshare --mount --pid --fork --kill-child --propagation private sh -eu -c '
     exec chroot "$root" env -i $proxies HOME=/root PIP_CERT="$2" SSL_CERT_FILE="$2" \
         PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         bash -c "cd ~/holdfast && python3 --version && make demo && rm -rf .venv && time make test"
-' sh "$root" "$certificates"
+' sh "$root" "$certificates" || status=$?
+rm -rf "$root"
+exit "$status"

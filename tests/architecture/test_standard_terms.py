@@ -114,7 +114,6 @@ ALLOWED = {
     ("holdfast/detectors/host_lockup.py", "trap"): "a word of the kernel's messages",
     ("holdfast/detectors/host_lockup.py", "traps"): "a word of the kernel's messages",
     ("tests/engines/real_network.py", "trap"): "a builtin of the shell",
-    ("tools/fresh_debian.sh", "trap"): "a builtin of the shell",
 }
 """File and word to the reason why the word is the standard term there."""
 
