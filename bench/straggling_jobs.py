@@ -34,6 +34,7 @@ BY_NAME_ONLY = "it takes 12 minutes"
 RANKS: Final = 4
 FACTORS: Final = (1.0, 1.1, 1.3, 2.0, 5.0)
 QUICK_FACTORS: Final = (2.0,)
+_KINDS: Final = ("sleep", "quota", "storage")
 _AT_ONCE: Final = 5
 """Jobs that run side by side."""
 
@@ -84,7 +85,10 @@ def run(
 ) -> Iterator[Figure]:
     """Run ``samples`` jobs of each kind and factor, or of those that are named."""
     factors = tuple(factor) or (QUICK_FACTORS if quick else FACTORS)
-    kinds = [one for one in _possible() if not kind or one in kind]
+    obstacles = _obstacles()
+    for one in obstacles.keys() & {*kind}:
+        sys.exit(f"{one} cannot be measured here: {obstacles[one]}")
+    kinds = [one for one in _KINDS if one not in obstacles and (not kind or one in kind)]
     loads = [os.getloadavg()[0]]
 
     def named(number: int, cause: str, factor: float) -> Named | None:
@@ -174,14 +178,16 @@ def _own_part(kind: str, factor: float) -> tuple[float, float, float, int]:
     return parts[kind]
 
 
-def _possible() -> list[str]:
-    """Return the kinds of slow ranks that this machine can have."""
-    kinds = ["sleep"]
-    if parent() is not None:
-        kinds.append("quota")
-    if os.access("/dev/fuse", os.W_OK) and importlib.util.find_spec("mfusepy") is not None:
-        kinds.append("storage")
-    return kinds
+def _obstacles() -> dict[str, str]:
+    """Return why this machine cannot have some kinds of slow ranks."""
+    found = {}
+    if parent() is None:
+        found["quota"] = "no cgroup with a CPU controller can be written"
+    if not os.access("/dev/fuse", os.W_OK):
+        found["storage"] = "it needs /dev/fuse: modprobe fuse"
+    elif importlib.util.find_spec("mfusepy") is None:
+        found["storage"] = "it needs mfusepy: make frameworks"
+    return found
 
 
 @contextmanager
