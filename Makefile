@@ -30,7 +30,7 @@ test-all: $(VENV)/.collected ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those th
 	@$(PYTEST) $(ARGS)
 
 fresh: ## `make demo` and `make test` in a fresh Debian, RELEASE=bookworm or trixie; needs root, mmdebstrap
-	@tools/fresh_debian.sh $(RELEASE)
+	@tools/fresh_debian.sh '$(RELEASE)'
 
 test-kubernetes: $(VENV)/.dev ## on a real control plane, which is built once (minutes)
 	@$(PYTEST) --suite kubernetes $(ARGS)

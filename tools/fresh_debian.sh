@@ -9,11 +9,19 @@ cd "$(dirname "$0")/.."
 release=${1:-bookworm}
 certificates=/etc/ssl/certs/ca-certificates.crt
 
+fail() {
+    rm -rf "$root"
+    echo "$1" >&2
+    exit 1
+}
+
 root=$PWD/build/fresh
+[ "$(id -u)" -eq 0 ] || fail "A fresh Debian needs root: it mounts file systems."
+command -v mmdebstrap >/dev/null || fail "mmdebstrap is missing: apt-get install mmdebstrap"
 rm -rf "$root"
 mkdir -p "$root"
 mmdebstrap --quiet --variant=minbase --include=python3,python3-venv,make,git,ca-certificates,procps \
-    "$release" "$root"
+    "$release" "$root" || fail "No Debian $release was made; expected a release such as bookworm or trixie."
 cp "$certificates" "$root$certificates"
 cp /etc/resolv.conf /etc/hosts "$root/etc/"
 git clone --quiet . "$root/root/holdfast"

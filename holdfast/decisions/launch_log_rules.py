@@ -224,7 +224,7 @@ def age_s(at: datetime | None, now: datetime) -> float | None:
 
 
 def _at(ago_s: float | None, now: datetime) -> datetime | None:
-    """Return the time of an age that another process reported; None for none."""
+    """Return the time ``ago_s`` before ``now``, as another process reported it; None if unknown."""
     return None if ago_s is None else now - timedelta(seconds=min(max(0.0, ago_s), _LONGEST_S))
 
 

@@ -25,8 +25,7 @@ _CLUSTER: Final = re.compile(r"(?P<job>.+)-[bcdfghjklmnpqrstvwxz2456789]{5}")
 """Name of the cluster of a job: Kubernetes' random suffixes use no other characters."""
 
 _LOG: Final = re.compile(r"exit code (-?\d{1,4})([,.] [Ll]ast available logs[^\n]{0,80}:\n)")
-"""Exit code, and what is before the log, in the message of a driver that failed; Ray has spelled it
-in two ways."""
+"""Exit code and heading of the log in the message of a failed driver."""
 
 _COMPLETE: Final = "Complete"
 _ANEW: Final = ("Retrying", "")
@@ -112,7 +111,7 @@ def _ending(status: Json) -> Ending | None:
 
 
 def _driver_failure(message: str) -> str:
-    """Return how the driver failed: its exception and cause, in place of the end of its log.
+    """Return a message with the exception of the driver and its cause, without its log.
 
     Ray appends up to 20,000 characters of the log to the message of a job.
     """
