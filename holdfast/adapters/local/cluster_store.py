@@ -113,10 +113,10 @@ class ClusterStore(LocalStore):
         with self._transaction():
             self._write("UPDATE groups SET count = ? WHERE name = ?", count, group)
             self._write(
-                "INSERT INTO leaving SELECT name FROM nodes WHERE instance_group = ?1 "
+                "INSERT INTO leaving SELECT name FROM nodes WHERE instance_group = ? "
                 "AND replaces NOT IN (SELECT name FROM nodes) "
                 "AND name NOT IN (SELECT node FROM leaving) "
-                "ORDER BY launched_at, name LIMIT -1 OFFSET ?2",
+                "ORDER BY launched_at, name LIMIT -1 OFFSET ?",
                 group, count,
             )  # fmt: skip
 
