@@ -1,5 +1,6 @@
 """Results of random disturbances, as a table and in the file that the documentation shows."""
 
+import fcntl
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -44,10 +45,15 @@ def rendered(found: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def write_results(results: Results, names: Iterable[str]) -> None:
-    """Write the file; platforms that were not disturbed keep their results."""
-    found = {**recorded(), **plain(results, names)}
-    kept = {name: found[name] for name in TITLES if name in found}
-    RECORDED.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+    """Write the file; platforms that were not disturbed keep their results.
+
+    Processes that disturb other platforms at the same time may write it, too.
+    """
+    with Path(__file__).open(encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = {**recorded(), **plain(results, names)}
+        kept = {name: found[name] for name in TITLES if name in found}
+        RECORDED.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
 def continued(names: Iterable[str]) -> Results:
