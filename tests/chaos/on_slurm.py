@@ -105,14 +105,14 @@ class SlurmUnderChaos:
 
     def check(self) -> None:
         self._until("agents and controller are at work", self._is_at_work)
+        # The controller may not have got as far as its own check of a damaged file.
+        self._until("the state reads clean", self._reads_clean)
         if self._fleet.orders or self._fleet.incidents:
             raise Broken(f"a repair: {self._fleet.orders} {self._fleet.incidents}")
         if self._job.state != "RUNNING" or self._job.nodes() != self._nodes:
             raise Broken(f"the job is {self._job.state} on {self._job.nodes()}")
         # A node is closed while only its agent is silent: its jobs go on.
         self._until("no healthy node is closed", self._are_open)
-        # The controller may not have got as far as its own check of a damaged file.
-        self._until("the state reads clean", self._reads_clean)
 
     def finish(self) -> None:
         bad = self._nodes[0]

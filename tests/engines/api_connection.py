@@ -3,6 +3,7 @@
 import json
 import ssl
 from collections.abc import Mapping
+from http import HTTPStatus
 from http.client import HTTPSConnection
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +20,10 @@ class Refused(BackendError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"the API server answered {status}: {message}")
         self.status = status
+
+
+class TooManyRequests(Refused):
+    """The API server asks for another try later."""
 
 
 class ApiConnection:
@@ -58,7 +63,7 @@ class ApiConnection:
             accept: another representation than plain JSON.
 
         Raises:
-            Refused: the API server answered with an error.
+            Refused: the API server answered with an error; ``TooManyRequests`` for 429.
             OSError: it could not be reached.
             HTTPException: the connection broke during the answer.
 
@@ -69,7 +74,8 @@ class ApiConnection:
         response = self._connection.getresponse()
         content = response.read().decode("utf-8")
         if response.status >= 400:
-            raise Refused(response.status, content)
+            refusal = TooManyRequests if response.status == HTTPStatus.TOO_MANY_REQUESTS else Refused
+            raise refusal(response.status, content)
         return json.loads(content) if content.startswith("{") else content
 
 
