@@ -74,7 +74,9 @@ class ApiConnection:
         response = self._connection.getresponse()
         content = response.read().decode("utf-8")
         if response.status >= 400:
-            refusal = TooManyRequests if response.status == HTTPStatus.TOO_MANY_REQUESTS else Refused
+            refusal = (
+                TooManyRequests if response.status == HTTPStatus.TOO_MANY_REQUESTS else Refused
+            )
             raise refusal(response.status, content)
         return json.loads(content) if content.startswith("{") else content
 
