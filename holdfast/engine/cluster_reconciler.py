@@ -9,6 +9,7 @@ from holdfast.decisions.autoscaling import shapes
 from holdfast.decisions.cluster_members import ObservedCluster
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.decisions.clusters import ClusterStep, decide
+from holdfast.kit.pauses import Pause
 from holdfast.model.cluster_actions import (
     ClusterAction,
     Configure,
@@ -85,7 +86,7 @@ class ClusterReconciler:
         self._ports = ports
         self._policy = policy
         self._intervals = intervals
-        self._not_before: dict[str, datetime] = {}  # spares a throttled provider
+        self._pauses: dict[str, Pause] = {}  # by cluster; they spare a throttled provider
         self._reported: dict[str, str] = {}  # reports each failure once
 
     def step(self) -> datetime:
@@ -98,37 +99,38 @@ class ClusterReconciler:
             self._report("", error)
             return now + AFTER_ERROR
         for name in names:
-            if self._not_before.setdefault(name, now) <= now:
-                poll_at = self._poll(name)
-                if name in self._not_before:  # no request came meanwhile
-                    self._not_before[name] = poll_at
-            wake_at = min(wake_at, self._not_before.get(name, now))
+            pause = self._pauses.setdefault(name, Pause(now, now))
+            if pause.is_over(now):
+                pause = self._poll(name)
+                if name in self._pauses:  # no request came meanwhile
+                    self._pauses[name] = pause
+            wake_at = min(wake_at, pause.until if name in self._pauses else now)
         return wake_at
 
     def wake(self, name: str) -> None:
         """Reconcile a cluster at once, after a request for it."""
-        self._not_before.pop(name, None)
+        self._pauses.pop(name, None)
 
-    def _poll(self, name: str) -> datetime:
+    def _poll(self, name: str) -> Pause:
         now = self._ports.clock.now()
         try:
             stored = self._ports.records.load(name)
             if stored is None:
-                return now
+                return Pause(now, now)
             step = decide(stored.cluster, stored.members, self._observed(stored), self._policy, now)
             if not self._is_saved(stored, step):
-                return now
+                return Pause(now, now)
             for action in step.actions:
                 self._carry_out(name, action)
         except RetryLater as error:
             self._report(name, error)
-            return now + error.after
+            return Pause(now, now + error.after)
         except (BackendError, ProviderError) as error:
             self._report(name, error)
-            return now + AFTER_ERROR
+            return Pause(now, now + AFTER_ERROR)
         self._reported.pop(name, None)
         is_quiet = step.cluster is not None and step.cluster.status in _QUIET and not step.actions
-        return now + (self._intervals.quiet if is_quiet else self._intervals.busy)
+        return Pause(now, now + (self._intervals.quiet if is_quiet else self._intervals.busy))
 
     def _observed(self, stored: StoredCluster) -> ObservedCluster:
         groups = stored.cluster.groups

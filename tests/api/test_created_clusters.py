@@ -277,3 +277,20 @@ def test_what_is_asked_for_while_a_cluster_is_looked_at_is_not_left_for_later(la
 
     lab.nodes.meanwhile = lambda: None
     assert lab.reconciler.step() > lab.late.now() + later / 2
+
+
+def test_a_cluster_does_not_wait_until_the_clock_has_caught_up_with_an_earlier_step(lab) -> None:
+    lab.create()
+    lab.settle()
+    later = timedelta(minutes=1)
+    lab.restart(PollIntervals(busy=later, quiet=later))
+    rounds = []
+    lab.nodes.meanwhile = lambda: rounds.append(lab.late.late)
+    lab.late.late = timedelta(hours=3)
+    lab.reconciler.step()
+
+    lab.late.late = timedelta(0)
+    lab.reconciler.step()
+    lab.reconciler.step()
+
+    assert rounds == [timedelta(hours=3), timedelta(0)]

@@ -1,9 +1,10 @@
 """Routes orders to providers, deduplicates them by token, and backs off."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
+from holdfast.kit.pauses import Pause
 from holdfast.model.errors import RetryLater
 from holdfast.model.nodes import NodeView
 from holdfast.ports.clock import Clock
@@ -55,7 +56,7 @@ class _OrderQueue:
         self._repair = repair
         self._clock = clock
         self._accepted: dict[str, None] = {}  # in the order of their acceptance
-        self._unreachable_until: datetime | None = None
+        self._unreachable: Pause | None = None
         self._unreachable_reason = ""
 
     def give(self, node: NodeView, token: str) -> None:
@@ -63,12 +64,13 @@ class _OrderQueue:
         if token in self._accepted:
             return
         now = self._clock.now()
-        if self._unreachable_until is not None and now < self._unreachable_until:
-            raise RetryLater(self._unreachable_reason, after=self._unreachable_until - now)
+        if self._unreachable is not None and not self._unreachable.is_over(now):
+            raise RetryLater(self._unreachable_reason, after=self._unreachable.until - now)
         try:
             self._repair(node, token)
         except OwnerUnreachable as error:
-            self._unreachable_until = self._clock.now() + error.after
+            ended = self._clock.now()
+            self._unreachable = Pause(ended, ended + error.after)
             self._unreachable_reason = str(error)
             raise
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:

@@ -102,6 +102,20 @@ def test_afterwards_orders_are_tried_again() -> None:
     assert world.replacer.orders == ["node-1 t/1", "node-1 t/1", "node-1 u/1"]
 
 
+def test_a_pause_of_a_clock_that_was_ahead_delays_no_order() -> None:
+    world = World()
+    world.clock.time += timedelta(hours=3)
+    world.replacer.failing = OwnerUnreachable("away", after=PAUSE)
+    with pytest.raises(RetryLater):
+        world.orders.replace(NODE, "t/1")
+    world.replacer.failing = None
+
+    world.clock.time -= timedelta(hours=3)
+    world.orders.replace(NODE, "t/1")
+
+    assert world.replacer.orders == ["node-1 t/1", "node-1 t/1"]
+
+
 def test_an_order_taken_before_is_no_error_while_its_owner_is_away() -> None:
     world = World()
     world.orders.replace(NODE, "t/1")
