@@ -1,6 +1,7 @@
 """The system's clock."""
 
-from datetime import UTC, datetime
+import time
+from datetime import UTC, datetime, timedelta
 
 
 class SystemClock:
@@ -9,3 +10,7 @@ class SystemClock:
     def now(self) -> datetime:
         """See ``Clock.now``."""
         return datetime.now(UTC)
+
+    def elapsed(self) -> timedelta:
+        """See ``Clock.elapsed``."""
+        return timedelta(seconds=time.monotonic())

@@ -1,10 +1,11 @@
-"""Records that were written while the clock was ahead.
+"""Records that were written before the clock was set.
 
-After it is set back, their times are in the future, and timeouts that count from them would wait
-until the clock has caught up.
+Where the clock was ahead, their times are in the future after it is set back, and timeouts that
+count from them would wait until the clock has caught up. Where it was behind, timeouts would pass
+early by as much as it is set forward.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
@@ -54,26 +55,43 @@ def dated_back(record: Record, now: datetime) -> Record:
     Delays that have not passed, of a backoff or before the next call to a provider, end now. What
     identifies attempts, checks and earlier remediations stays as it is.
     """
-    if not is_ahead(record, now):
+    return _dated(record, lambda at: min(at, now)) if is_ahead(record, now) else record
+
+
+def dated_forward(record: Record, step: timedelta, now: datetime) -> Record:
+    """Return a record whose timeouts pass no earlier although the clock was set forward.
+
+    Args:
+        record: as it was written before.
+        step: by how much the clock was set forward.
+        now: the present time, which no time is moved beyond.
+
+    """
+    if record.phase not in (_JOB_PHASES if isinstance(record, JobRecord) else _NODE_PHASES):
         return record
+    return _dated(record, lambda at: max(at, min(at + step, now)))
+
+
+def _dated(record: Record, dated: Callable[[datetime], datetime]) -> Record:
+    """Return a record with other times from which timeouts count."""
     if isinstance(record, JobRecord):
         failure, start_after = record.failure, record.start_after
         return replace(
             record,
-            phase_since=min(record.phase_since, now),
-            failure=failure and replace(failure, at=min(failure.at, now)),
-            start_after=start_after and min(start_after, now),
+            phase_since=dated(record.phase_since),
+            failure=failure and replace(failure, at=dated(failure.at)),
+            start_after=start_after and dated(start_after),
         )
     repair = record.remediation
     return replace(
         record,
-        phase_since=min(record.phase_since, now),
+        phase_since=dated(record.phase_since),
         remediation=repair
         and replace(
             repair,
-            opened_at=min(repair.opened_at, now),
-            ordered_at=repair.ordered_at and min(repair.ordered_at, now),
-            retry_at=repair.retry_at and min(repair.retry_at, now),
+            opened_at=dated(repair.opened_at),
+            ordered_at=repair.ordered_at and dated(repair.ordered_at),
+            retry_at=repair.retry_at and dated(repair.retry_at),
         ),
     )
 

@@ -91,7 +91,7 @@ class JobReconciler:
         self._failed_jobs: set[str] = set()  # jobs whose calls fail delay no others
         self._rest_until = datetime.min.replace(tzinfo=UTC)
         self._ended: list[tuple[str, AttemptRecord]] = []  # of jobs no longer listed
-        self._dates = RecordDates[JobRecord](ports.jobs.put, ports.leadership, self._repeats)
+        self._dates = RecordDates(ports.jobs.put, ports.clock, ports.leadership, self._repeats)
         self._moves = CheckpointIncidents(
             ports.jobs, ports.incidents, ports.leadership, policy.nodes
         )
@@ -121,7 +121,9 @@ class JobReconciler:
         now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
         if self._suspect(jobs, slow, nodes, now):
             return now  # before a job starts on such a node
-        corrected_at = self._dates.correct({job.spec.name: job.record for job in jobs}, now)
+        records = {job.spec.name: job.record for job in jobs}
+        if (corrected_at := self._dates.correct(records, now)) is None:
+            return now
         wake_times = [now + RESYNC, corrected_at]
         has_scheduled = False
         for job in self._failed_last(jobs, now):

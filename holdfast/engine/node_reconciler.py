@@ -94,7 +94,7 @@ class NodeReconciler:
         self._unopened: list[Incident] = []  # of nodes quarantined in this round
         self._cut_at = ""  # where the next round continues
         self._peer_pools: frozenset[Pool] = frozenset()  # set by each plan
-        self._dates = RecordDates[NodeRecord](ports.cluster.put, ports.leadership, self._repeats)
+        self._dates = RecordDates(ports.cluster.put, ports.clock, ports.leadership, self._repeats)
 
     def step(self) -> datetime:
         """Run one round; it ends early when another controller becomes the leader.
@@ -113,9 +113,9 @@ class NodeReconciler:
         except BackendError as error:
             return self._repeats.call_failed("reading the cluster", error, now)
         now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
-        corrected_at = self._dates.correct(
-            {node.name: node.record for node in view.nodes if may_be_corrected(node)}, now
-        )
+        records = {node.name: node.record for node in view.nodes if may_be_corrected(node)}
+        if (corrected_at := self._dates.correct(records, now)) is None:
+            return now
         plan = decide(view, self._policy, now)
         self._peer_pools = plan.peer_pools
         wake_times = [now + RESYNC, corrected_at]

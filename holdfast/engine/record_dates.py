@@ -1,13 +1,22 @@
-"""Correction of records that were written while the clock was ahead."""
+"""Correction of records that were written before the clock was set."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final, Generic
 
-from holdfast.decisions.clock_steps import CONFIRMED_AFTER, Record, dated_back, is_ahead, lead
+from holdfast.decisions.clock_steps import (
+    CONFIRMED_AFTER,
+    TOLERANCE,
+    Record,
+    dated_back,
+    dated_forward,
+    is_ahead,
+    lead,
+)
 from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.model.errors import BackendError
 from holdfast.model.events import TimesCorrected
+from holdfast.ports.clock import Clock
 from holdfast.ports.leadership import Leadership
 
 AT_ONCE: Final = 20
@@ -17,29 +26,68 @@ _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
 class RecordDates(Generic[Record]):
-    """Dates records back that have been in the future for ``CONFIRMED_AFTER``."""
+    """Corrects the times of records after the clock was set.
+
+    Args:
+        put: stores a corrected record.
+        clock: the clock by which records are written.
+        leadership: only the leader corrects.
+        repeats: gets the events.
+
+    """
 
     def __init__(
-        self, put: Callable[[str, Record], None], leadership: Leadership, repeats: RepeatLimiter
+        self,
+        put: Callable[[str, Record], None],
+        clock: Clock,
+        leadership: Leadership,
+        repeats: RepeatLimiter,
     ) -> None:
-        """Store corrected records by ``put``; ``repeats`` gets the events."""
         self._put: Callable[[str, Record], None] = put
         self._leadership = leadership
         self._repeats = repeats
         self._seen: dict[str, datetime] = {}  # since when each record is in the future
+        self._clock = clock
+        self._offset: datetime | None = None  # of the clock from time that nobody sets
 
-    def correct(self, records: Mapping[str, Record], now: datetime) -> datetime:
-        """Correct what is due; returns the time by which the next round must run.
+    def correct(self, records: Mapping[str, Record], now: datetime) -> datetime | None:
+        """Correct what is due.
 
         Args:
             records: all records, by the name of their node or job.
             now: the present time.
+
+        Returns:
+            The time by which the next round must run; None if this round must end, because timeouts
+            of the records that were read would pass early.
 
         Raises:
             StorageFull: nothing can be recorded, so nothing may be done.
             StateDamaged: nothing can be recorded until a restart has restored the state.
 
         """
+        return None if self._moved_forward(records) else self._dated_back(records, now)
+
+    def _moved_forward(self, records: Mapping[str, Record]) -> bool:
+        """Delay timeouts by as much as the clock was set forward since the last call.
+
+        A record that cannot be stored is not tried again: others must not wait for it.
+        """
+        now = self._clock.now()
+        before, self._offset = self._offset, now - self._clock.elapsed()
+        step = timedelta(0) if before is None else self._offset - before
+        later = {
+            name: dated_forward(record, step, now)
+            for name, record in records.items()
+            if step > TOLERANCE and self._leadership.is_held()
+        }
+        changed = {name: record for name, record in later.items() if record != records[name]}
+        for name, record in changed.items():
+            self._store(name, record, -step, now)
+        return bool(changed)
+
+    def _dated_back(self, records: Mapping[str, Record], now: datetime) -> datetime:
+        """Date back what has been in the future for ``CONFIRMED_AFTER``."""
         self._seen = {
             name: min(self._seen.get(name, now), now)
             for name, record in records.items()
@@ -50,13 +98,15 @@ class RecordDates(Generic[Record]):
             if not self._leadership.is_held():
                 return now + AFTER_ERROR
             del self._seen[name]  # one that cannot be stored is tried after the others
-            try:
-                self._put(name, dated_back(records[name], now))
-            except BackendError as error:
-                self._repeats.call_failed(f"correcting the times of {name}", error, now)
-            else:
-                ahead = lead(records[name], now)
-                self._repeats.emit(TimesCorrected(what=name, ahead=ahead), now)
+            self._store(name, dated_back(records[name], now), lead(records[name], now), now)
         if due:
             return now
         return min((at + CONFIRMED_AFTER for at in self._seen.values()), default=_NEVER)
+
+    def _store(self, name: str, record: Record, ahead: timedelta, now: datetime) -> None:
+        try:
+            self._put(name, record)
+        except BackendError as error:
+            self._repeats.call_failed(f"correcting the times of {name}", error, now)
+        else:
+            self._repeats.emit(TimesCorrected(what=name, ahead=ahead), now)

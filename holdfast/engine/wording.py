@@ -1,6 +1,7 @@
 """Messages of events and log lines; operators search and alert on them, so they are stable."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from holdfast.engine.recovery_text import recovery
 from holdfast.kit.units import format_duration
@@ -89,9 +90,15 @@ def sentence(event: Event) -> str:
         case StateRestored(what=what):
             return what
         case TimesCorrected(what=what, ahead=ahead):
+            corrected = (
+                f"timeouts counted from a time {format_duration(ahead)} in the future, and count"
+                " from now"
+                if ahead > timedelta(0)
+                else f"the clock was set forward by {format_duration(-ahead)}, and timeouts pass"
+                " later"
+            )
             return (
-                f"{what}: timeouts counted from a time {format_duration(ahead)} in the future, and"
-                f" count from now{_times(event.times)}; check that the clocks of the"
+                f"{what}: {corrected}{_times(event.times)}; check that the clocks of the"
                 " controllers' machines are synchronized"
             )
         case CallFailed(what=what, error=error):

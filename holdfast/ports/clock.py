@@ -1,6 +1,6 @@
 """Port of the clock."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 
@@ -9,4 +9,8 @@ class Clock(Protocol):
 
     def now(self) -> datetime:
         """Return the current time, aware, in UTC."""
+        ...
+
+    def elapsed(self) -> timedelta:
+        """Return the time since an arbitrary moment, by a clock that nobody sets."""
         ...

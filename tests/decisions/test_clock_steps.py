@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.decisions.clock_steps import TOLERANCE, dated_back, is_ahead
+from holdfast.decisions.clock_steps import TOLERANCE, dated_back, dated_forward, is_ahead
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase, JobRecord
 from holdfast.model.nodes import NodeRecord, PastFault, Phase, Remediation
@@ -74,6 +74,12 @@ node_records = st.builds(
 IDENTIFYING = ("attempts", "history", "started_at", "running_at", "replaced_at", "cleared_at")
 COUNTED = ("phase_since", "at", "opened_at", "ordered_at", "start_after", "retry_at")
 
+RESTING = {
+    *(JobPhase.STARTING, JobPhase.RUNNING, JobPhase.SUCCEEDED, JobPhase.FAILED),
+    *(JobPhase.CANCELLED, Phase.SCHEDULABLE, Phase.CHECKING),
+}
+"""Phases whose times identify attempts or checks, or that have no timeout."""
+
 
 def times_of(record: Any) -> Iterator[tuple[str, datetime | None]]:
     """Name and value of the times of a record, and of its failure and its remediation."""
@@ -99,18 +105,30 @@ def test_a_corrected_record_counts_from_now_and_keeps_what_identifies_attempts(r
     assert not is_ahead(corrected, NOW)
 
 
+@given(job_records | node_records, st.sampled_from([TOLERANCE + TICK, HOURS, 2 * HOURS]))
+def test_after_a_step_forward_no_timeout_passes_earlier_and_none_counts_from_the_future(
+    record, step
+) -> None:
+    moved = dated_forward(record, step, NOW)
+
+    if record.phase in RESTING:
+        assert moved is record
+        return
+    for (name, old), (_, new) in zip(times_of(record), times_of(moved), strict=True):
+        assert new == (None if old is None else max(old, min(old + step, NOW))), name
+    for name in IDENTIFYING:
+        assert getattr(moved, name, None) == getattr(record, name, None)
+    assert is_ahead(moved, NOW) == is_ahead(record, NOW)
+
+
 @pytest.mark.parametrize("phase", [*JobPhase, *Phase])
 @pytest.mark.parametrize("ahead", [timedelta(0), TOLERANCE, TOLERANCE + TICK])
 def test_what_starts_runs_or_is_checked_is_never_corrected(phase, ahead) -> None:
     kind = JobRecord if isinstance(phase, JobPhase) else NodeRecord
-    resting = {
-        *(JobPhase.STARTING, JobPhase.RUNNING, JobPhase.SUCCEEDED, JobPhase.FAILED),
-        *(JobPhase.CANCELLED, Phase.SCHEDULABLE, Phase.CHECKING),
-    }
 
     record = kind(phase=phase, phase_since=NOW + ahead)
 
-    assert is_ahead(record, NOW) == (ahead > TOLERANCE and phase not in resting)
+    assert is_ahead(record, NOW) == (ahead > TOLERANCE and phase not in RESTING)
 
 
 @pytest.mark.parametrize("since", [NOW, NOW + HOURS])

@@ -752,6 +752,25 @@ def test_a_clock_that_is_behind_for_a_moment_dates_no_record_back() -> None:
     assert world.record == before
 
 
+def test_a_clock_that_is_set_forward_shortens_no_stop() -> None:
+    record = {"failure": HARDWARE, "phase_since": NOW}
+    world = World(a_job(JobPhase.STOPPING, record=record), nodes=healthy_nodes(3))
+    world.step()
+    world.clock.set_forward(AHEAD)
+
+    assert world.step() == ["put job-1 stopping"]
+    assert world.events.reported[-1] == TimesCorrected(what="job-1", ahead=-AHEAD)
+    assert world.record.phase_since == world.clock.time
+
+
+def test_only_the_leader_moves_times_forward() -> None:
+    world = World(stopped(), nodes=healthy_nodes(3), leadership=FakeLeadership(0))
+    world.step()
+    world.clock.set_forward(AHEAD)
+
+    assert world.step() == []
+
+
 def test_only_the_leader_dates_records_back_and_others_do_not_spin() -> None:
     view = a_job(JobPhase.WAITING, nodes=3, record={"phase_since": NOW + AHEAD})
     world = World(view, leadership=FakeLeadership(0))

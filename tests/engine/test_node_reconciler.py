@@ -827,6 +827,49 @@ def test_a_machine_that_joined_while_the_clock_was_ahead_is_replaced_if_it_never
     assert world.step()[0] == "put node-1 quarantined"
 
 
+# a clock that was behind
+
+
+@pytest.mark.parametrize("phase", [Phase.JOINING, Phase.REBOOTING, Phase.REPLACING])
+def test_a_clock_that_is_set_forward_ends_no_wait_for_a_machine(phase) -> None:
+    node = a_node(phase, heartbeat_at=None)
+    order = a_remediation(ordered_at=NOW, machine=node.machine)
+    repair = None if phase is Phase.JOINING else order
+    world = World(replace(node, record=replace(node.record, remediation=repair)))
+    world.step()
+
+    for _ in range(2):
+        world.clock.set_forward(timedelta(hours=9))
+        assert world.step() == [f"put node-1 {phase}"]
+        assert world.events.reported[-1].ahead == -timedelta(hours=9)
+        assert world.step() == []
+    timeouts = (POLICY.join_timeout, POLICY.reboot_timeout, POLICY.replace_timeout)
+    world.clock.time += max(timeouts)
+
+    assert world.step()
+
+
+def test_time_that_passes_between_two_rounds_counts() -> None:
+    world = World(a_node(Phase.JOINING, heartbeat_at=None))
+    world.step()
+    world.clock.time += POLICY.join_timeout
+
+    assert world.step()[0] == "put node-1 quarantined"
+
+
+def test_a_record_that_cannot_be_corrected_holds_up_no_other_node() -> None:
+    joining = a_node(Phase.JOINING, name="node-2", heartbeat_at=None)
+    world = World(a_node(faults=(a_fault(),)), joining)
+    world.cluster.change("node-1", faults=())
+    world.step()
+    world.cluster.change("node-1", faults=(a_fault(),), heartbeat_at=NOW + timedelta(hours=9))
+    world.clock.set_forward(timedelta(hours=9))
+    world.calls.failing["put node-2"] = BackendError("down")
+    world.step()
+
+    assert "put node-1 quarantined" in world.step()
+
+
 def test_a_deep_check_that_began_while_the_clock_was_ahead_keeps_its_name() -> None:
     ahead = NOW + timedelta(hours=3)
     world = World(a_node(Phase.CHECKING, record={"phase_since": ahead}))

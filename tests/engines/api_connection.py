@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from http.client import HTTPSConnection
@@ -12,6 +13,8 @@ from typing import Any, Final, Self
 from holdfast.model.errors import BackendError
 
 _TIMEOUT_S: Final = 30
+_READS: Final = 10
+_READ_AGAIN_S: Final = 1.0
 
 
 class Refused(BackendError):
@@ -20,10 +23,6 @@ class Refused(BackendError):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"the API server answered {status}: {message}")
         self.status = status
-
-
-class TooManyRequests(Refused):
-    """The API server asks for another try later."""
 
 
 class ApiConnection:
@@ -56,6 +55,8 @@ class ApiConnection:
     def request(self, method: str, path: str, body: Any = None, *, accept: str = "") -> Any:
         """One request; returns the JSON of the answer, or its text where it is no object.
 
+        A read is repeated while the API server asks for that, as it does while its caches fill.
+
         Args:
             method: of HTTP; the body of ``PATCH`` is a JSON merge patch.
             path: with the query, if any.
@@ -63,21 +64,22 @@ class ApiConnection:
             accept: another representation than plain JSON.
 
         Raises:
-            Refused: the API server answered with an error; ``TooManyRequests`` for 429.
+            Refused: the API server answered with an error.
             OSError: it could not be reached.
             HTTPException: the connection broke during the answer.
 
         """
         headers = {"Authorization": f"Bearer {self._token}", **_types(method, accept)}
         text = None if body is None else json.dumps(body)
-        self._connection.request(method, path, text, headers)
-        response = self._connection.getresponse()
-        content = response.read().decode("utf-8")
+        for tries in range(_READS if method == "GET" else 1):
+            time.sleep(_READ_AGAIN_S if tries else 0)
+            self._connection.request(method, path, text, headers)
+            response = self._connection.getresponse()
+            content = response.read().decode("utf-8")
+            if response.status != HTTPStatus.TOO_MANY_REQUESTS:
+                break
         if response.status >= 400:
-            refusal = (
-                TooManyRequests if response.status == HTTPStatus.TOO_MANY_REQUESTS else Refused
-            )
-            raise refusal(response.status, content)
+            raise Refused(response.status, content)
         return json.loads(content) if content.startswith("{") else content
 
 

@@ -10,7 +10,6 @@ plays what runs on them. Whoever writes an adapter tests with it, without Docker
 Needs Linux with ``setpriv`` (util-linux), and the package ``cryptography``.
 """
 
-import contextlib
 import json
 import os
 import secrets
@@ -34,7 +33,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from holdfast.kit.files import write_atomically
 from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
-from tests.engines.api_connection import ApiConnection, Refused, TooManyRequests
+from tests.engines.api_connection import ApiConnection, Refused
 from tests.engines.kwok_stages import KWOK_STAGES
 
 ETCD: Final = "etcd"
@@ -52,8 +51,6 @@ _DIES_WITH_US: Final = ("setpriv", "--pdeathsig", "SIGKILL")
 _MEMORY: Final = Path("/dev/shm")
 _HOST: Final = "127.0.0.1"
 _POLL_S: Final = 0.02
-_READS: Final = 10
-_READ_AGAIN_S: Final = 1.0
 _TIMEOUT: Final = timedelta(minutes=2)
 """A machine that needs longer to start a program of the control plane is not merely busy."""
 
@@ -247,14 +244,7 @@ class ControlPlane:
         return str(answer["status"]["token"])
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """One request as the user who may do everything; see ``ApiConnection.request``.
-
-        A read is repeated while the API server asks for that, as it does while its caches fill.
-        """
-        for _ in range(_READS if method == "GET" else 0):
-            with contextlib.suppress(TooManyRequests), self.connect() as api:
-                return api.request(method, path, body)
-            time.sleep(_READ_AGAIN_S)
+        """One request as the user who may do everything; see ``ApiConnection.request``."""
         with self.connect() as api:
             return api.request(method, path, body)
 

@@ -391,3 +391,19 @@ def test_a_machine_that_was_ordered_while_the_clock_was_ahead_boots(tmp_path) ->
     assert machine.power is Power.ON
     platform.machines.shut_down()
     platform.store.close()
+
+
+@pytest.mark.parametrize("phase", [Phase.JOINING, Phase.SCHEDULABLE, Phase.CHECKING])
+def test_a_machine_that_boots_again_joins_from_then_on(tmp_path, phase) -> None:
+    clock = FakeClock()
+    platform = Platform(tmp_path, clock)
+    record = replace(platform.view().record, phase=phase, phase_since=clock.now())
+    platform.cluster.put(platform.node, record)
+    platform.machines.shut_down()
+    clock.time += timedelta(hours=3)
+
+    platform.machines.restore()
+
+    record = platform.view().record
+    assert (record.phase, record.phase_since) == (Phase.JOINING, clock.time)
+    platform.store.close()

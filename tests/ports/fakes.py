@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from holdfast.model.actions import CloseBreaker, TripBreaker
 from holdfast.model.events import Event
@@ -38,10 +38,20 @@ class FakeClock:
 
     def __init__(self, now: datetime = NOW) -> None:
         self.time = now
+        self.set_by = timedelta(0)
 
     def now(self) -> datetime:
         """See ``Clock.now``."""
         return self.time
+
+    def elapsed(self) -> timedelta:
+        """See ``Clock.elapsed``."""
+        return self.time - NOW - self.set_by
+
+    def set_forward(self, step: timedelta) -> None:
+        """Set it without any time passing."""
+        self.time += step
+        self.set_by += step
 
 
 class FakeCluster:

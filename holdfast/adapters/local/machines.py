@@ -85,7 +85,7 @@ class LocalMachines:
                 boots_at=now + self._delays.boot,
                 replaces=replaces,
             )
-            if record.phase in (Phase.SCHEDULABLE, Phase.CHECKING):
+            if record.phase in (Phase.JOINING, Phase.SCHEDULABLE, Phase.CHECKING):
                 joining = dataclasses.replace(record, phase=Phase.JOINING, phase_since=now)
                 self._store.put_node(name, joining)
 

@@ -1,6 +1,6 @@
 """Incidents, events and the time of the simulated platform."""
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from holdfast.adapters.sim.call_gate import CallGate
 from holdfast.adapters.sim.world import World
@@ -62,3 +62,7 @@ class SimClock:
     def now(self) -> datetime:
         """See ``Clock.now``."""
         return self._world.now
+
+    def elapsed(self) -> timedelta:
+        """See ``Clock.elapsed``."""
+        return self._world.now - datetime.min.replace(tzinfo=UTC)

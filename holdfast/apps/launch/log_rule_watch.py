@@ -206,7 +206,11 @@ class LogReader:
 
     def now(self) -> datetime:
         """Return the present time, which never jumps."""
-        return self._started + timedelta(seconds=time.monotonic() - self._clock)
+        return self._started + self.elapsed()
+
+    def elapsed(self) -> timedelta:
+        """Return the time since the start."""
+        return timedelta(seconds=time.monotonic() - self._clock)
 
     def finish(self) -> None:
         """Read the logs to their ends: the ranks have ended."""

@@ -41,14 +41,15 @@ class StateRestored(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimesCorrected(Event):
-    """Timeouts of a node or a job count from now: they counted from a time in the future."""
+    """Timeouts of a node or a job count from another time, because the clock was set."""
 
     name: ClassVar[str] = "engine.times_corrected"
     what: str
     """Name of the node or of the job."""
 
     ahead: timedelta
-    """How far in the future the time was."""
+    """How far in the future the time was. Negative: the clock was set forward by so much, and the
+    timeouts pass later."""
 
     times: int = 1
     """Number of corrections since the last report."""
