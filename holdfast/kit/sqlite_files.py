@@ -143,19 +143,15 @@ def recover(path: Path, *, may_begin_empty: bool = False) -> str:
             f"{path} is damaged ({problem}), and {backup} is not a valid backup; restore a copy, or"
             " move the file away to start with an empty database"
         )
-    aside = _moved_aside(path)
-    begun = f"{path} was damaged ({problem}); it was moved to {aside}"
+    begun = f"{path} was damaged ({problem}); it was moved to"
     if not is_restorable:
-        return f"{begun}; there is no valid backup, so the state starts empty"
+        aside = _moved_aside(path)
+        return f"{begun} {aside}; there is no valid backup, so the state starts empty"
     made_at = datetime.fromtimestamp(backup.stat().st_mtime, UTC)
-    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
-    create_private(temporary)
-    shutil.copyfile(backup, temporary)
-    temporary.replace(path)
-    sync_directory(path.parent)
+    aside = _replaced(path, backup)
     return (
-        f"{begun}, and the backup of {made_at:%Y-%m-%dT%H:%M:%SZ} was restored; later changes are"
-        " lost"
+        f"{begun} {aside}, and the backup of {made_at:%Y-%m-%dT%H:%M:%SZ} was restored; later"
+        " changes are lost"
     )
 
 
@@ -209,11 +205,36 @@ def _problem(path: Path) -> str:
     return "" if found == "ok" else " ".join(str(found).split())
 
 
-def _moved_aside(path: Path) -> Path:
-    """Rename a database and the files beside it, for a person to examine."""
+def _replaced(path: Path, backup: Path) -> Path:
+    """Put a copy of the backup in place of a damaged database; return where that is now.
+
+    There is a database at any time, for the next start if the disk is full or the process killed.
+    """
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    create_private(temporary)
+    try:
+        shutil.copyfile(backup, temporary)
+        aside = _moved_aside(path, stays=True)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)  # only there if something failed
+    sync_directory(path.parent)
+    return aside
+
+
+def _moved_aside(path: Path, *, stays: bool = False) -> Path:
+    """Rename a database and the files beside it, for a person to examine.
+
+    One that ``stays`` gets a second name, until it is replaced.
+    """
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     name = f"{path.name}.damaged-{stamp}-{os.urandom(2).hex()}"
     for part in _PARTS:
+        found, aside = path.with_name(path.name + part), path.with_name(name + part)
+        if stays and not part:
+            with suppress(OSError):  # not every file system has hard links
+                aside.hardlink_to(found)
+                continue
         with suppress(FileNotFoundError):
-            path.with_name(path.name + part).rename(path.with_name(name + part))
+            found.rename(aside)
     return path.with_name(name)

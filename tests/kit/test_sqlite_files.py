@@ -2,6 +2,8 @@ import contextlib
 import math
 import os
 import sqlite3
+import subprocess
+import sys
 import time
 
 import pytest
@@ -79,6 +81,29 @@ def test_a_damaged_database_is_moved_aside_and_its_backup_restored(path, damage)
     assert aside.read_bytes() == damaged
     assert entries(path) == before
     assert recover(path) == ""
+
+
+LIMITED = """
+import pathlib, resource, sys
+from holdfast.kit.sqlite_files import recover
+resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+recover(pathlib.Path(sys.argv[1]), may_begin_empty=True)
+"""
+
+
+@pytest.mark.attack
+def test_nothing_is_moved_while_there_is_no_room_for_what_is_restored(path) -> None:
+    recover(path)
+    before = entries(path)
+    overwrite_pages(path)
+    files = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+
+    done = subprocess.run([sys.executable, "-c", LIMITED, path], check=False, capture_output=True)
+
+    assert b"File too large" in done.stderr
+    assert {one.name: one.read_bytes() for one in path.parent.iterdir()} == files
+    assert "was restored" in recover(path, may_begin_empty=True)
+    assert entries(path) == before
 
 
 @pytest.mark.parametrize("damage", [overwrite_header, overwrite_pages, replace_with_text])

@@ -43,7 +43,7 @@ from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.kit.processes import become_subreaper, die_with_parent, reap_all
 from holdfast.model.clusters import MachineGroup
-from holdfast.model.errors import BackendError
+from holdfast.model.errors import BackendError, HoldfastError
 from holdfast.model.events import CheckpointChosen, Event, StateRestored
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
@@ -332,9 +332,13 @@ def main(argv: list[str]) -> int:
     die_with_parent(options.parent, signal.SIGTERM)
     run = RunDir(options.dir)
     sweep(run.path.parent.parent)  # also processes of this cluster, if it was killed
-    with locked(run):
-        if ClusterSupervisor(run, RunConfig(), options.checkpoint_mirror).run():
-            archive_deleted(run)
+    try:
+        with locked(run):
+            if ClusterSupervisor(run, RunConfig(), options.checkpoint_mirror).run():
+                archive_deleted(run)
+    except HoldfastError as error:  # holdfast api starts this process again
+        sys.stderr.write(f"{error}\n")
+        return 1
     return 0
 
 
