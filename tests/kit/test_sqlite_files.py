@@ -86,13 +86,14 @@ def test_a_damaged_database_is_moved_aside_and_its_backup_restored(path, damage)
 LIMITED = """
 import pathlib, resource, sys
 from holdfast.kit.sqlite_files import recover
-resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
 recover(pathlib.Path(sys.argv[1]), may_begin_empty=True)
 """
 
 
 @pytest.mark.attack
 def test_nothing_is_moved_while_there_is_no_room_for_what_is_restored(path) -> None:
+    write(path, "x" * 100_000)
     recover(path)
     before = entries(path)
     overwrite_pages(path)
