@@ -28,7 +28,7 @@ from holdfast.adapters.local.layout import cluster_dir
 from holdfast.kit.processes import send
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
-from tests.chaos.on_local import TIMEOUT_S, TRAINING
+from tests.chaos.on_local import TIMEOUT_S, TRAINING, check_overlap
 from tests.chaos.schedules import Broken, Clock, Disk, Disturbance, Kind, Victim, corrupted
 
 BOTH = (Victim.CONTROLLER, Victim.API_SERVER)
@@ -103,6 +103,7 @@ class ClusterUnderChaos:
 
     def check(self) -> None:
         self._until("the job and all nodes are at work", self._is_at_work)
+        check_overlap(self._end)
         for path in (self._run.dir.state, self._run.home / "api.db"):
             with closing(sqlite3.connect(path)) as database:
                 (found,) = database.execute("PRAGMA quick_check").fetchone()
@@ -123,6 +124,7 @@ class ClusterUnderChaos:
         self._until("the job's end", lambda: self._record().phase.is_final)
         if self._record().phase is not JobPhase.SUCCEEDED:
             raise Broken(f"the job: {self._record()}")
+        check_overlap(self._end)
 
     @contextmanager
     def _disturbed(self, one: Disturbance) -> Iterator[None]:

@@ -49,9 +49,16 @@ KINDS: Mapping[Kind, tuple[Victim, ...]] = {
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 TIMEOUT_S = 60.0
 TRAINING = """
-import os, pathlib, socket, sys, time
+import fcntl, os, pathlib, socket, sys, time
 from holdfast import training
 
+end = pathlib.Path(sys.argv[1])
+alive = end.with_name("alive-" + os.environ["RANK"]).open("w")
+try:
+    fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    end.with_name("overlap").touch()
+    raise
 rank, address = int(os.environ["RANK"]), ("127.0.0.1", int(os.environ["MASTER_PORT"]))
 if rank == 0:
     peer, _ = socket.create_server(address).accept()
@@ -67,7 +74,7 @@ lines, step, goes_on = peer.makefile("r"), 0, True
 while goes_on:
     step += 1
     if rank == 0:
-        goes_on = not pathlib.Path(sys.argv[1]).exists()
+        goes_on = not end.exists()
         peer.sendall(f"{step} {goes_on:d}\\n".encode())
     line = lines.readline()
     if line.split()[:1] != [str(step)]:
@@ -78,6 +85,18 @@ while goes_on:
     training.step(step)
     time.sleep(0.2)
 """
+"""A rank that begins while the same one of another attempt is alive says so in ``overlap``."""
+
+
+def check_overlap(end: Path) -> None:
+    """Check that no two attempts ran at the same time, given the file that ends the job.
+
+    Raises:
+        Broken: they did.
+
+    """
+    if end.with_name("overlap").exists():
+        raise Broken("two attempts of the job ran at the same time")
 
 
 class LocalUnderChaos:
@@ -114,6 +133,7 @@ class LocalUnderChaos:
 
     def check(self) -> None:
         self._until("the job and all nodes are at work", self._is_at_work)
+        check_overlap(self._end)
         with closing(sqlite3.connect(self._run.dir.state)) as database:
             (found,) = database.execute("PRAGMA quick_check").fetchone()
         with closing(self._run.store()) as store:
@@ -135,6 +155,7 @@ class LocalUnderChaos:
         code, output = self._run.finish()
         if code:
             raise Broken(f"the job ended with {code}: {output[-1000:]}")
+        check_overlap(self._end)
 
     @contextmanager
     def _disturbed(self, one: Disturbance) -> Iterator[None]:

@@ -33,6 +33,8 @@ KINDS: Mapping[Kind, tuple[Victim, ...]] = {
     Kind.LONG_STOP: CONTROL_PLANE,
     Kind.FULL_DISK: (Victim.ETCD,),
     Kind.NO_NETWORK: (Victim.NODE,),
+    Kind.SLOW_NETWORK: (Victim.NODE,),
+    Kind.LOST_PACKETS: (Victim.NODE,),
     Kind.SLOW: (Victim.ETCD,),
     Kind.UNRELIABLE: (Victim.API_SERVER,),
 }
@@ -100,6 +102,8 @@ class NodesUnderChaos:
         self._until("the job goes on", lambda: self._has_gone_on(before))
         if self._site.owner.orders or self._incidents():
             raise Broken(f"a repair: {self._site.owner.orders} {self._incidents()}")
+        if self._job.has_overlapped:
+            raise Broken("two attempts of the job ran at the same time")
         record = self._record
         if record["attempt"] != 1 or self._job.places != self._places:
             raise Broken(f"the job was restarted: {record}, on {self._job.places}")
@@ -145,6 +149,12 @@ class NodesUnderChaos:
                 network.cut(node)
                 yield
                 network.restore(node)
+            case Kind.SLOW_NETWORK:
+                with network.slow(node):
+                    yield
+            case Kind.LOST_PACKETS:
+                with network.lossy(node):
+                    yield
             case _:
                 raise ValueError(one.kind)
 

@@ -33,8 +33,16 @@ class Kind(StrEnum):
     CLOCK = "clock jump"
     CORRUPTION = "file corruption"
     NO_NETWORK = "lost network"
+    SLOW_NETWORK = "slow network"
+    LOST_PACKETS = "lost packets"
     SLOW = "slow answers"
     UNRELIABLE = "lost requests and answers"
+
+
+_LONG: Final = frozenset(
+    {Kind.LONG_STOP, Kind.SLOW, Kind.UNRELIABLE, Kind.SLOW_NETWORK, Kind.LOST_PACKETS}
+)
+"""Kinds that last until heartbeats and progress are overdue."""
 
 
 class Victim(StrEnum):
@@ -108,7 +116,7 @@ def schedule(seed: int, kinds: Mapping[Kind, tuple[Victim, ...]]) -> tuple[Distu
 
 def _disturbance(random: Random, kinds: Mapping[Kind, tuple[Victim, ...]]) -> Disturbance:
     kind = random.choice(sorted(kinds))
-    is_long = kind in (Kind.LONG_STOP, Kind.SLOW, Kind.UNRELIABLE)
+    is_long = kind in _LONG
     short = random.choice([0.0, 0.1, LONGEST_PAUSE_S * random.random()])
     return Disturbance(
         kind=kind,

@@ -1,7 +1,8 @@
 """The network of a cluster of real nodes: a bridge in a namespace, connected with this machine."""
 
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from ipaddress import IPv4Network
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +16,9 @@ _NETWORKS: Final = list(IPv4Network("198.18.0.0/15").subnets(new_prefix=18))
 
 _MACHINES: Final = 40
 """That a cluster may have in all, those that were replaced included."""
+
+_SLOW: Final = ("tbf", "rate", "256kbit", "burst", "16kb", "latency", "400ms")
+_LOST_PERCENT: Final = 20
 
 _JANITOR: Final = r"""
 trap '' INT TERM HUP
@@ -103,6 +107,32 @@ class RealNetwork:
         """Plug it in again."""
         self._inside(f"link set {_port(node)} up")
 
+    @contextmanager
+    def slow(self, node: RealNode) -> Iterator[None]:
+        """Let a machine send and receive slowly, with long queues."""
+        ends = (_port(node), self._janitor.pid), ("eth0", node.pid)
+        for device, pid in ends:
+            _call("tc", "qdisc", "add", "dev", device, "root", *_SLOW, pid=pid)
+        try:
+            yield
+        finally:
+            for device, pid in ends:
+                _call("tc", "qdisc", "delete", "dev", device, "root", pid=pid)
+
+    @contextmanager
+    def lossy(self, node: RealNode) -> Iterator[None]:
+        """Lose some of the packets from and to a machine, at random."""
+        port, pid = _port(node), self._janitor.pid
+        table = f"table bridge lossy-{port}"
+        drop = f"numgen random mod 100 < {_LOST_PERCENT} drop"
+        rules = f"oifname {port} {drop}\niifname {port} {drop}\n"
+        chain = f"chain forward {{\ntype filter hook forward priority 0\n{rules}}}\n"
+        _call("nft", f"{table} {{\n{chain}}}", pid=pid)
+        try:
+            yield
+        finally:
+            _call("nft", f"delete {table}", pid=pid)
+
     def _claim(self) -> int:
         """Connect with the first number that no other cluster has."""
         for number in range(len(_NETWORKS)):
@@ -129,6 +159,14 @@ class RealNetwork:
 
     def _inside(self, *commands: str) -> None:
         _ip(*commands, within=("nsenter", "--target", str(self._janitor.pid), "--net"))
+
+
+def _call(*command: str, pid: int) -> None:
+    """Run a command in the network of a process."""
+    there = ("nsenter", "--target", str(pid), "--net", "--")
+    done = subprocess.run([*there, *command], check=False, capture_output=True, encoding="utf-8")
+    if done.returncode != 0:
+        raise BackendError(f"{' '.join(command)}: {done.stderr.strip()}")
 
 
 def _interface(number: int) -> str:

@@ -26,7 +26,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 Object = dict[str, Any]
 
 TRAINING = """
-import os, pathlib, signal, sys, time
+import fcntl, os, pathlib, signal, sys, time
 if os.environ.get("IGNORES_SIGTERM"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 else:
@@ -34,6 +34,12 @@ else:
 rank, attempt = os.environ["JOB_COMPLETION_INDEX"], os.environ["ATTEMPT"] or "1"
 folder = pathlib.Path("/shared")
 ranks = int(os.environ["RANKS"])
+alive = (folder / f"alive-{rank}").open("w")
+try:
+    fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except OSError:
+    (folder / f"overlap-{attempt}-{rank}").touch()
+    raise
 saved = folder / f"saved-{rank}"
 step = int(saved.read_text()) if saved.exists() else 0
 print(f"rank {rank}: attempt {attempt} begins at step {step}", flush=True)
@@ -54,6 +60,8 @@ while not (folder / "enough").exists():
     time.sleep(0.1)
 """
 """Saves each step, and goes on from there, until the test has seen enough.
+
+A rank that begins while the same one of another attempt is alive says so in a file.
 
 A file ``hangs-ATTEMPT`` stops all ranks, ``diverges-ATTEMPT`` makes their loss NaN, and
 ``eats-ATTEMPT-RANK`` makes one take 4 GiB of memory.
@@ -171,6 +179,11 @@ class TrainingJob:
         self.site.until(is_training, f"attempt {attempt} of {self.name}")
 
     @property
+    def has_overlapped(self) -> bool:
+        """Whether two attempts ran at the same time."""
+        return any(self.folder.glob("overlap-*"))
+
+    @property
     def job(self) -> Object:
         found: Object = self.site.cluster.plane.request("GET", f"{self.collection}/{self.name}")
         return found
@@ -202,3 +215,4 @@ def finish(*jobs: TrainingJob) -> None:
         (job.folder / "enough").touch()
     for job in jobs:
         job.site.until(lambda job=job: job.has_succeeded, f"{job.name} to complete")
+        assert not job.has_overlapped, f"two attempts of {job.name} ran at the same time"
