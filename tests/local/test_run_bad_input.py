@@ -166,13 +166,33 @@ def test_a_full_disk_is_reported_before_anything_runs(full_disk, tmp_path):
     assert ended.stdout == ""
 
 
-def test_a_disk_that_fills_up_ends_the_run_with_a_message_and_no_process_left(full_disk, tmp_path):
-    fill = f"head -c 100M /dev/zero > {tmp_path}/filler 2>/dev/null; exit 1"
-    holdfast = (
-        f'{sys.executable} -m holdfast run --nodes 2 --max-app-retries 99 -- bash -c "{fill}"'
-    )
+FILL = """
+cd {folder}
+if [ "$HOLDFAST_ATTEMPT" = 1 ]; then head -c 100M /dev/zero >filler 2>/dev/null; exit 1; fi
+"""
+"""A rank that fills the disk and fails, in the first attempt."""
 
-    ended = full_disk(f"timeout 40 {holdfast}", size="4m")
+
+def filled(folder, *, after: str) -> str:
+    """A script that runs such a job, and another command beside it."""
+    rank = FILL.format(folder=folder)
+    run = f"{sys.executable} -m holdfast run --nodes 2 --max-app-retries 99 -- bash -c '{rank}'"
+    full = f"cd {folder}; until [ -s filler ]; do sleep 0.1; done; sleep 3"
+    return f"{{ {run} & run=$!; ({full}; {after}) & wait $run; }}"
+
+
+def test_a_run_continues_when_its_full_disk_has_space_again(full_disk, tmp_path):
+    ended = full_disk(filled(tmp_path, after="rm filler"), size="4m")
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "recording the state failed, retrying: no space left on device" in ended.stdout
+    assert "attempt 2 running" in ended.stdout
+
+
+def test_a_run_on_a_full_disk_ends_on_request_with_a_message_and_no_process_left(
+    full_disk, tmp_path
+):
+    ended = full_disk(filled(tmp_path, after="kill $run"), size="4m")
 
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert "no space left on device" in ended.stderr

@@ -41,9 +41,10 @@ from holdfast.decisions.mirror_location import mirror_location
 from holdfast.decisions.policy import RecoveryMode
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.kit.processes import become_subreaper, die_with_parent, reap_all
 from holdfast.model.clusters import MachineGroup
-from holdfast.model.errors import BackendError, HoldfastError
+from holdfast.model.errors import BackendError, HoldfastError, StorageFull
 from holdfast.model.events import CheckpointChosen, Event, StateRestored
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
@@ -105,19 +106,19 @@ class ClusterSupervisor:
         self._restart_waits()
         policy = self._policy()
         nodes, jobs = self._reconcilers(policy)
+        repeats = RepeatLimiter(self)
         try:
             with self._waiting.signals() as woken:
                 while not self._waiting.stop_signals:
-                    if not self._follow():
-                        return True
                     if self._policy() != policy:
                         policy = self._policy()
                         nodes, jobs = self._reconcilers(policy)
-                    self._process_saves()
-                    self._store.back_up_changes()
-                    boot_at = self._machines.boot_due()
-                    wakes = [nodes.step(), jobs.step(), self._clock.now() + POLL]
-                    self._waiting.until(min([*wakes, *([boot_at] if boot_at else [])]), woken)
+                    try:
+                        if not self._follow():
+                            return True
+                        self._round(nodes, jobs, woken)
+                    except StorageFull as error:
+                        self._waiting.for_space(error, repeats, woken)
                 self._wind_down(jobs, woken)
             return False
         finally:
@@ -128,6 +129,13 @@ class ClusterSupervisor:
             reap_all()
             self._waiting.close()
             self._store.close()
+
+    def _round(self, nodes: NodeReconciler, jobs: JobReconciler, woken: int) -> None:
+        self._process_saves()
+        self._store.back_up_changes()
+        boot_at = self._machines.boot_due()
+        wakes = [nodes.step(), jobs.step(), self._clock.now() + POLL]
+        self._waiting.until(min([*wakes, *([boot_at] if boot_at else [])]), woken)
 
     def emit(self, event: Event) -> None:
         """Store an event: this object is the engine's ``EventSink``."""

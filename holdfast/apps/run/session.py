@@ -26,8 +26,9 @@ from holdfast.apps.run.waiting import Waiting
 from holdfast.decisions.hangs import HangLimits
 from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
+from holdfast.engine.repeats import RepeatLimiter
 from holdfast.kit.processes import become_subreaper
-from holdfast.model.errors import BackendError
+from holdfast.model.errors import BackendError, StorageFull
 from holdfast.model.events import CheckpointChosen, Event
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.set_aside import SetAside
@@ -66,18 +67,22 @@ class RunSession:
         """Run the job to its end. No process of it is left afterwards.
 
         Raises:
-            StorageFull: the disk is full, so the state is not written; the job was stopped.
+            StorageFull: the disk was full when a signal asked to end; the job was stopped at once.
 
         """
         become_subreaper()
         self._submit()
         nodes, jobs = self._reconcilers()
+        repeats = RepeatLimiter(self)
         try:
             with self._waiting.signals() as woken:
                 for _ in range(self._settings.nodes + self._settings.spares):
                     self._machines.add()
                 while not self._record().phase.is_final and not self._is_killed():
-                    self._round(nodes, jobs, woken)
+                    try:
+                        self._round(nodes, jobs, woken)
+                    except StorageFull as error:
+                        self._waiting.for_space(error, repeats, woken)
         finally:
             self._watches.close()
             self._jobs.close()

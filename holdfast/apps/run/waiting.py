@@ -12,7 +12,10 @@ from typing import Final
 from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import LocalMachines
+from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.kit.signals import received
+from holdfast.model.errors import StorageFull
+from holdfast.model.events import CallFailed
 from holdfast.ports.clock import Clock
 
 MIN_PAUSE: Final = timedelta(milliseconds=1)
@@ -64,6 +67,19 @@ class Waiting:
         self._watch.refresh()
         if woken in ready:
             os.read(woken, 4096)
+
+    def for_space(self, error: StorageFull, repeats: RepeatLimiter, woken: int) -> None:
+        """Pause after the state could not be written; the ranks continue meanwhile.
+
+        Raises:
+            StorageFull: ``error``, if a signal asked to end.
+
+        """
+        if self.stop_signals:
+            raise error
+        now = self._clock.now()
+        repeats.emit(CallFailed(what="recording the state", error=str(error)), now)
+        self.until(now + AFTER_ERROR, woken)
 
     def signals(self) -> AbstractContextManager[int]:
         """Record signals that ask to end; yields a descriptor that is readable when one comes."""
