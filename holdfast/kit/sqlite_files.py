@@ -1,5 +1,6 @@
 """Checks, backs up and restores SQLite files; each has one owner, which alone calls ``recover``."""
 
+import json
 import math
 import os
 import shutil
@@ -19,6 +20,14 @@ BACKUP_SUFFIX: Final = ".backup"
 PRIVATE: Final = 0o600
 
 _DAMAGE: Final = frozenset((sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB))
+_DAMAGED_TEXT: Final = ("Could not decode to UTF-8", "malformed JSON")
+
+JSON_COLUMNS: Final = frozenset(("body", "record", "spec", "submission"))
+"""Names of the columns that hold JSON, in all databases."""
+
+_LOGS: Final = frozenset(("events",))
+"""Tables from which nothing is decided; they may be long."""
+
 _PARTS: Final = ("", "-wal", "-shm")
 _BUSY_S: Final = 10.0
 _PAUSE_S: Final = 0.1
@@ -43,18 +52,20 @@ def errors_named(path: Path, remedy: str = "") -> Iterator[None]:
 
     Raises:
         StorageFull: there is no space left.
-        StateDamaged: the file is not a valid database; with ``remedy`` in the message.
+        StateDamaged: the file, or JSON in it, is not valid; with ``remedy`` in the message.
 
     """
+    advice = f"; {remedy}" if remedy else ""
     try:
         yield
     except sqlite3.Error as error:
         if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
             raise StorageFull(f"no space left on device for {path}") from error
-        if is_damage(error):
-            advice = f"; {remedy}" if remedy else ""
+        if is_damage(error) or str(error).startswith(_DAMAGED_TEXT):
             raise StateDamaged(f"{path} is damaged ({error}){advice}") from error
         raise BackendError(f"{path}: {error}") from error
+    except json.JSONDecodeError as error:
+        raise StateDamaged(f"{path} is damaged ({error}){advice}") from error
     except OSError as error:
         raise BackendError(f"{path}: {error.strerror}") from error
     except ValueError as error:
@@ -198,11 +209,31 @@ def _problem(path: Path) -> str:
     try:
         with closing(_connected(path)) as db:
             [(found,), *_] = db.execute("PRAGMA quick_check(1)").fetchall()
+            found = _unreadable(db) if found == "ok" else found
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             return str(error)
         raise
-    return "" if found == "ok" else " ".join(str(found).split())
+    return " ".join(str(found).split())
+
+
+def _unreadable(db: sqlite3.Connection) -> str:
+    """Return which JSON of a database cannot be read: SQLite does not notice damaged text."""
+    found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+    columns = [
+        (table, column)
+        for (table,) in found
+        for (column,) in db.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        if table not in _LOGS and column in JSON_COLUMNS
+    ]
+    db.text_factory = bytes
+    for table, column in columns:
+        try:
+            for (text,) in db.execute(f'SELECT {column} FROM "{table}"'):  # noqa: S608 - our names
+                json.loads(text)
+        except (TypeError, ValueError) as error:
+            return f"{column} in {table} is not JSON: {error}"
+    return ""
 
 
 def _replaced(path: Path, backup: Path) -> Path:

@@ -1,4 +1,5 @@
 import contextlib
+import json
 import math
 import os
 import sqlite3
@@ -14,8 +15,10 @@ from holdfast.kit.sqlite_files import (
     back_up,
     backup_of,
     create_private,
+    errors_named,
     recover,
 )
+from holdfast.model.errors import StateDamaged
 
 
 def write(path, *values) -> None:
@@ -91,7 +94,6 @@ recover(pathlib.Path(sys.argv[1]), may_begin_empty=True)
 """
 
 
-@pytest.mark.attack
 def test_nothing_is_moved_while_there_is_no_room_for_what_is_restored(path) -> None:
     write(path, "x" * 100_000)
     recover(path)
@@ -127,6 +129,42 @@ def test_a_damaged_backup_is_not_restored(path) -> None:
 
     with pytest.raises(UnrecoverableDatabase):
         recover(path)
+
+
+RECORD = json.dumps({"phase": "schedulable", "why": "x" * 300})
+SPOILED = [b"\x95", b"\0", b'"', b"\xff\xfe", b" "]
+"""What a damaged block may hold in place of JSON; SQLite does not notice."""
+
+
+def write_record(path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE nodes (name TEXT PRIMARY KEY, record TEXT NOT NULL)")
+        db.execute("INSERT INTO nodes VALUES ('node-1', ?)", (RECORD,))
+        db.commit()
+
+
+def read_record(path) -> object:
+    with errors_named(path, "restart it"), contextlib.closing(sqlite3.connect(path)) as db:
+        [(text,)] = db.execute("SELECT record FROM nodes")
+        return json.loads(text)
+
+
+@pytest.mark.parametrize("spoiled", SPOILED)
+@pytest.mark.parametrize("count", [1, len(RECORD)])
+def test_json_that_a_damaged_block_holds_is_restored(path, spoiled, count) -> None:
+    write_record(path)
+    assert recover(path) == ""
+    content = path.read_bytes()
+    at = content.index(RECORD.encode())
+    length = count * len(spoiled) if count == 1 else count // len(spoiled) * len(spoiled)
+    path.write_bytes(content[:at] + (spoiled * count)[:length] + content[at + length :])
+
+    with pytest.raises(StateDamaged, match="; restart it"):
+        read_record(path)
+    with pytest.raises(sqlite3.DatabaseError, match="record in nodes is not JSON"):
+        back_up(path, backup_of(path))
+    assert "record in nodes is not JSON" in recover(path)
+    assert read_record(path) == json.loads(RECORD)
 
 
 def test_a_copy_of_a_damaged_database_replaces_no_backup(path) -> None:

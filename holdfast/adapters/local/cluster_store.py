@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from holdfast.adapters.local.store import LocalStore, Submission
 from holdfast.decisions.log_rules import JobLogRule
-from holdfast.kit.serial import from_plain, to_plain
+from holdfast.kit.serial import to_plain
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobRecord, JobSpec
@@ -96,7 +96,7 @@ class ClusterStore(LocalStore):
         """Return ``name -> group``."""
         rows = self._read("SELECT name, count, body FROM groups ORDER BY name")
         return {
-            name: LocalGroup(made_of=_load(MachineGroup, body), count=count)
+            name: LocalGroup(made_of=self._load(MachineGroup, body), count=count)
             for name, count, body in rows
         }
 
@@ -149,7 +149,7 @@ class ClusterStore(LocalStore):
                 replaces=old,
                 group=group,
                 launched_at=datetime.fromisoformat(launched_at),
-                record=_load(NodeRecord, record),
+                record=self._load(NodeRecord, record),
                 is_leaving=bool(is_leaving) or name in replaced,
             )
             for name, machine, old, group, launched_at, record, is_leaving in rows
@@ -216,7 +216,7 @@ class ClusterStore(LocalStore):
     def job_launch(self, job: str) -> JobLaunch:
         """Return the launch settings of a submitted job."""
         [(body,)] = self._read("SELECT body FROM launches WHERE job = ?", job)
-        return _load(JobLaunch, body)
+        return self._load(JobLaunch, body)
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -226,7 +226,3 @@ class ClusterStore(LocalStore):
             yield
             undo.pop_all()
         self._write("COMMIT")
-
-
-def _load(kind: type[T], text: str) -> T:
-    return from_plain(kind, json.loads(text))

@@ -2,12 +2,13 @@
 
 import json
 import sqlite3
+from collections.abc import Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from holdfast.kit.serial import from_plain, to_plain
 from holdfast.kit.sqlite_files import (
@@ -124,7 +125,9 @@ class LocalStore:
     def nodes(self) -> dict[str, tuple[str, str, NodeRecord]]:
         """Return ``name -> (provider_id, replaces, record)``."""
         rows = self._read("SELECT name, provider_id, replaces, record FROM nodes ORDER BY name")
-        return {name: (machine, old, _load(NodeRecord, text)) for name, machine, old, text in rows}
+        return {
+            name: (machine, old, self._load(NodeRecord, text)) for name, machine, old, text in rows
+        }
 
     def add_node(
         self, name: str, provider_id: str, replaces: str, record: NodeRecord, *, group: str = ""
@@ -159,7 +162,7 @@ class LocalStore:
     def requests(self) -> dict[str, Request]:
         """Return ``node -> request``."""
         rows = self._read("SELECT node, body FROM requests")
-        return {node: _load(Request, text) for node, text in rows}
+        return {node: self._load(Request, text) for node, text in rows}
 
     def put_request(self, node: str, request: Request) -> None:
         """Store a request for a node, in place of a pending one."""
@@ -187,7 +190,7 @@ class LocalStore:
     def breaker(self) -> Breaker:
         """Return the state of the circuit breaker."""
         rows = self._read("SELECT body FROM breaker")
-        return _load(Breaker, rows[0][0]) if rows else Breaker()
+        return self._load(Breaker, rows[0][0]) if rows else Breaker()
 
     def put_breaker(self, breaker: Breaker) -> None:
         """Store the state of the circuit breaker."""
@@ -207,7 +210,7 @@ class LocalStore:
     def jobs(self) -> dict[str, tuple[JobSpec, JobRecord, bool]]:
         """Return ``JobSpec.name -> (spec, record, whether cancel is requested)``, oldest first."""
         rows = self._read("SELECT name, spec, record, cancel_requested FROM jobs ORDER BY rowid")
-        return {row[0]: _job(*row[1:]) for row in rows}
+        return {row[0]: self._job(*row[1:]) for row in rows}
 
     def active_jobs(self) -> dict[str, tuple[JobSpec, JobRecord, bool]]:
         """Return the active ``jobs``; fast, however many jobs have ended."""
@@ -216,7 +219,7 @@ class LocalStore:
             "WHERE json_extract(record, '$.phase') NOT IN (?, ?, ?) ORDER BY rowid",
             *(phase for phase in JobPhase if phase.is_final),
         )
-        return {row[0]: _job(*row[1:]) for row in rows}
+        return {row[0]: self._job(*row[1:]) for row in rows}
 
     def job(self, name: str) -> tuple[JobSpec, JobRecord, bool]:
         """Return one of ``jobs``.
@@ -228,12 +231,12 @@ class LocalStore:
         rows = self._read("SELECT spec, record, cancel_requested FROM jobs WHERE name = ?", name)
         if not rows:
             raise KeyError(name)
-        return _job(*rows[0])
+        return self._job(*rows[0])
 
     def submissions(self) -> dict[str, Submission]:
         """Return ``JobSpec.name -> submission``, oldest first."""
         rows = self._read("SELECT name, submission FROM jobs ORDER BY rowid")
-        return {name: _load(Submission, text) for name, text in rows}
+        return {name: self._load(Submission, text) for name, text in rows}
 
     def add_job(self, spec: JobSpec, record: JobRecord, submission: Submission) -> None:
         """Submit a job; no effect if its ``JobSpec.name`` exists."""
@@ -255,7 +258,7 @@ class LocalStore:
     def get(self, incident_id: str) -> Incident | None:
         """See ``IncidentStore.get``."""
         rows = self._read("SELECT body FROM incidents WHERE id = ?", incident_id)
-        return _load(Incident, rows[0][0]) if rows else None
+        return self._load(Incident, rows[0][0]) if rows else None
 
     def put(self, incident: Incident) -> None:
         """See ``IncidentStore.put``."""
@@ -272,7 +275,7 @@ class LocalStore:
     def list_incidents(self) -> tuple[Incident, ...]:
         """See ``IncidentStore.list_incidents``."""
         rows = self._read("SELECT body FROM incidents ORDER BY number")
-        return tuple(_load(Incident, row[0]) for row in rows)
+        return tuple(self._load(Incident, row[0]) for row in rows)
 
     # Events
 
@@ -298,7 +301,16 @@ class LocalStore:
         rows = self._read(
             "SELECT at, name, body FROM events WHERE number > ? ORDER BY number", after
         )
-        return [{"at": at, "event": name, **json.loads(body)} for at, name, body in rows]
+        with errors_named(self._path):
+            return [{"at": at, "event": name, **json.loads(body)} for at, name, body in rows]
+
+    def _job(self, spec: str, record: str, cancel: int) -> tuple[JobSpec, JobRecord, bool]:
+        return self._load(JobSpec, spec), self._load(JobRecord, record), bool(cancel)
+
+    def _load(self, kind: type[T], text: str) -> T:
+        with errors_named(self._path):
+            loaded: T = _parsed(cast(Hashable, kind), text)
+            return loaded
 
     def _read(self, statement: str, *values: object) -> list[Any]:
         with errors_named(self._path):
@@ -340,14 +352,10 @@ def _create(path: Path) -> None:
     unfinished.rename(path)
 
 
-def _job(spec: str, record: str, cancel: int) -> tuple[JobSpec, JobRecord, bool]:
-    return _load(JobSpec, spec), _load(JobRecord, record), bool(cancel)
-
-
 def _dump(value: object) -> str:
     return json.dumps(to_plain(value))
 
 
 @lru_cache(maxsize=256)  # each round reads all records, few of which have changed
-def _load(kind: type[T], text: str) -> T:
+def _parsed(kind: type[T], text: str) -> T:
     return from_plain(kind, json.loads(text))
