@@ -115,10 +115,10 @@ class JobReconciler:
             slow = tuple(self._ports.stragglers())
             if not jobs and not slow:
                 return now + RESYNC
-            nodes = _with_jobs(self._ports.cluster.snapshot().nodes, jobs)
+            nodes = _with_jobs((view := self._ports.cluster.snapshot()).nodes, jobs)
         except BackendError as error:
             return self._repeats.call_failed("reading the jobs", error, now)
-        now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
+        now = min(now, view.read_at or now, self._ports.clock.now())  # it may be set meanwhile
         if self._suspect(jobs, slow, nodes, now):
             return now  # before a job starts on such a node
         records = {job.spec.name: job.record for job in jobs}

@@ -112,7 +112,8 @@ class NodeReconciler:
             view = self._ports.cluster.snapshot(self._peer_pools)
         except BackendError as error:
             return self._repeats.call_failed("reading the cluster", error, now)
-        now = min(now, self._ports.clock.now())  # set back meanwhile, no heartbeat would be recent
+        # Had the clock been set back meanwhile, no heartbeat would be recent.
+        now = min(now, view.read_at or now, self._ports.clock.now())
         records = {node.name: node.record for node in view.nodes if may_be_corrected(node)}
         if (corrected_at := self._dates.correct(records, now)) is None:
             return now

@@ -328,3 +328,6 @@ class ClusterView:
 
     unreadable: frozenset[str] = frozenset()
     """Nodes whose record is damaged: Holdfast leaves them unchanged."""
+
+    read_at: datetime | None = None
+    """The present time by which heartbeats are dated; None if no time was read."""

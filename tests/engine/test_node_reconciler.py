@@ -353,6 +353,25 @@ def test_a_clock_that_is_set_back_while_the_cluster_is_read_makes_no_node_silent
     assert phases == {Phase.SCHEDULABLE}
 
 
+class SetBackWhileRead(FakeCluster):
+    """Dates its heartbeats while the clock is an hour behind for a moment."""
+
+    def snapshot(self, peer_pools=()):
+        return replace(super().snapshot(peer_pools), read_at=self._clock.time - timedelta(hours=1))
+
+
+def test_a_clock_that_was_behind_while_heartbeats_were_dated_makes_no_node_silent() -> None:
+    world = World()
+    nodes = [replace(one, heartbeat_at=NOW - timedelta(hours=1)) for one in healthy_nodes(2)]
+    world.cluster = SetBackWhileRead(nodes, world.calls, world.clock)
+    world.restart()
+
+    world.reconciler.step()
+
+    phases = {node.record.phase for node in world.cluster.nodes.values()}
+    assert phases == {Phase.SCHEDULABLE}
+
+
 def test_a_machine_that_is_gone_is_replaced_at_once() -> None:
     world = World(draining())
     world.calls.failing["reboot"] = NodeGone("no such machine")

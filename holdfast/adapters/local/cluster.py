@@ -68,17 +68,17 @@ class LocalCluster:
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:  # noqa: ARG002 - knows of every node
         """See ``ClusterBackend.snapshot``."""
-        self.poll()
-        requests = self._store.requests()
-        holds = self._store.holds()
+        at, store = self.poll(), self._store
+        requests = store.requests()
+        holds = store.holds()
         running = self._running_jobs()
         groups = self._store.node_groups()
         leaving = self._store.leaving()
         views = []
         for name, (provider_id, replaces, record) in self._store.nodes().items():
             machine = self._machines.get(name)
-            report = self._report(machine) if machine is not None else None
             is_on = machine is not None and machine.power is Power.ON
+            report = self._report(machine) if machine is not None and is_on else None
             heartbeat = self._heartbeats.get(name)
             views.append(
                 NodeView(
@@ -87,9 +87,9 @@ class LocalCluster:
                     record=record,
                     group=groups.get(name, ""),
                     boot_id=machine.boot_id if machine is not None else "",
-                    faults=report.faults if report is not None and is_on else (),
-                    suspects=report.suspects if report is not None and is_on else (),
-                    drill_until=report.drill_until if report is not None and is_on else None,
+                    faults=report.faults if report is not None else (),
+                    suspects=report.suspects if report is not None else (),
+                    drill_until=report.drill_until if report is not None else None,
                     heartbeat_at=heartbeat.seen_at if heartbeat is not None else None,
                     powered_on=None if machine is None else _powered_on(machine),
                     request=requests.get(name),
@@ -106,11 +106,14 @@ class LocalCluster:
                 )
             )
         return ClusterView(
-            nodes=tuple(views), breaker=self._store.breaker(), offenders=self._store.offenders()
+            nodes=tuple(views), breaker=store.breaker(), offenders=store.offenders(), read_at=at
         )
 
-    def poll(self) -> None:
-        """Read the heartbeats. Call at least every ``POLL``."""
+    def poll(self) -> datetime:
+        """Read the heartbeats, and return the time by which they are dated.
+
+        Call at least every ``POLL``.
+        """
         now = self._clock.now()
         is_stalled = self._polled_at is not None and now - self._polled_at > _STALLED * POLL
         self._polled_at = now
@@ -125,6 +128,7 @@ class LocalCluster:
                 self._heartbeats[machine.name] = _Heartbeat(text, now)
             elif is_stalled or known.seen_at > now:
                 known.seen_at = now  # nobody polled, so the agent may have been alive
+        return now
 
     def put(self, node: str, record: NodeRecord) -> None:
         """See ``ClusterBackend.put``."""

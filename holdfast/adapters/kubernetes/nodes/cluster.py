@@ -152,9 +152,8 @@ class KubernetesCluster:
             nodes=tuple(views),
             breaker=memory.breaker,
             offenders=memory.offenders,
-            unreadable=frozenset(
-                name for name, cached in cached_nodes.items() if cached.parsed.is_damaged
-            ),
+            unreadable=frozenset(k for k, one in cached_nodes.items() if one.parsed.is_damaged),
+            read_at=now,
         )
 
     def put(self, node: str, record: NodeRecord) -> None:

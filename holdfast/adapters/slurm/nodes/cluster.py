@@ -175,6 +175,7 @@ class SlurmCluster:
             breaker=memory.breaker,
             offenders=memory.offenders,
             unreadable=memory.unreadable,
+            read_at=now,
         )
 
     def _view(self, known: Known, record: NodeRecord, memory: Memory, now: datetime) -> NodeView:
