@@ -88,7 +88,8 @@ def _url(process: subprocess.Popen[str], log: Path) -> str:
         if process.poll() is not None:
             break
         time.sleep(0.02)
-    raise AssertionError(f"the server does not serve: {log.read_text(encoding='utf-8')}")
+    how = f"its exit code is {process.poll()}, its log {log.read_text(encoding='utf-8')!r}"
+    raise AssertionError(f"the server does not serve: {how}")
 
 
 def holdfast(*argv: str) -> subprocess.CompletedProcess[str]:
