@@ -50,7 +50,7 @@ def requested_patching(group: Json, now: datetime) -> Patching | None:
     if at is not None and at <= now:
         raise ValidationException(
             f"InstanceGroups: {group['InstanceGroupName']}: {KEY}.PatchSchedule.NextPatchDate: "
-            f"{at:%Y-%m-%dT%H:%MZ} has passed, it is {now:%Y-%m-%dT%H:%MZ}"
+            f"{at:%Y-%m-%dT%H:%M:%SZ} has passed, it is {now:%Y-%m-%dT%H:%M:%SZ}"
         )
     deployment = config.get("DeploymentConfig", {})
     window = config.get("IdleWaitWindowInSeconds")

@@ -199,7 +199,7 @@ def test_an_image_that_cannot_be_found_stops_only_the_patches(lab) -> None:
         ({**config(), "ImageId": OLD}, "AutoPatchConfig: ImageId is ami-00000001 and fixed"),
         (
             config(PatchSchedule={"NextPatchDate": 1_700_000_000}),
-            "PatchSchedule.NextPatchDate: 2023-11-14T22:13Z has passed",
+            "PatchSchedule.NextPatchDate: 2023-11-14T22:13:20Z has passed",
         ),
         (config(IdleWaitWindowInSeconds=60), "autoPatchConfig.idleWaitWindowInSeconds"),
     ],

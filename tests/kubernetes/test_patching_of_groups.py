@@ -1,6 +1,7 @@
 """Idle nodes get the image of a newer launch template, with machines of moto's EC2."""
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -48,9 +49,12 @@ def test_a_newer_image_reaches_nodes_when_they_are_idle(cluster: Cluster, tmp_pa
         busy = node_of(api, "job")
         new = machines.put_image("own", 1)
         until(lambda: shown("ImageVersionStatus") == "UpdateAvailable")
+        began = time.monotonic()
+        assert shown() == "InService"
+        call = timedelta(seconds=time.monotonic() - began)  # long on a busy machine
         assert set(machines.images().values()) == {old}
 
-        aws("update-cluster", *group(datetime.now(UTC) + timedelta(seconds=5)))
+        aws("update-cluster", *group(datetime.now(UTC) + timedelta(seconds=3) + 2 * call))
         until(lambda: shown() and sorted(machines.images().values()) == sorted((old, new)))
         assert machines.images()[busy] == old
         taints = api.get(f"/api/v1/nodes/{busy}")["spec"]["taints"]
