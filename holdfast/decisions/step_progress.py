@@ -16,6 +16,9 @@ from holdfast.kit.units import format_duration
 UNKNOWN_STEPS: Final = "without steps that show a hang, a job is not restarted"
 """What follows from a suspicion that has no step."""
 
+_CLOCK_STEP: Final = timedelta(seconds=1)
+"""Steps of the clock below that matter to no limit."""
+
 _STARTS_LIMIT: Final = 32
 """Number of starts that are remembered."""
 
@@ -50,6 +53,16 @@ class SuspectedHang:
     steps: then the job is never restarted for it."""
 
     evidence: str
+
+
+def dated_anew(progress: StepProgress, step: timedelta) -> StepProgress:
+    """Return the progress after the clock was set forward by ``step``, or back if it is negative.
+
+    A job that trains would else count as hung, or one that hangs as training.
+    """
+    if progress.step_at is None or abs(step) < _CLOCK_STEP:
+        return progress
+    return replace(progress, step_at=progress.step_at + step)
 
 
 def after_look(

@@ -13,6 +13,7 @@ from holdfast.decisions.clock_steps import (
     is_ahead,
     lead,
 )
+from holdfast.engine.clock_offset import ClockOffset
 from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.model.errors import BackendError
 from holdfast.model.events import TimesCorrected
@@ -48,7 +49,7 @@ class RecordDates(Generic[Record]):
         self._repeats = repeats
         self._seen: dict[str, datetime] = {}  # since when each record is in the future
         self._clock = clock
-        self._offset: datetime | None = None  # of the clock from time that nobody sets
+        self._offset = ClockOffset(clock)
 
     def correct(self, records: Mapping[str, Record], now: datetime) -> datetime | None:
         """Correct what is due.
@@ -74,8 +75,7 @@ class RecordDates(Generic[Record]):
         A record that cannot be stored is not tried again: others must not wait for it.
         """
         now = self._clock.now()
-        before, self._offset = self._offset, now - self._clock.elapsed()
-        step = timedelta(0) if before is None else self._offset - before
+        step = self._offset.step()
         later = {
             name: dated_forward(record, step, now)
             for name, record in records.items()

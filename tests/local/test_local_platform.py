@@ -16,6 +16,7 @@ from holdfast.adapters.local import pair_check
 from holdfast.adapters.local.checks import LocalChecks
 from holdfast.adapters.local.cluster import LocalCluster
 from holdfast.adapters.local.job_launch import Launch
+from holdfast.adapters.local.job_progress import JobProgress
 from holdfast.adapters.local.jobs import LocalJobs
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import Power
@@ -378,6 +379,25 @@ def test_a_node_without_a_heartbeat_gets_none_from_a_restart(tmp_path):
     restart.begin()
     restart.send()
     assert not (tmp_path / "heartbeat").exists()
+
+
+@pytest.mark.parametrize("step", [timedelta(hours=3), -timedelta(hours=3)])
+def test_a_clock_that_is_set_changes_no_time_without_a_step(tmp_path, step) -> None:
+    clock = FakeClock()
+    progress = JobProgress(Launch(argv=(), nproc_per_node=1, checkpoint_dir=tmp_path), clock)
+
+    def look(number) -> timedelta:
+        progress.look(began_at=NOW, step=number, now=clock.now(), nodes=())
+        return clock.now() - progress.steps.step_at
+
+    look(1)
+    clock.time += timedelta(seconds=4)
+    clock.set_forward(step)
+    assert look(1) == timedelta(seconds=4)
+    assert look(2) == timedelta(0)
+    clock.set_forward(-step)
+    assert look(2) == timedelta(0)
+    progress.end()
 
 
 def test_a_machine_that_was_ordered_while_the_clock_was_ahead_boots(tmp_path) -> None:

@@ -8,7 +8,14 @@ from holdfast.adapters.host.fallback_watch import FallbackWatch
 from holdfast.adapters.host.rank_stacks import NodeRanks, rank_processes
 from holdfast.adapters.local.job_launch import Launch
 from holdfast.decisions.fallback_signals import are_steps_known, best_suspicion
-from holdfast.decisions.step_progress import StepProgress, SuspectedHang, after_look
+from holdfast.decisions.step_progress import (
+    StepProgress,
+    SuspectedHang,
+    after_look,
+    dated_anew,
+)
+from holdfast.engine.clock_offset import ClockOffset
+from holdfast.ports.clock import Clock
 
 
 class JobProgress:
@@ -16,10 +23,12 @@ class JobProgress:
 
     Args:
         launch: how its ranks are launched.
+        clock: the clock by which steps are dated.
 
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: Launch, clock: Clock) -> None:
+        self._offset = ClockOffset(clock)
         self.steps = StepProgress()
         self._limits = launch.stall_limits
         self._checkpoints = str(launch.checkpoint_dir)
@@ -41,6 +50,7 @@ class JobProgress:
         """
         if self.steps.began_at != began_at:
             self._fallback.begin(self._checkpoints)
+        self.steps = dated_anew(self.steps, self._offset.step())
         self.steps = after_look(self.steps, began_at=began_at, step=step, now=now)
         self._found = None
         if are_steps_known(self.steps, self._limits):

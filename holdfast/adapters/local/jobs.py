@@ -285,7 +285,7 @@ class LocalJobs:
 
     def _progress_of(self, job: str) -> JobProgress:
         if job not in self._progress:
-            self._progress[job] = JobProgress(self._launch(job))
+            self._progress[job] = JobProgress(self._launch(job), self._clock)
         return self._progress[job]
 
     def _observed(self, job: str, record: JobRecord, progress: Progress) -> AttemptProgress:
