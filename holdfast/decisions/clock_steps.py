@@ -58,8 +58,15 @@ def dated_back(record: Record, now: datetime) -> Record:
     return _dated(record, lambda at: min(at, now)) if is_ahead(record, now) else record
 
 
+_ORDERED: Final = frozenset({Phase.REBOOTING, Phase.REPLACING})
+"""Phases whose start tells the new boot, or the new machine, from the one before."""
+
+
 def dated_forward(record: Record, step: timedelta, now: datetime) -> Record:
     """Return a record whose timeouts pass no earlier although the clock was set forward.
+
+    Delays that have not passed end by the time that the clock shows. What identifies attempts,
+    checks, remediations, boots and machines stays as it is.
 
     Args:
         record: as it was written before.
@@ -69,7 +76,15 @@ def dated_forward(record: Record, step: timedelta, now: datetime) -> Record:
     """
     if record.phase not in (_JOB_PHASES if isinstance(record, JobRecord) else _NODE_PHASES):
         return record
-    return _dated(record, lambda at: max(at, min(at + step, now)))
+    moved = _dated(record, lambda at: max(at, min(at + step, now)))
+    if isinstance(record, JobRecord):
+        return moved
+    repair, later = record.remediation, moved.remediation
+    return replace(
+        moved,
+        phase_since=record.phase_since if record.phase in _ORDERED else moved.phase_since,
+        remediation=repair and later and replace(later, opened_at=repair.opened_at),
+    )
 
 
 def _dated(record: Record, dated: Callable[[datetime], datetime]) -> Record:

@@ -1,8 +1,13 @@
 """Detection of a clock that was set."""
 
 from datetime import datetime, timedelta
+from typing import Final
 
 from holdfast.ports.clock import Clock
+
+_RECENT: Final = timedelta(minutes=3)
+"""Time after which an earlier look says nothing: others may have written since. Rounds are at most
+a minute apart."""
 
 
 class ClockOffset:
@@ -11,9 +16,15 @@ class ClockOffset:
     def __init__(self, clock: Clock) -> None:
         """Watch ``clock``."""
         self._clock = clock
-        self._offset: datetime | None = None
+        self._last: tuple[datetime, timedelta] | None = None
 
     def step(self) -> timedelta:
-        """Return by how much the clock was set forward since the last call; negative: back."""
-        before, self._offset = self._offset, self._clock.now() - self._clock.elapsed()
-        return timedelta(0) if before is None else self._offset - before
+        """Return by how much the clock was set forward since the last call; negative: back.
+
+        Zero at the first call, and at one that comes long after the last.
+        """
+        before, (now, elapsed) = self._last, (self._clock.now(), self._clock.elapsed())
+        self._last = now, elapsed
+        if before is None or elapsed - before[1] > _RECENT:
+            return timedelta(0)
+        return (now - elapsed) - (before[0] - before[1])

@@ -50,6 +50,7 @@ class RecordDates(Generic[Record]):
         self._seen: dict[str, datetime] = {}  # since when each record is in the future
         self._clock = clock
         self._offset = ClockOffset(clock)
+        self._forward = timedelta(0)  # by how much times are to be moved
 
     def correct(self, records: Mapping[str, Record], now: datetime) -> datetime | None:
         """Correct what is due.
@@ -74,16 +75,17 @@ class RecordDates(Generic[Record]):
 
         A record that cannot be stored is not tried again: others must not wait for it.
         """
-        now = self._clock.now()
-        step = self._offset.step()
-        later = {
-            name: dated_forward(record, step, now)
-            for name, record in records.items()
-            if step > TOLERANCE and self._leadership.is_held()
-        }
+        now, step = self._clock.now(), self._offset.step()
+        self._forward += step if step > TOLERANCE else timedelta(0)
+        if not self._forward:
+            return False
+        later = {name: dated_forward(one, self._forward, now) for name, one in records.items()}
         changed = {name: record for name, record in later.items() if record != records[name]}
         for name, record in changed.items():
-            self._store(name, record, -step, now)
+            if not self._leadership.is_held():
+                break
+            self._store(name, record, -self._forward, now)
+        self._forward = timedelta(0)  # not before all are stored, or the disk is full
         return bool(changed)
 
     def _dated_back(self, records: Mapping[str, Record], now: datetime) -> datetime:

@@ -145,10 +145,14 @@ def recover(path: Path, *, may_begin_empty: bool = False) -> str:
     problem = _problem(path)
     if not problem and backup.exists() and not path.stat().st_size:
         problem = "it is empty"
-    if not problem:
+    unreadable = "" if problem else _unreadable(path)
+    if not problem and not unreadable:
         back_up(path, backup)
         return ""
-    is_restorable = backup.is_file() and not _problem(backup)
+    is_restorable = backup.is_file() and not (_problem(backup) or _unreadable(backup))
+    if unreadable and not is_restorable:
+        return ""  # the owner reads what can be read
+    problem = problem or unreadable
     if not is_restorable and not may_begin_empty:
         raise UnrecoverableDatabase(
             f"{path} is damaged ({problem}), and {backup} is not a valid backup; restore a copy, or"
@@ -209,30 +213,37 @@ def _problem(path: Path) -> str:
     try:
         with closing(_connected(path)) as db:
             [(found,), *_] = db.execute("PRAGMA quick_check(1)").fetchall()
-            found = _unreadable(db) if found == "ok" else found
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             return str(error)
         raise
-    return " ".join(str(found).split())
+    return "" if found == "ok" else " ".join(str(found).split())
 
 
-def _unreadable(db: sqlite3.Connection) -> str:
-    """Return which JSON of a database cannot be read: SQLite does not notice damaged text."""
+def _unreadable(path: Path) -> str:
+    """Return which text of a sound database cannot be read: SQLite does not notice damaged text."""
+    with closing(_connected(path)) as db:
+        return _unreadable_text(db)
+
+
+def _unreadable_text(db: sqlite3.Connection) -> str:
     found = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     columns = [
         (table, column)
         for (table,) in found
         for (column,) in db.execute("SELECT name FROM pragma_table_info(?)", (table,))
-        if table not in _LOGS and column in JSON_COLUMNS
+        if table not in _LOGS
     ]
     db.text_factory = bytes
     for table, column in columns:
         try:
-            for (text,) in db.execute(f'SELECT {column} FROM "{table}"'):  # noqa: S608 - our names
-                json.loads(text)
+            for (text,) in db.execute(f'SELECT "{column}" FROM "{table}"'):  # noqa: S608 - our names
+                if column in JSON_COLUMNS:
+                    json.loads(text)
+                elif isinstance(text, bytes):
+                    text.decode()
         except (TypeError, ValueError) as error:
-            return f"{column} in {table} is not JSON: {error}"
+            return f"{column} in {table} cannot be read: {error}"
     return ""
 
 

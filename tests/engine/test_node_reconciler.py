@@ -868,6 +868,28 @@ def test_a_clock_that_is_set_forward_ends_no_wait_for_a_machine(phase) -> None:
     assert world.step()
 
 
+def test_times_are_moved_when_a_full_disk_has_space_again() -> None:
+    world = World(a_node(Phase.JOINING, heartbeat_at=None))
+    world.step()
+    world.clock.set_forward(timedelta(hours=9))
+    world.calls.failing["put node-1"] = StorageFull("no space")
+    for _ in range(2):
+        with pytest.raises(StorageFull):
+            world.step()
+    world.calls.failing.clear()
+
+    assert world.step() == ["put node-1 joining"]
+
+
+def test_a_step_while_another_controller_led_moves_no_time() -> None:
+    world = World(a_node(Phase.JOINING, heartbeat_at=None))
+    world.step()
+    world.clock.time += POLICY.join_timeout / 2
+    world.clock.set_forward(timedelta(hours=9))
+
+    assert world.step()[0] == "put node-1 quarantined"
+
+
 def test_time_that_passes_between_two_rounds_counts() -> None:
     world = World(a_node(Phase.JOINING, heartbeat_at=None))
     world.step()

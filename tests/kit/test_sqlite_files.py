@@ -161,10 +161,22 @@ def test_json_that_a_damaged_block_holds_is_restored(path, spoiled, count) -> No
 
     with pytest.raises(StateDamaged, match="; restart it"):
         read_record(path)
-    with pytest.raises(sqlite3.DatabaseError, match="record in nodes is not JSON"):
-        back_up(path, backup_of(path))
-    assert "record in nodes is not JSON" in recover(path)
+    assert "record in nodes cannot be read" in recover(path)
     assert read_record(path) == json.loads(RECORD)
+
+
+def test_a_damaged_name_is_restored_and_a_file_without_a_better_backup_stays(path) -> None:
+    write_record(path)
+    content = path.read_bytes().replace(b"node-1", b"node-\xff")
+    path.write_bytes(content)
+    assert recover(path) == ""
+    assert path.read_bytes() == content
+    assert not backup_of(path).exists()
+
+    path.write_bytes(content.replace(b"node-\xff", b"node-1"))
+    assert recover(path) == ""
+    path.write_bytes(content)
+    assert "name in nodes cannot be read" in recover(path)
 
 
 def test_a_copy_of_a_damaged_database_replaces_no_backup(path) -> None:

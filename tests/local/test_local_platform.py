@@ -394,6 +394,7 @@ def test_a_clock_that_is_set_changes_no_time_without_a_step(tmp_path, step) -> N
     clock.time += timedelta(seconds=4)
     clock.set_forward(step)
     assert look(1) == timedelta(seconds=4)
+    assert progress.set_by == step
     assert look(2) == timedelta(0)
     clock.set_forward(-step)
     assert look(2) == timedelta(0)

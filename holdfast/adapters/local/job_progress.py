@@ -1,7 +1,7 @@
 """Progress of the jobs of a run or cluster over their attempts, by the best signal of each."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from holdfast.adapters.host.fallback_watch import FallbackWatch
@@ -29,6 +29,9 @@ class JobProgress:
 
     def __init__(self, launch: Launch, clock: Clock) -> None:
         self._offset = ClockOffset(clock)
+        self.set_by = timedelta(0)
+        """By how much the clock was set forward since the attempt began."""
+
         self.steps = StepProgress()
         self._limits = launch.stall_limits
         self._checkpoints = str(launch.checkpoint_dir)
@@ -48,9 +51,12 @@ class JobProgress:
             nodes: nodes on which its ranks run.
 
         """
+        step_of_clock = self._offset.step()
         if self.steps.began_at != began_at:
             self._fallback.begin(self._checkpoints)
-        self.steps = dated_anew(self.steps, self._offset.step())
+            self.set_by = step_of_clock = timedelta(0)
+        self.set_by += step_of_clock
+        self.steps = dated_anew(self.steps, step_of_clock)
         self.steps = after_look(self.steps, began_at=began_at, step=step, now=now)
         self._found = None
         if are_steps_known(self.steps, self._limits):

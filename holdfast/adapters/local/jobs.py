@@ -297,7 +297,7 @@ class LocalJobs:
         else:
             known.end()
         return AttemptProgress(
-            started_at=began_at,
+            started_at=began_at + known.set_by,
             last_at=known.steps.step_at,
             known_until=now if is_running else None,
             last=f"step {progress.last}",

@@ -1,6 +1,7 @@
 """Node provider of the local platform: boots, reboots and replaces machines."""
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,7 +10,7 @@ from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machine import LocalMachine, Power, new_provider_id, node_name
 from holdfast.adapters.local.store import LocalStore
 from holdfast.kit.processes import reap
-from holdfast.model.errors import NodeGone
+from holdfast.model.errors import BackendError, NodeGone
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
 from holdfast.ports.clock import Clock
 
@@ -71,7 +72,11 @@ class LocalMachines:
         )
         machine.directory.create()
         record = NodeRecord(phase=Phase.JOINING, phase_since=now)
-        self._store.add_node(name, provider_id, replaces, record, group=group)
+        try:
+            self._store.add_node(name, provider_id, replaces, record, group=group)
+        except BackendError:  # the next try has another name
+            shutil.rmtree(machine.directory.path, ignore_errors=True)
+            raise
         self._machines[name] = machine
         return machine
 

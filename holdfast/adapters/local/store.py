@@ -301,8 +301,10 @@ class LocalStore:
         rows = self._read(
             "SELECT at, name, body FROM events WHERE number > ? ORDER BY number", after
         )
-        with errors_named(self._path):
+        try:
             return [{"at": at, "event": name, **json.loads(body)} for at, name, body in rows]
+        except json.JSONDecodeError as error:  # no backup is restored for a past event
+            raise BackendError(f"{self._path}: an event is damaged: {error}") from error
 
     def _job(self, spec: str, record: str, cancel: int) -> tuple[JobSpec, JobRecord, bool]:
         return self._load(JobSpec, spec), self._load(JobRecord, record), bool(cancel)
