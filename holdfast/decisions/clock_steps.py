@@ -59,7 +59,7 @@ def dated_back(record: Record, now: datetime) -> Record:
 
 
 _ORDERED: Final = frozenset({Phase.REBOOTING, Phase.REPLACING})
-"""Phases whose start tells the new boot, or the new machine, from the one before."""
+"""Phases whose start distinguishes the new boot, or the new machine, from the one before."""
 
 
 def dated_forward(record: Record, step: timedelta, now: datetime) -> Record:
