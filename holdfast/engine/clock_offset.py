@@ -6,8 +6,8 @@ from typing import Final
 from holdfast.ports.clock import Clock
 
 _RECENT: Final = timedelta(minutes=3)
-"""Time after which an earlier look says nothing: others may have written since. Rounds are at most
-a minute apart."""
+"""Time after which an earlier look does not count: others may have written since. Rounds are at
+most a minute apart."""
 
 
 class ClockOffset:
