@@ -17,7 +17,7 @@ UNKNOWN_STEPS: Final = "without steps that show a hang, a job is not restarted"
 """What follows from a suspicion that has no step."""
 
 _CLOCK_STEP: Final = timedelta(seconds=1)
-"""Steps of the clock below that matter to no limit."""
+"""Minimum step of the clock that counts; the limits on a hang are longer."""
 
 _STARTS_LIMIT: Final = 32
 """Number of starts that are remembered."""

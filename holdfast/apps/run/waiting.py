@@ -78,7 +78,8 @@ class Waiting:
         if self.stop_signals:
             raise error
         now = self._clock.now()
-        repeats.emit(CallFailed(what="recording the state", error=str(error)), now)
+        why = f"{error}; free some space: the ranks continue, but are not restarted meanwhile"
+        repeats.emit(CallFailed(what="recording the state", error=why), now)
         self.until(now + AFTER_ERROR, woken)
 
     def signals(self) -> AbstractContextManager[int]:
