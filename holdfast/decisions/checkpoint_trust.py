@@ -14,10 +14,12 @@ from holdfast.model.checkpoints import (
     Checkpoint,
     CheckpointHistory,
     CheckpointState,
+    Depth,
     Released,
     ResumedAttempt,
 )
 from holdfast.model.jobs import FailureKind
+from holdfast.model.names import Cause
 
 HISTORY_LIMIT = 200
 """Attempts and moved checkpoints that a history keeps; a job has at most 100 attempts recorded."""
@@ -79,6 +81,15 @@ class Rollback:
     time: timedelta = timedelta(0)
     steps: int | None = None
     """None if a step is unknown."""
+
+
+def depth_after(cause: str, depth: Depth) -> Depth:
+    """Return how thoroughly to verify before an attempt if the one before failed for ``cause``.
+
+    A checkpoint that could not be read was chosen by its lengths; others may be damaged alike, and
+    each would cost a restart.
+    """
+    return Depth.HASHES if cause == Cause.CHECKPOINT_DAMAGED else depth
 
 
 def failures_after(one: Checkpoint, trust: Trust) -> tuple[ResumedAttempt, ...]:

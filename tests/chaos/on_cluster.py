@@ -28,7 +28,13 @@ from holdfast.adapters.local.layout import cluster_dir
 from holdfast.kit.processes import send
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
-from tests.chaos.on_local import TIMEOUT_S, TRAINING, check_overlap
+from tests.chaos.on_local import (
+    TIMEOUT_S,
+    TRAINING,
+    check_overlap,
+    check_weights,
+    corrupt_newest,
+)
 from tests.chaos.schedules import Broken, Clock, Disk, Disturbance, Kind, Victim, corrupted
 
 BOTH = (Victim.CONTROLLER, Victim.API_SERVER)
@@ -39,7 +45,7 @@ KINDS: Mapping[Kind, tuple[Victim, ...]] = {
     Kind.FULL_DISK: (Victim.CONTROLLER,),
     Kind.READ_ONLY: (Victim.CONTROLLER,),
     Kind.CLOCK: (Victim.CONTROLLER,),  # of the machine: it has one
-    Kind.CORRUPTION: BOTH,  # the database of each
+    Kind.CORRUPTION: (*BOTH, Victim.CHECKPOINT),  # the database of each
 }
 NAME = "ml-cluster"
 GROUP = {
@@ -63,6 +69,7 @@ class ClusterUnderChaos:
 
     def __init__(self, folder: Path) -> None:
         self._end = folder / "end"
+        self._checkpoints = folder / "checkpoints"
         self._clock = Clock(folder / "clock")
         self._disk = Disk(folder / "home")
         self._run = LocalRun(folder / "home")
@@ -77,8 +84,11 @@ class ClusterUnderChaos:
         assert self._served is not None
         self._served.client().create_cluster(ClusterName=NAME, InstanceGroups=[GROUP])
         self._until("all nodes are in service", self._are_schedulable)
-        options = ("--cluster", NAME, "--name", JOB, "--nodes", "2", "--max-retries", RETRIES)
-        training = (sys.executable, "-c", TRAINING, str(self._end))
+        options = (
+            *("--cluster", NAME, "--name", JOB, "--nodes", "2", "--max-retries", RETRIES),
+            *("--checkpoint-dir", str(self._checkpoints)),
+        )
+        training = (sys.executable, str(TRAINING), str(self._end))
         follower = subprocess.Popen(
             [sys.executable, "-m", "holdfast", "run", *options, "--", *training],
             env=self._run.environment,
@@ -125,6 +135,7 @@ class ClusterUnderChaos:
         if self._record().phase is not JobPhase.SUCCEEDED:
             raise Broken(f"the job: {self._record()}")
         check_overlap(self._end)
+        check_weights(self._end)
 
     @contextmanager
     def _disturbed(self, one: Disturbance) -> Iterator[None]:
@@ -155,12 +166,18 @@ class ClusterUnderChaos:
             case Kind.CORRUPTION:
                 time.sleep(BACKUP_S)
                 self._kill()
-                is_api = one.victim is Victim.API_SERVER
-                path = self._run.home / "api.db" if is_api else self._run.dir.state
-                path.write_bytes(corrupted(path.read_bytes(), Random(one.number)))
+                self._corrupt(one.victim, Random(one.number))
                 yield
             case _:
                 raise ValueError(one.kind)
+
+    def _corrupt(self, victim: Victim, random: Random) -> None:
+        if victim is Victim.CHECKPOINT:
+            corrupt_newest(self._checkpoints, random)
+            return
+        is_api = victim is Victim.API_SERVER
+        path = self._run.home / "api.db" if is_api else self._run.dir.state
+        path.write_bytes(corrupted(path.read_bytes(), random))
 
     def _start(self) -> None:
         """Start ``holdfast api``, which starts the supervisor of the cluster."""

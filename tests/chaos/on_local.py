@@ -35,6 +35,7 @@ from tests.chaos.schedules import (
     Victim,
     corrupted,
 )
+from tests.chaos.training import undisturbed
 
 BOTH = (Victim.CONTROLLER, Victim.AGENT)
 KINDS: Mapping[Kind, tuple[Victim, ...]] = {
@@ -43,49 +44,12 @@ KINDS: Mapping[Kind, tuple[Victim, ...]] = {
     Kind.LONG_STOP: (Victim.CONTROLLER,),
     Kind.FULL_DISK: (Victim.CONTROLLER,),
     Kind.CLOCK: (Victim.CONTROLLER,),  # of the machine: it has one
-    Kind.CORRUPTION: (Victim.AGENT,),
+    Kind.CORRUPTION: (Victim.AGENT, Victim.CHECKPOINT),
     Kind.NO_NETWORK: (Victim.CONTROLLER,),  # of the machine: it has one
 }
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 TIMEOUT_S = 60.0
-TRAINING = """
-import fcntl, os, pathlib, socket, sys, time
-from holdfast import training
-
-end = pathlib.Path(sys.argv[1])
-alive = end.with_name("alive-" + os.environ["RANK"]).open("w")
-try:
-    fcntl.flock(alive, fcntl.LOCK_EX | fcntl.LOCK_NB)
-except OSError:
-    end.with_name("overlap").touch()
-    raise
-rank, address = int(os.environ["RANK"]), ("127.0.0.1", int(os.environ["MASTER_PORT"]))
-if rank == 0:
-    peer, _ = socket.create_server(address).accept()
-else:
-    while True:
-        try:
-            peer = socket.create_connection(address)
-            break
-        except OSError:
-            time.sleep(0.1)
-print("connected", flush=True)
-lines, step, goes_on = peer.makefile("r"), 0, True
-while goes_on:
-    step += 1
-    if rank == 0:
-        goes_on = not end.exists()
-        peer.sendall(f"{step} {goes_on:d}\\n".encode())
-    line = lines.readline()
-    if line.split()[:1] != [str(step)]:
-        sys.exit(f"rank {rank} lost the other at step {step}: {line!r}")
-    if rank == 1:
-        goes_on = line.split()[1] == "1"
-        peer.sendall(f"{step}\\n".encode())
-    training.step(step)
-    time.sleep(0.2)
-"""
-"""A rank that begins while the same one of another attempt is alive says so in ``overlap``."""
+TRAINING = Path(__file__).with_name("training.py")
 
 
 def check_overlap(end: Path) -> None:
@@ -99,6 +63,31 @@ def check_overlap(end: Path) -> None:
         raise Broken("two attempts of the job ran at the same time")
 
 
+def check_weights(end: Path) -> None:
+    """Check that an ended job has the weights of an undisturbed one.
+
+    Raises:
+        Broken: it has others.
+
+    """
+    results = [end.with_name(f"result-{rank}").read_text("ascii").split() for rank in (0, 1)]
+    steps = int(results[0][0])
+    wanted = [[str(steps), str(weights)] for weights in undisturbed(steps)]
+    if results != wanted:
+        raise Broken(f"steps and weights of the ranks are {results}, undisturbed {wanted}")
+
+
+def corrupt_newest(checkpoints: Path, random: Random) -> None:
+    """Damage a file of the newest complete checkpoint, unless it is the only one."""
+    newest, *others = sorted(checkpoints.glob("iter_*"), reverse=True) or [checkpoints]
+    tracker = checkpoints / "latest_checkpointed_iteration.txt"
+    if tracker.exists() and int(tracker.read_text("ascii")) < int(newest.name[-7:]):
+        newest, *others = others  # its save has not ended
+    if others:
+        damaged = random.choice(sorted(newest.rglob("*.pt")))
+        damaged.write_bytes(corrupted(damaged.read_bytes(), random))
+
+
 class LocalUnderChaos:
     """A ``Subject``: two nodes and a spare, with a job that runs until ``finish``."""
 
@@ -106,6 +95,8 @@ class LocalUnderChaos:
 
     def __init__(self, folder: Path) -> None:
         self._end = folder / "end"
+        self._checkpoints = folder / "checkpoints"
+        self._config = folder / "run.toml"
         self._clock = Clock(folder / "clock")
         self._disk = Disk(folder / "home")
         self._run = LocalRun(folder / "home")
@@ -113,9 +104,12 @@ class LocalUnderChaos:
         self._run.prefix = OWN_NETWORK
 
     def __enter__(self) -> "LocalUnderChaos":
-        hang = f"{DEADLINE_S:g}s"
-        options = ("--nodes", "2", "--spares", "1", "--hang-timeout", hang)
-        command = (sys.executable, "-c", TRAINING, str(self._end))
+        self._config.write_text('[jobs]\ncheckpoint_depth = "hashes"\n', encoding="utf-8")
+        options = (
+            *("--nodes", "2", "--spares", "1", "--hang-timeout", f"{DEADLINE_S:g}s"),
+            *("--checkpoint-dir", str(self._checkpoints), "--config", str(self._config)),
+        )
+        command = (sys.executable, str(TRAINING), str(self._end))
         self._run.start(*options, "--", *command)
         self._run.wait_for_attempt(1)
         self._run.wait_for_spare()
@@ -156,6 +150,7 @@ class LocalUnderChaos:
         if code:
             raise Broken(f"the job ended with {code}: {output[-1000:]}")
         check_overlap(self._end)
+        check_weights(self._end)
 
     @contextmanager
     def _disturbed(self, one: Disturbance) -> Iterator[None]:
@@ -177,8 +172,11 @@ class LocalUnderChaos:
                 yield
                 self._clock.set(0)
             case Kind.CORRUPTION:
-                report = self._run.dir.node(self._node(one)).report
-                report.write_bytes(corrupted(report.read_bytes(), Random(one.number)))
+                if one.victim is Victim.CHECKPOINT:
+                    corrupt_newest(self._checkpoints, Random(one.number))
+                else:
+                    report = self._run.dir.node(self._node(one)).report
+                    report.write_bytes(corrupted(report.read_bytes(), Random(one.number)))
                 yield
             case Kind.NO_NETWORK:
                 self._set_loopback("down")

@@ -46,13 +46,14 @@ _LONG: Final = frozenset(
 
 
 class Victim(StrEnum):
-    """Part of Holdfast that is disturbed."""
+    """What is disturbed: a part of Holdfast, or what it uses."""
 
     CONTROLLER = "controller"
     AGENT = "agent"
     API_SERVER = "API server"
     ETCD = "etcd"
     NODE = "node"
+    CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True, slots=True)

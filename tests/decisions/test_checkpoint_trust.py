@@ -12,6 +12,7 @@ from holdfast.decisions.checkpoint_trust import (
     HISTORY_LIMIT,
     CheckpointPolicy,
     Trust,
+    depth_after,
     failures_after,
     is_suspected,
     is_too_far,
@@ -33,6 +34,7 @@ from holdfast.model.checkpoints import (
     Survey,
 )
 from holdfast.model.jobs import FailureKind
+from holdfast.model.names import Cause
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -169,6 +171,13 @@ def test_only_failures_on_healthy_nodes_make_a_checkpoint_suspect(given) -> None
         for attempt in failures_after(one, known):
             assert attempt.end is not None
             assert attempt.end.kind is FailureKind.APPLICATION
+
+
+@pytest.mark.parametrize("depth", Depth)
+@pytest.mark.parametrize("cause", ["", *Cause])
+def test_checksums_are_compared_after_a_checkpoint_could_not_be_read(cause, depth) -> None:
+    is_damaged = cause == Cause.CHECKPOINT_DAMAGED
+    assert depth_after(cause, depth) is (Depth.HASHES if is_damaged else depth)
 
 
 def test_two_early_failures_make_the_job_resume_from_the_one_before() -> None:

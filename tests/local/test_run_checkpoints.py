@@ -84,6 +84,39 @@ def test_checksums_are_compared_before_an_attempt_where_the_configuration_says_s
     assert not newest.exists()
 
 
+LOAD_NEWEST = """
+import os, pathlib, zipfile
+newest = max(pathlib.Path(os.environ["HOLDFAST_CHECKPOINT_DIR"]).glob("checkpoint_*"))
+with zipfile.ZipFile(newest) as file:
+    for name in file.namelist():
+        file.read(name)
+print("loaded", newest.name)
+"""
+
+
+def test_all_checksums_are_compared_after_an_attempt_that_could_not_read_its_checkpoint(
+    run, tmp_path, unpack
+):
+    folder = unpack("torch_save", tmp_path / "recording") / "zip"
+    *_, oldest, before, newest = sorted(folder.glob("checkpoint_*"))
+    for damaged in (before, newest):
+        data = bytearray(damaged.read_bytes())
+        data[len(data) // 2] ^= 1
+        damaged.write_bytes(data)
+    config = tmp_path / "run.toml"
+    config.write_text("[checkpoints]\nwatch = false\n")
+
+    options = ("--config", str(config), "--checkpoint-dir", str(folder), "--max-app-retries", "1")
+    ended = run.run(*options, "--", sys.executable, "-c", LOAD_NEWEST)
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"loaded {oldest.name}" in run.dir.log(2, 0).read_text()
+    *moved, _, chosen = [line for line in ended.stdout.splitlines() if "before attempt 2" in line]
+    for line, one in zip(moved, (newest, before), strict=True):
+        assert f"{one.name} is damaged: has a wrong checksum in record" in line
+    assert f"{oldest.name} is complete (sizes and checksums)" in chosen
+
+
 def test_what_is_not_recognized_is_left_alone(run, tmp_path):
     folder = tmp_path / "ckpt"
     folder.mkdir()

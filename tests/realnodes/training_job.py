@@ -41,7 +41,7 @@ except OSError:
     (folder / f"overlap-{attempt}-{rank}").touch()
     raise
 saved = folder / f"saved-{rank}"
-step = int(saved.read_text()) if saved.exists() else 0
+step, weights = map(int, saved.read_text().split()) if saved.exists() else (0, 0)
 print(f"rank {rank}: attempt {attempt} begins at step {step}", flush=True)
 while not (folder / "enough").exists():
     while (folder / f"hangs-{attempt}").exists():
@@ -49,17 +49,20 @@ while not (folder / "enough").exists():
     if (folder / f"eats-{attempt}-{rank}").exists():
         eaten = [bytearray(b"x" * 2**20) for _ in range(2**12)]
     step += 1
+    weights = (weights * 31 + step + int(rank)) % 1_000_003
     print(f"step {step}", flush=True)
     if (folder / f"diverges-{attempt}").exists():
         print(f"step: {step}  loss: nan  grad_norm: nan", flush=True)
     (folder / f"attempt-{attempt}-{rank}").write_text(str(step))
     new = folder / f"new-{rank}-{attempt}"
-    new.write_text(str(step))
+    new.write_text(f"{step} {weights}")
     new.replace(saved)
     pathlib.Path("/tmp/heartbeat").touch()
     time.sleep(0.1)
 """
 """Saves each step, and goes on from there, until the test has seen enough.
+
+The weights of a rank depend on each of its steps.
 
 A rank that begins while the same one of another attempt is alive says so in a file.
 
@@ -205,8 +208,19 @@ class TrainingJob:
         self.site.cluster.plane.request("DELETE", f"{self.collection}/{self.name}", policy)
 
     def finish(self) -> None:
-        """Let it complete."""
+        """Let it complete, with the weights of an undisturbed job."""
         finish(self)
+        for rank in range(self.ranks):
+            steps, weights = map(int, (self.folder / f"saved-{rank}").read_text("ascii").split())
+            assert weights == undisturbed(steps, rank), f"rank {rank} of {self.name}, step {steps}"
+
+
+def undisturbed(steps: int, rank: int) -> int:
+    """Weights of a rank after that many steps of ``TRAINING`` without a disturbance."""
+    weights = 0
+    for step in range(1, steps + 1):
+        weights = (weights * 31 + step + rank) % 1_000_003
+    return weights
 
 
 def finish(*jobs: TrainingJob) -> None:

@@ -23,7 +23,7 @@ def main() -> None:
     run = os.environ["TRAINING_RUN"]
     journal = folder / "journal"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    step, value = _loaded(folder, rank)
+    step, value = loaded(folder, rank)
     _say(journal, f"{run} {rank} {os.environ['SLURMD_NODENAME']} begins {step}")
     while step < steps:
         while step == steps - 1 and (folder / "hold").exists():
@@ -33,7 +33,7 @@ def main() -> None:
         time.sleep(PAUSE_S)
         _say(journal, f"{run} {rank} {os.environ['SLURMD_NODENAME']} {time.time():.3f} {step}")
         if step % EVERY == 0:
-            _save(folder, rank, size, step, value)
+            save(folder, rank, size, step, value)
     _say(folder / "results", f"{rank} {value}")
 
 
@@ -44,7 +44,8 @@ def expected(steps: int, rank: int) -> int:
     return value
 
 
-def _loaded(folder: Path, rank: int) -> tuple[int, int]:
+def loaded(folder: Path, rank: int) -> tuple[int, int]:
+    """Step and value of a rank in the checkpoint that the tracker names."""
     tracker = folder / "latest_checkpointed_iteration.txt"
     if not tracker.exists():
         return 0, rank
@@ -57,7 +58,8 @@ def _path(folder: Path, step: int, rank: int) -> Path:
     return folder / f"iter_{step:07d}/mp_rank_{rank:02d}/model_optim_rng.pt"
 
 
-def _save(folder: Path, rank: int, size: int, step: int, value: int) -> None:
+def save(folder: Path, rank: int, size: int, step: int, value: int) -> None:
+    """Save the value of a rank; returns when the tracker names the step."""
     path = _path(folder, step, rank)
     path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as file:

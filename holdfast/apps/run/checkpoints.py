@@ -15,7 +15,7 @@ from holdfast.apps.run.resume_history import (
     lines_of,
     verify_and_record,
 )
-from holdfast.decisions.checkpoint_trust import CheckpointPolicy
+from holdfast.decisions.checkpoint_trust import CheckpointPolicy, depth_after
 from holdfast.kit.units import format_duration, parse_duration
 from holdfast.model.checkpoints import AttemptEnd, Depth
 from holdfast.model.errors import BackendError
@@ -59,7 +59,8 @@ def prepare(
 
     Args:
         folder: where the job saves.
-        depth: how thoroughly checkpoints are verified.
+        depth: how thoroughly checkpoints are verified; all checksums are compared if the attempt
+            before could not read its checkpoint.
         policy: settings of the choice; the defaults if omitted.
         attempt: the attempt that starts, to record what it resumes from; None if it is not known.
         copies: location of copies to restore from if no good checkpoint is left; empty for none.
@@ -71,7 +72,7 @@ def prepare(
 
     """
     how = Verification(
-        depth=depth,
+        depth=depth_after(attempt.cause if attempt is not None else "", depth),
         quiet_since=None,
         policy=policy or CheckpointPolicy(),
         attempt=attempt,
@@ -94,12 +95,13 @@ def prepare(
 
 def attempt_of(job: str, record: JobRecord) -> NextAttempt:
     """Return the attempt that a job starts, with how the one before ended."""
-    end = AttemptEnd()
+    end, cause = AttemptEnd(), ""
     if record.attempts and (failure := record.attempts[-1].failure) is not None:
-        end = _end_of(record.attempts[-1], failure)
+        end, cause = _end_of(record.attempts[-1], failure), failure.cause
     return NextAttempt(
         key=AttemptKey(job=job, attempt=record.attempt),
         previous=end,
+        cause=cause,
         job_started_at=min((one.started_at for one in record.attempts), default=None),
     )
 

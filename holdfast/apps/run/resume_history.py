@@ -56,6 +56,9 @@ class NextAttempt:
     previous: AttemptEnd = field(default_factory=AttemptEnd)
     """How the attempt before ended."""
 
+    cause: str = ""
+    """Cause of its failure, one of ``model.names.Cause``; empty if none is known."""
+
     job_started_at: datetime | None = None
     """Start of the first attempt of the job; None if it is not known, or this is the first."""
 
