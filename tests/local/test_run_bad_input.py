@@ -196,3 +196,55 @@ def test_a_run_on_a_full_disk_ends_on_request_with_a_message_and_no_process_left
 
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert "no space left on device" in ended.stderr
+
+
+BOOTED_WITHOUT_SPACE = """
+import sys
+from datetime import timedelta
+from pathlib import Path
+from holdfast.adapters.local.layout import RunDir
+from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.adapters.local.store import LocalStore
+from holdfast.apps.clock import SystemClock
+from holdfast.model.errors import StorageFull
+
+run = RunDir(Path(sys.argv[1]))
+run.create()
+store = LocalStore(run.state, create=True)
+delays, agent = Delays(boot=timedelta(0)), ("sleep", "60")
+machines = LocalMachines(run, store, SystemClock(), delays, lambda *_: agent)
+filler = []
+
+def fill():
+    try:
+        while True:
+            filler.append(run.path / str(len(filler)))
+            filler[-1].mkdir()
+    except OSError:
+        pass
+
+def refused(call):
+    try:
+        call()
+    except StorageFull as error:
+        print(error)
+
+fill()
+refused(machines.add)
+for one in filler[:-1]:
+    one.rmdir()
+filler.clear()
+machines.add()
+fill()
+refused(machines.boot_due)
+"""
+
+
+def test_a_machine_that_finds_no_space_is_tried_again(full_disk, tmp_path):
+    script = tmp_path.with_name("without_space.py")
+    script.write_text(BOOTED_WITHOUT_SPACE)
+
+    ended = full_disk(f"{sys.executable} {script} {tmp_path}/run", size="4m,nr_inodes=60")
+
+    assert ended.stdout.count("cannot write") == 2, ended.stdout + ended.stderr
+    assert ended.returncode == 0, ended.stderr

@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from holdfast.kit.files import storage_error
+
 _CLUSTERS: Final = "clusters"
 _DELETED: Final = "deleted"
 
@@ -85,10 +87,18 @@ class NodeDir:
         return self.path / "console.log"
 
     def create(self) -> None:
-        """Create the directory of a new machine."""
-        for directory in (self.kmsg.parent, self.messages.parent, self.agent):
-            directory.mkdir(parents=True, exist_ok=True)
-        self.messages.touch()
+        """Create the directory of a new machine.
+
+        Raises:
+            BackendError: it cannot be written; ``StorageFull`` if no space is left.
+
+        """
+        try:
+            for directory in (self.kmsg.parent, self.messages.parent, self.agent):
+                directory.mkdir(parents=True, exist_ok=True)
+            self.messages.touch()
+        except OSError as error:
+            raise storage_error(error, self.path) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machine import LocalMachine, Power, new_provider_id, node_name
 from holdfast.adapters.local.store import LocalStore
+from holdfast.kit.files import storage_error
 from holdfast.kit.processes import reap
 from holdfast.model.errors import BackendError, NodeGone
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
@@ -70,9 +71,9 @@ class LocalMachines:
             boots_at=now + (self._delays.boot if delay is None else delay),
             replaces=replaces,
         )
-        machine.directory.create()
         record = NodeRecord(phase=Phase.JOINING, phase_since=now)
         try:
+            machine.directory.create()
             self._store.add_node(name, provider_id, replaces, record, group=group)
         except BackendError:  # the next try has another name
             shutil.rmtree(machine.directory.path, ignore_errors=True)
@@ -127,15 +128,26 @@ class LocalMachines:
             machine.directory.path.rename(self._run.retired / node)
 
     def boot_due(self) -> datetime | None:
-        """Boot each machine whose boot is due; returns when the next one is due."""
+        """Boot each machine whose boot is due; returns when the next one is due.
+
+        Raises:
+            BackendError: a machine could not be booted; ``StorageFull`` if no space is left.
+
+        """
         now = self._clock.now()
         longest = max(self._delays.boot, self._delays.replace)
         waiting = [one for one in self.all() if one.power is Power.BOOTING]
         for machine in waiting:
             machine.boots_at = min(machine.boots_at, now + longest)  # the clock may be set back
             if machine.boots_at <= now:
-                machine.boot(self._agent(machine.name, machine.directory))
+                self._boot(machine)
         return min((one.boots_at for one in waiting if one.power is Power.BOOTING), default=None)
+
+    def _boot(self, machine: LocalMachine) -> None:
+        try:
+            machine.boot(self._agent(machine.name, machine.directory))
+        except OSError as error:
+            raise storage_error(error, machine.directory.path) from error
 
     def reap(self) -> None:
         """Reap the processes of machines that are powered off."""

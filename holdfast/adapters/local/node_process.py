@@ -22,10 +22,10 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 from holdfast.kit.bounded_files import read_bounded
-from holdfast.kit.files import write_atomically, write_in_place
+from holdfast.kit.files import storage_error, write_atomically, write_in_place
 from holdfast.kit.processes import (
     become_subreaper,
     die_with_parent,
@@ -95,6 +95,16 @@ class RestartHeartbeat:
             return ""
 
 
+def _opened_log(path: Path) -> BinaryIO:
+    """Open the log of a task; without space for it, its output is lost, but it runs."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as error:
+        print(f"the output is lost: {storage_error(error, path)}", file=sys.stderr)  # noqa: T201 - console.log
+        return Path(os.devnull).open("ab")
+
+
 class _Node:
     def __init__(self, channel: socket.socket, directory: Path, agent: list[str]) -> None:
         self._channel = channel
@@ -159,9 +169,7 @@ class _Node:
         if self._task is not None:
             return  # a repeated launch
         task = order["task"]
-        log = Path(order["log"])
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with _opened_log(Path(order["log"])) as output:
             try:
                 process = subprocess.Popen(
                     order["argv"],
