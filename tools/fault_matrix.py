@@ -77,6 +77,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "killed-process": Fault("rank", "a rank is killed; no node has a fault"),
     "oom": Fault("rank", "a rank is OOM-killed"),
     "full-disk": Fault("storage", "the disk of the checkpoints is full; rank 0 saves"),
+    "damaged-checkpoint": Fault("checkpoint", "a rank fails, and the newest checkpoint is damaged"),
     "eviction": Fault("rank", "a pod is evicted"),
     "hang": Fault("rank", "the log of a job has no new lines for longer than its rule allows"),
     "heartbeat": Fault("rank", "the heartbeat files of a job get old"),
@@ -95,6 +96,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "keep-pods": Fault("hardware", "XID under a job that keeps the pods on its other nodes"),
     "operators-away": Fault("launcher", "XID while all operators are down; they come back"),
     "agent-killed": Fault("agent", "the agent of a node is killed"),
+    "kubelet-killed": Fault("kubelet, slurmd", "the kubelet or slurmd of a node is killed, and "
+                            "starts again"),
     "controller-killed": Fault("controller", "XID; the controller is killed at each step"),
     "controller-killed-spent": Fault(
         "controller", "XID, with no restart for faults; the controller is killed at each step"),
@@ -106,6 +109,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "silent-node": Fault("node", "a node hangs: its kubelet or slurmd and its agent fall silent"),
     "power-loss": Fault("node", "a machine loses its power"),
     "partition": Fault("network", "a node is cut off from the network"),
+    "clock-forward": Fault("clock", "the clock is set forward by 3 hours while a machine boots"),
     "slurmctld-killed": Fault(
         "slurmctld", "slurmctld crashes after two commands of the resume, and forgets"),
     "provider-fails": Fault("provider", "XID, and the owner of the machines refuses every order"),
@@ -168,6 +172,7 @@ _ABSENT: Final = (
     Reason("exists on Kubernetes only", (LOCAL, SLURM), _KUBERNETES_ONLY),
     Reason("the nodes of one machine have no network between them", (LOCAL,), ("partition",)),
     Reason("a run has one job", (LOCAL,), ("bystander",)),
+    Reason("one machine has neither", (LOCAL,), ("kubelet-killed",)),
     Reason("the controller is `holdfast run`; the job ends with it", (LOCAL,),
            ("controller-killed", "controller-killed-spent"),
            "tests/local/test_run_faults.py::test_no_process_survives_holdfast_being_killed"),
@@ -200,6 +205,9 @@ _RECORDED_ELSEWHERE: Final = (
     Reason(_TESTED, (SLURM,), ("request",),
            "tests/slurm/test_slurm_recovery.py::test_what_people_and_slurm_ask_for_is_done_when_"
            "the_job_has_ended_and_with_down_at_once"),
+    Reason(_TESTED, (SLURM,), ("damaged-checkpoint",),
+           "tests/slurm/test_slurm_checkpoint_incidents.py::"
+           "test_a_checkpoint_that_a_supervisor_moves_is_an_incident"),
     Reason("tested without a job", (OPERATORS,), ("budget",),
            "tests/kubernetes/test_drain.py::"
            "test_a_disruption_budget_is_respected_until_it_has_room"),
@@ -211,7 +219,8 @@ _SIMULATED: Final = (
     Reason("simulated machines hang instead, see that row", (OPERATORS,),
            ("power-loss", "partition")),
     Reason("simulated kubelets run no processes", (OPERATORS,),
-           ("killed-process", "full-disk", "heartbeat", "ignores-sigterm", "agent-killed")),
+           ("killed-process", "full-disk", "heartbeat", "ignores-sigterm", "agent-killed",
+            "damaged-checkpoint", "kubelet-killed")),
 )  # fmt: skip
 
 _OF_SLURM: Final = (
@@ -225,6 +234,11 @@ _OF_SLURM: Final = (
 _ALIKE: Final = (
     Reason("the launchers are those of the platforms with a result", (NODES, SLURM), _LAUNCHED),
     Reason("on real nodes only at random, in `make chaos`", (NODES,), ("unreliable-api", "etcd")),
+    Reason("only at random, in `make chaos`", (OPERATORS, SLURM), ("clock-forward",)),
+    Reason("decided as on the platforms with a result; all nodes of the tests have one clock",
+           (NODES,), ("clock-forward",)),
+    Reason("its incomplete checkpoints are those of the full disk above", (NODES,),
+           ("damaged-checkpoint",)),
     Reason(_NOT_THE_JOB, (OPERATORS,), ("unreliable-api", "etcd")),
     Reason("annotations of all kinds are read alike", (OPERATORS,), _OF_ANNOTATIONS),
     Reason("the row above has these kinds, with restarts left", (OPERATORS,),
@@ -233,7 +247,8 @@ _ALIKE: Final = (
            ("xid-reboot", "two-faults", "fault-in-restart", "bystander", "oom", "eviction", "hang",
             "operators-away", "controller-killed", "no-spare")),
     Reason(_NOT_THE_JOB, (NODES,),
-           ("xid-reboot", *_OF_KUBERNETES_ITSELF, "ignores-sigterm", "budget")),
+           ("xid-reboot", *_OF_KUBERNETES_ITSELF, "ignores-sigterm", "budget", "agent-killed",
+            "kubelet-killed")),
     Reason("logs and files of pods of all kinds are read alike", (NODES,), ("hang", "heartbeat")),
     Reason("its pods end like those of a JobSet, which consists of such jobs", (f"{NODES}/Job",),
            ("killed-process", "full-disk")),
@@ -249,7 +264,7 @@ _DECIDED_ALIKE: Final = (
         "not tested; decided as on the platforms with a result",
         (LOCAL, OPERATORS, NODES, SLURM),
         ("xid-application", "dcgm-ecc", "crash-with-fault", "two-faults",
-         "fault-in-restart", "fault-while-completing", "agent-killed",
+         "fault-in-restart", "fault-while-completing",
          "controller-killed-spent", "provider-fails", "spares-used", "request"),
     ),
     Reason("not tested; see the results on real nodes", (LOCAL,), ("full-disk",)),

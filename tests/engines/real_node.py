@@ -19,6 +19,7 @@ from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.kit.processes import descendants, send
 from holdfast.model.errors import BackendError
 from tests.engines.machine_image import PAUSE
 
@@ -261,6 +262,13 @@ class RealNode:
         network = f"--net=/proc/{pid}/ns/net"
         command = ["nsenter", network, "ip", "link", "delete", "eth0"]
         subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+
+    def kill(self, program: str) -> None:
+        """SIGKILL to a program of it, such as the kubelet, which starts again after a second."""
+        for pid in descendants(self.pid):
+            with suppress(FileNotFoundError):  # it has ended
+                if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == program:
+                    send(pid, signal.SIGKILL)
 
     def reboot(self) -> None:
         """Take its power and give it back."""

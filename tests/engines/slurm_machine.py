@@ -71,6 +71,10 @@ class Machine:
         """Start a program on it that ends with its power."""
         self._plugs[name] = plugged(self.root / f"{name}.out", command)
 
+    def kill(self, name: str) -> None:
+        """SIGKILL to a program that ``start`` has started."""
+        pulled(self._plugs.pop(name))
+
     def start_slurmd(self, *, is_new_boot: bool = False) -> None:
         """Start its slurmd; ``is_new_boot`` lets that report a new boot time."""
         self.start("slurmd", [*self._slurmd, *(["-b"] if is_new_boot else [])])

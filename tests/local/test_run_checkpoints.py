@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.apps.main import run as main
+from tests.engines.matrix import outcome_of
+from tools.fault_matrix import LOCAL
 
 RECORDINGS = Path(__file__).parents[1] / "checkpoints"
 
@@ -31,7 +33,7 @@ def unpack(monkeypatch):
 
 
 def test_an_attempt_resumes_from_an_older_checkpoint_and_a_line_each_says_why(
-    run, tmp_path, unpack
+    run, tmp_path, unpack, matrix
 ):
     folder = unpack("dcp", tmp_path / "recording") / "sync"
 
@@ -57,6 +59,7 @@ def test_an_attempt_resumes_from_an_older_checkpoint_and_a_line_each_says_why(
     done = run.holdfast(*shlex.split(release.rpartition(": holdfast ")[2]))
     assert done.returncode == 0, done.stderr
     assert (folder / "step_3").is_dir()
+    matrix.record("damaged-checkpoint", f"{LOCAL}/processes", outcome_of(run.record()))
 
 
 def incidents(run) -> list[dict]:

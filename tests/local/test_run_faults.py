@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import sys
 from datetime import UTC, datetime, timedelta
@@ -27,6 +28,7 @@ from holdfast.kit.serial import to_plain
 from holdfast.model.health import Fault, Remedy, Severity
 from holdfast.model.report import NodeReport
 from holdfast.model.requests import Request, Verb
+from tests.chaos.schedules import Clock
 from tests.ports.fakes import FakeEvents
 
 JOB = "echo attempt $HOLDFAST_ATTEMPT; sleep 600 & echo $! > $HOLDFAST_CHECKPOINT_DIR/child; wait"
@@ -57,6 +59,13 @@ def inject_xid(run, node, code):
 def incidents(run):
     store = run.store()
     found = store.list_incidents()
+    store.close()
+    return found
+
+
+def nodes(run):
+    store = run.store()
+    found = store.nodes()
     store.close()
     return found
 
@@ -182,6 +191,22 @@ def test_an_agent_that_dies_alone_is_started_again_and_costs_nothing(training, r
     assert incidents(training) == ()
     assert training.record().attempt == 1
     recorded("agent-killed")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_a_clock_that_is_set_forward_while_machines_boot_costs_none(run, recorded, tmp_path):
+    clock = Clock(tmp_path / "clock")
+    run.environment |= clock.environment
+    run.start("--nodes", "2", "--boot-time", "3s", "--", "bash", "-c", JOB)
+    run.wait_until("both machines", lambda: run.dir.state.exists() and len(nodes(run)) == 2)
+    assert {node[2].phase for node in nodes(run).values()} == {"joining"}
+    machines = {*nodes(run)}
+
+    clock.set(3 * 3600)
+
+    run.wait_for_attempt(1)
+    assert ({*nodes(run)}, incidents(run)) == (machines, ())
+    recorded("clock-forward")
 
 
 def test_a_killed_node_process_takes_everything_on_its_machine_with_it(training):

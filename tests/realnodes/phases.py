@@ -24,6 +24,7 @@ class Phases:
     def begin(self) -> None:
         """The fault happens now."""
         self._orders = len(self._site.owner.orders)
+        self.seconds = {}
         self._began = time.monotonic()
 
     @property

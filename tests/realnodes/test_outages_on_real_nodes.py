@@ -1,9 +1,15 @@
 """Outages that only real nodes have: of power, of a cable, and of the pods of Holdfast itself."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 from leaders import leader, until_led
 from phases import Phases
 from site_of_nodes import BUDGETS, DEPLOYMENTS, NAMESPACE, REPLACE_XID, Site
 from training_job import TrainingJob
+
+from tests.engines.api_connection import Refused
+from tests.engines.real_node import KUBELET
 
 
 def running_job(site: Site, name: str, on: str) -> TrainingJob:
@@ -37,6 +43,60 @@ def test_another_controller_goes_on_when_the_leaders_pod_is_deleted(
     assert phases.orders == [("replace", victim)]
     phases.record("leader-deleted", job)
     job.finish()
+
+
+def test_a_job_continues_while_kubelet_and_agent_of_its_node_are_killed(
+    site: Site, phases: Phases
+) -> None:
+    job = site.submit("steady")
+    job.until_training(1)
+    first = job.places
+    victim = site.cluster.nodes[min(first.values())]
+
+    phases.begin()
+    victim.kill(KUBELET)
+    killed_at = datetime.now(UTC)
+    phases.reach("renewed", lambda: is_renewed(site, victim.name, after=killed_at))
+    continues(site, job, first)
+    phases.record("kubelet-killed", job)
+
+    phases.begin()
+    agents = site.pods("app.kubernetes.io/component=agent", NAMESPACE)
+    (agent,) = [pod for pod in agents if pod["spec"]["nodeName"] == victim.name]
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{agent['metadata']['name']}"
+    site.cluster.plane.request("DELETE", path, {"gracePeriodSeconds": 0})
+    phases.reach("replaced", lambda: has_new_agent(site, agent))
+    continues(site, job, first)
+    assert victim.name in site.in_service()
+    phases.record("agent-killed", job)
+    job.finish()
+
+
+def continues(site: Site, job: TrainingJob, places: dict[str, str]) -> None:
+    """Both ranks of the first attempt take further steps, on the same nodes."""
+    before = min(job.steps(1).values())
+    site.until(lambda: min(job.steps(1).values()) > before + 10, "further steps")
+    assert job.places == places
+
+
+def is_renewed(site: Site, node: str, *, after: datetime) -> bool:
+    """Whether the kubelet of a node has renewed its lease since."""
+    path = f"/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{node}"
+    try:
+        lease = site.cluster.plane.request("GET", path)
+    except Refused:  # a young node has none yet
+        return False
+    return datetime.fromisoformat(lease["spec"]["renewTime"]) > after
+
+
+def has_new_agent(site: Site, old: dict[str, Any]) -> bool:
+    """Whether another pod has taken the place of an agent's, and is ready."""
+    for pod in site.pods("app.kubernetes.io/component=agent", NAMESPACE):
+        is_there = pod["spec"].get("nodeName") == old["spec"]["nodeName"]
+        if is_there and pod["metadata"]["uid"] != old["metadata"]["uid"]:
+            found = pod["status"].get("containerStatuses") or [{}]
+            return all(one.get("ready") for one in found)
+    return False
 
 
 def test_a_job_resumes_after_a_power_loss_of_a_node_that_also_had_the_leader(
