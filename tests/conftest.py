@@ -26,8 +26,11 @@ from xdist.scheduler import LoadScopeScheduling
 from tests.engines.control_plane import Built
 from tests.engines.matrix import Matrix
 from tools.control_plane import CannotBuild, provide
+from tools.deepspeed_ops import EXTENSIONS
 
 REQUIRE_ALL = os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
+
+os.environ["TORCH_EXTENSIONS_DIR"] = str(EXTENSIONS)  # compiled by `make frameworks`
 
 # No verdict may depend on how busy the machine is.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])

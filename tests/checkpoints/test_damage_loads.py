@@ -198,7 +198,6 @@ def test_the_framework_loads_what_is_chosen_after_damage(
     module, load = LOADERS[recording]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", f"{sys.prefix}/torch_extensions")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     one_rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     for variable, value in {**one_rank, "MASTER_PORT": str(free_port())}.items():

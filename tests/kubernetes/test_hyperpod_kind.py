@@ -153,7 +153,7 @@ def test_a_person_suspends_and_resumes_a_job(fleet: Fleet) -> None:
 
 def test_limits_of_time_fail_and_remove_a_job(fleet: Fleet) -> None:
     controlled(fleet)
-    slow = submitted(fleet, runPolicy={"activeDeadlineSeconds": 1, "ttlSecondsAfterFinished": 1})
+    slow = submitted(fleet, runPolicy={"activeDeadlineSeconds": 1})
     until(lambda: "startTime" in slow.status)
 
     def wake() -> None:
@@ -168,6 +168,8 @@ def test_limits_of_time_fail_and_remove_a_job(fleet: Fleet) -> None:
     (failed,) = [one for one in slow.status["conditions"] if one["type"] == "Failed"]
     assert failed["reason"] == "DeadlineExceeded"
     until(lambda: not slow.pods)
+    limited = {"spec": {"runPolicy": {"ttlSecondsAfterFinished": 1}}}
+    slow.api.patch(f"{slow.collection}/llama", limited)
     time.sleep(1.1)
     submitted(fleet, "another", runPolicy={"suspend": True})
     slow.until_gone()

@@ -69,6 +69,7 @@ def test_a_ray_job_that_its_operator_starts_anew_is_in_another_attempt(
     fleet: Fleet, dashboard: Dashboard
 ) -> None:
     job = submitted(fleet, RayJob, backoffLimit=1)
+    job.until_running(1)
     until(lambda: job.submission in dashboard.submitted)  # its state is Running before that
     before, first = job.pods, job.submission
 

@@ -17,7 +17,12 @@ from holdfast.kit.free_ports import free_port
 
 HERE = Path(__file__).parent
 FRAMEWORKS = HERE.parent / "local" / "frameworks"
-ON_CPU = {"CUDA_VISIBLE_DEVICES": "", "DS_ACCELERATOR": "cpu", "HF_HUB_OFFLINE": "1"}
+ON_CPU = {
+    "CUDA_VISIBLE_DEVICES": "",
+    "DS_ACCELERATOR": "cpu",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+}
 
 
 def trained_weights(folder: Path, at: int, kind: str) -> bytes:

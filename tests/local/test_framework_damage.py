@@ -109,7 +109,6 @@ def test_the_job_resumes_from_the_checkpoint_before_a_damaged_one(
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "PATH": f"{programs_of(script)}:{os.environ['PATH']}",
-        "TORCH_EXTENSIONS_DIR": f"{sys.prefix}/torch_extensions",
     }
     folder = tmp_path / "ckpt"
     folder.mkdir()

@@ -29,7 +29,6 @@ def trained(run, tmp_path):
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "PATH": f"{BIN}:{os.environ['PATH']}",
-        "TORCH_EXTENSIONS_DIR": f"{sys.prefix}/torch_extensions",
     }
 
     def train(*arguments: str) -> list[tuple[int, int]]:

@@ -97,7 +97,6 @@ def lightning() -> Kind:
 
 def deepspeed() -> Kind:
     os.environ |= {"DS_ACCELERATOR": "cpu", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}
-    os.environ["TORCH_EXTENSIONS_DIR"] = f"{sys.prefix}/torch_extensions"  # `make frameworks`
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     import deepspeed  # noqa: PLC0415 - see above
     from deepspeed.utils import safe_get_full_fp32_param  # noqa: PLC0415 - see above
