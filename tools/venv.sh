@@ -15,20 +15,33 @@ fail() {
     exit 1
 }
 
+# Compiled without optimizations, as by pyenv, Python takes twice as long to start and a third more
+# time for the rest. Those of distributions, conda and uv are compiled with them.
+is_slow() {
+    "$1" - <<'EOF'
+import sys, sysconfig
+sys.exit(sys.base_prefix == "/usr" or "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS")))
+EOF
+}
+
 find_python() {
-    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
-        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    slow=
+    for candidate in ${PYTHON:-python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11}; do
+        "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+        if [ -n "${PYTHON:-}" ] || ! is_slow "$candidate"; then
             echo "$candidate"
             return
         fi
+        slow=${slow:-$candidate}
     done
+    [ -z "$slow" ] || { echo "$slow"; return; }
     fail "Holdfast needs Python 3.11 or newer; ${PYTHON:-python3} is older or missing." \
         "Install one, or name one you have: make PYTHON=/path/to/python3.12 ..."
 }
 
 create() {
     python=$(find_python)
-    echo "Making $venv with $("$python" --version)"
+    echo "Making $venv with $("$python" --version) ($python)"
     if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         "$python" -m venv --clear "$venv"
     elif "$python" -c 'import venv' 2>/dev/null; then  # as Debian and Ubuntu split it up

@@ -104,9 +104,8 @@ def _architecture() -> str:
 
 def _fill(tar: tarfile.TarFile) -> None:
     """Put everything into a layer, each file where it is on this machine."""
-    base, python = Path(sys.base_prefix), Path(sys.base_prefix, "bin", _interpreter())
-    library = Path(sysconfig.get_path("stdlib"))
-    site = base / library.relative_to(base) / "site-packages"
+    python = Path(sys.base_prefix, "bin", _interpreter())
+    library, site = Path(sysconfig.get_path("stdlib")), _site_packages(python)
     compileall.compile_dir(ROOT / "holdfast", quiet=2)
     contents: dict[str, Path] = {str(python): python}
     contents |= {str(path): path for path in _standard_library(library)}
@@ -132,6 +131,12 @@ def _fill(tar: tarfile.TarFile) -> None:
 
 def _interpreter() -> str:
     return f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _site_packages(python: Path) -> Path:
+    """Where an interpreter looks for packages, which Debian names otherwise."""
+    command = [python, "-c", "import site; print(site.getsitepackages()[0])"]
+    return Path(subprocess.check_output(command, encoding="utf-8").strip())
 
 
 def _standard_library(library: Path) -> Iterator[Path]:
