@@ -16,6 +16,14 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def has_system_python() -> bool:
+    is_new = "import sys; sys.exit(sys.version_info < (3, 11))"
+    try:
+        return subprocess.run(["/usr/bin/python3", "-c", is_new], check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
 def set_up(checkout: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["tools/venv.sh", "demo"],
@@ -51,12 +59,32 @@ def test_without_a_python_that_is_new_enough_nothing_is_made(checkout: Path) -> 
     assert not (checkout / ".venv").exists()
 
 
-def test_a_python_without_venv_is_shown_what_to_install(checkout: Path) -> None:
+@pytest.mark.skipif(not has_system_python(), reason="needs Python 3.11 as /usr/bin/python3")
+def test_a_python_compiled_without_optimizations_is_passed_over_unless_it_is_named(
+    checkout: Path,
+) -> None:
+    slow = checkout / "slow" / "python3"
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")  # new enough, and slow
+    slow.chmod(0o755)
+    path = {"PATH": f"{slow.parent}:{os.environ['PATH']}", "PYTHONPATH": str(checkout / "broken")}
+    without_venv(checkout)
+
+    assert " (/usr/bin/python3)\n" in set_up(checkout, **path).stdout
+    assert f" ({slow})\n" in set_up(checkout, **path, PYTHON=str(slow)).stdout
+
+
+def without_venv(checkout: Path) -> None:
+    """Put a module ``venv`` into ``broken`` that cannot be imported."""
     broken = checkout / "broken" / "venv"
     broken.mkdir(parents=True)
     (broken / "__init__.py").write_text("raise ImportError", encoding="utf-8")
 
-    done = set_up(checkout, PYTHON=sys.executable, PYTHONPATH=str(broken.parent))
+
+def test_a_python_without_venv_is_shown_what_to_install(checkout: Path) -> None:
+    without_venv(checkout)
+
+    done = set_up(checkout, PYTHON=sys.executable, PYTHONPATH=str(checkout / "broken"))
 
     assert done.returncode == 1
     assert "apt install python3-venv" in done.stderr
