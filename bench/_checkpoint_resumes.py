@@ -20,6 +20,7 @@ from bench.figure import Figure
 from holdfast.apps.run.checkpoint_watch import SETTLE
 from holdfast.kit.free_ports import free_port
 from tests.engines.framework_environments import environment_of
+from tools.deepspeed_ops import EXTENSIONS
 
 SCRIPTS: Final = Path(__file__).parents[1] / "tests/local/frameworks/resuming"
 
@@ -105,7 +106,7 @@ def _trained(script: str, folder: Path, until: str) -> str:
         "WORLD_SIZE": "1",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "STOP_AFTER": until,
-        "TORCH_EXTENSIONS_DIR": f"{sys.prefix}/torch_extensions",
+        "TORCH_EXTENSIONS_DIR": str(EXTENSIONS),
     }
     name = ENVIRONMENTS.get(script)
     python = environment_of(name) / "bin" / "python" if name else sys.executable

@@ -77,7 +77,8 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "killed-process": Fault("rank", "a rank is killed; no node has a fault"),
     "oom": Fault("rank", "a rank is OOM-killed"),
     "full-disk": Fault("storage", "the disk of the checkpoints is full; rank 0 saves"),
-    "damaged-checkpoint": Fault("checkpoint", "a rank fails, and the newest checkpoint is damaged"),
+    "damaged-checkpoint": Fault("checkpoint", "the newest checkpoint is damaged when an attempt "
+                                "starts"),
     "eviction": Fault("rank", "a pod is evicted"),
     "hang": Fault("rank", "the log of a job has no new lines for longer than its rule allows"),
     "heartbeat": Fault("rank", "the heartbeat files of a job get old"),
@@ -208,6 +209,9 @@ _RECORDED_ELSEWHERE: Final = (
     Reason(_TESTED, (SLURM,), ("damaged-checkpoint",),
            "tests/slurm/test_slurm_checkpoint_incidents.py::"
            "test_a_checkpoint_that_a_supervisor_moves_is_an_incident"),
+    Reason(_TESTED, (NODES,), ("damaged-checkpoint",),
+           "tests/realnodes/test_chart_on_real_nodes.py::"
+           "test_the_guard_verifies_checkpoints_in_an_init_container"),
     Reason("tested without a job", (OPERATORS,), ("budget",),
            "tests/kubernetes/test_drain.py::"
            "test_a_disruption_budget_is_respected_until_it_has_room"),
@@ -237,8 +241,6 @@ _ALIKE: Final = (
     Reason("only at random, in `make chaos`", (OPERATORS, SLURM), ("clock-forward",)),
     Reason("decided as on the platforms with a result; all nodes of the tests have one clock",
            (NODES,), ("clock-forward",)),
-    Reason("its incomplete checkpoints are those of the full disk above", (NODES,),
-           ("damaged-checkpoint",)),
     Reason(_NOT_THE_JOB, (OPERATORS,), ("unreliable-api", "etcd")),
     Reason("annotations of all kinds are read alike", (OPERATORS,), _OF_ANNOTATIONS),
     Reason("the row above has these kinds, with restarts left", (OPERATORS,),

@@ -17,9 +17,13 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def has_system_python() -> bool:
-    is_new = "import sys; sys.exit(sys.version_info < (3, 11))"
+    script = """
+import ensurepip, pathlib, sys, sysconfig, venv
+header = pathlib.Path(sysconfig.get_path("include"), "Python.h")
+sys.exit(sys.version_info < (3, 11) or not header.exists())
+"""
     try:
-        return subprocess.run(["/usr/bin/python3", "-c", is_new], check=False).returncode == 0
+        return subprocess.run(["/usr/bin/python3", "-c", script], check=False).returncode == 0
     except FileNotFoundError:
         return False
 
@@ -59,19 +63,22 @@ def test_without_a_python_that_is_new_enough_nothing_is_made(checkout: Path) -> 
     assert not (checkout / ".venv").exists()
 
 
-@pytest.mark.skipif(not has_system_python(), reason="needs Python 3.11 as /usr/bin/python3")
+@pytest.mark.skipif(not has_system_python(), reason="needs /usr/bin/python3 with all its parts")
 def test_a_python_compiled_without_optimizations_is_passed_over_unless_it_is_named(
     checkout: Path,
 ) -> None:
     slow = checkout / "slow" / "python3"
     slow.parent.mkdir()
-    slow.write_text("#!/bin/sh\nexit 0\n", encoding="utf-8")  # new enough, and slow
+    slow.write_text('#!/bin/sh\n[ "$1" != - ]\n', encoding="utf-8")  # new enough, not fast
     slow.chmod(0o755)
-    path = {"PATH": f"{slow.parent}:{os.environ['PATH']}", "PYTHONPATH": str(checkout / "broken")}
-    without_venv(checkout)
+    path = {"PATH": f"{slow.parent}:{os.environ['PATH']}", "PIP_NO_INDEX": "1"}
 
     assert " (/usr/bin/python3)\n" in set_up(checkout, **path).stdout
+    shutil.rmtree(checkout / ".venv")
     assert f" ({slow})\n" in set_up(checkout, **path, PYTHON=str(slow)).stdout
+    without_venv(checkout)
+    path["PYTHONPATH"] = str(checkout / "broken")
+    assert " (python3)\n" in set_up(checkout, **path).stdout
 
 
 def without_venv(checkout: Path) -> None:

@@ -29,6 +29,7 @@ from holdfast.kit.processes import send
 from holdfast.model.errors import BackendError
 from holdfast.model.jobs import JobPhase
 from tests.chaos.on_local import (
+    RETRIES,
     TIMEOUT_S,
     TRAINING,
     check_overlap,
@@ -45,7 +46,7 @@ KINDS: Mapping[Kind, tuple[Victim, ...]] = {
     Kind.FULL_DISK: (Victim.CONTROLLER,),
     Kind.READ_ONLY: (Victim.CONTROLLER,),
     Kind.CLOCK: (Victim.CONTROLLER,),  # of the machine: it has one
-    Kind.CORRUPTION: (*BOTH, Victim.CHECKPOINT),  # the database of each
+    Kind.CORRUPTION: (*BOTH, Victim.CHECKPOINT),
 }
 NAME = "ml-cluster"
 GROUP = {
@@ -55,8 +56,6 @@ GROUP = {
     "ExecutionRole": "arn:aws:iam::123456789012:role/ClusterRole",
 }
 JOB = "llm"
-RETRIES = "1000"
-"""More than there are schedules: a killed supervisor ends its machines, which costs a retry."""
 
 BACKUP_S = 1.0
 """Time in which a change reaches the backup; a later one may be lost with the database."""
@@ -86,7 +85,7 @@ class ClusterUnderChaos:
         self._until("all nodes are in service", self._are_schedulable)
         options = (
             *("--cluster", NAME, "--name", JOB, "--nodes", "2", "--max-retries", RETRIES),
-            *("--checkpoint-dir", str(self._checkpoints)),
+            *("--checkpoint-dir", str(self._checkpoints), "--max-app-retries", RETRIES),
         )
         training = (sys.executable, str(TRAINING), str(self._end))
         follower = subprocess.Popen(

@@ -49,6 +49,12 @@ KINDS: Mapping[Kind, tuple[Victim, ...]] = {
 }
 OWN_NETWORK = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
 TIMEOUT_S = 60.0
+RETRIES = "1000"
+"""More restarts than a job needs."""
+
+NAME_OF_WEIGHTS = b"data.pkl"
+"""The weights follow it in a file of a checkpoint."""
+
 TRAINING = Path(__file__).with_name("training.py")
 
 
@@ -64,28 +70,38 @@ def check_overlap(end: Path) -> None:
 
 
 def check_weights(end: Path) -> None:
-    """Check that an ended job has the weights of an undisturbed one.
+    """Check that an ended job has resumed, and has the weights of an undisturbed one.
 
     Raises:
-        Broken: it has others.
+        Broken: its last attempt began without a checkpoint, or it has other weights.
 
     """
     results = [end.with_name(f"result-{rank}").read_text("ascii").split() for rank in (0, 1)]
-    steps = int(results[0][0])
-    wanted = [[str(steps), str(weights)] for weights in undisturbed(steps)]
+    steps, _, began = map(int, results[0])
+    if not began:
+        raise Broken("the last attempt began without a checkpoint")
+    wanted = [[str(steps), str(weights), str(began)] for weights in undisturbed(steps)]
     if results != wanted:
-        raise Broken(f"steps and weights of the ranks are {results}, undisturbed {wanted}")
+        raise Broken(f"steps, weights and first steps are {results}, undisturbed {wanted}")
 
 
 def corrupt_newest(checkpoints: Path, random: Random) -> None:
-    """Damage a file of the newest complete checkpoint, unless it is the only one."""
+    """Damage a file of the newest complete checkpoint, unless it is the only one.
+
+    Half of the time it is a bit of the weights, which only a checksum shows.
+    """
     newest, *others = sorted(checkpoints.glob("iter_*"), reverse=True) or [checkpoints]
     tracker = checkpoints / "latest_checkpointed_iteration.txt"
     if tracker.exists() and int(tracker.read_text("ascii")) < int(newest.name[-7:]):
         newest, *others = others  # its save has not ended
     if others:
         damaged = random.choice(sorted(newest.rglob("*.pt")))
-        damaged.write_bytes(corrupted(damaged.read_bytes(), random))
+        content = bytearray(damaged.read_bytes())
+        if random.random() < 0.5:
+            content[content.index(NAME_OF_WEIGHTS) + len(NAME_OF_WEIGHTS)] ^= 1
+        else:
+            content = bytearray(corrupted(content, random))
+        damaged.write_bytes(content)
 
 
 class LocalUnderChaos:
@@ -96,7 +112,6 @@ class LocalUnderChaos:
     def __init__(self, folder: Path) -> None:
         self._end = folder / "end"
         self._checkpoints = folder / "checkpoints"
-        self._config = folder / "run.toml"
         self._clock = Clock(folder / "clock")
         self._disk = Disk(folder / "home")
         self._run = LocalRun(folder / "home")
@@ -104,10 +119,9 @@ class LocalUnderChaos:
         self._run.prefix = OWN_NETWORK
 
     def __enter__(self) -> "LocalUnderChaos":
-        self._config.write_text('[jobs]\ncheckpoint_depth = "hashes"\n', encoding="utf-8")
         options = (
             *("--nodes", "2", "--spares", "1", "--hang-timeout", f"{DEADLINE_S:g}s"),
-            *("--checkpoint-dir", str(self._checkpoints), "--config", str(self._config)),
+            *("--checkpoint-dir", str(self._checkpoints), "--max-app-retries", RETRIES),
         )
         command = (sys.executable, str(TRAINING), str(self._end))
         self._run.start(*options, "--", *command)
@@ -141,6 +155,7 @@ class LocalUnderChaos:
             raise Broken(f"the job was restarted: {record}")
 
     def finish(self) -> None:
+        corrupt_newest(self._checkpoints, Random(0))
         bad = self._run.dir.node(self._nodes[0])
         line = xid_line(74, "0000:b9:00", "some text")
         write_kernel_line(bad, line, now=datetime.now(UTC), since_boot=timedelta(seconds=100))

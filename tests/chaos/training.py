@@ -1,9 +1,10 @@
 """The job of one machine: two ranks that exchange their weights in each step.
 
 ``python training.py END``: they take steps until the file END exists, and write the last step and
-their weights beside it. Weights depend on every step of both ranks, so a step that was done twice
-or left out, and a checkpoint of another step or a damaged one, all show in the end. The ranks load
-what the tracker of the checkpoints names, as Megatron does, and check nothing themselves.
+their weights beside it, with the step that they began at. Weights depend on every step of both
+ranks, so a step that was done twice or left out, and a damaged checkpoint, show in the end. The
+ranks load what the tracker of the checkpoints names, as Megatron does, and check nothing
+themselves.
 
 A rank that begins while the same one of another attempt is alive makes a file ``overlap``.
 """
@@ -31,7 +32,7 @@ def main() -> None:
     folder = Path(os.environ["HOLDFAST_CHECKPOINT_DIR"])
     _alone = _locked(end, rank)
     step, weights = loaded(folder, rank)
-    peer = _peer(rank)
+    began, peer = step, _peer(rank)
     sys.stdout.write(f"begins at step {step}\n")
     sys.stdout.flush()
     goes_on = True
@@ -43,7 +44,7 @@ def main() -> None:
         if step % EVERY == 0:
             save(folder, rank, 2, step, weights)
         time.sleep(PAUSE_S)
-    end.with_name(f"result-{rank}").write_text(f"{step} {weights}", encoding="ascii")
+    end.with_name(f"result-{rank}").write_text(f"{step} {weights} {began}", encoding="ascii")
 
 
 def undisturbed(steps: int) -> list[int]:

@@ -134,7 +134,7 @@ def _interpreter() -> str:
 
 
 def _site_packages(python: Path) -> Path:
-    """Where an interpreter looks for packages, which Debian names otherwise."""
+    """Where an interpreter looks for packages; the directory has another name on Debian."""
     command = [str(python), "-c", "import site; print(site.getsitepackages()[0])"]
     return Path(subprocess.check_output(command, encoding="utf-8").strip())
 

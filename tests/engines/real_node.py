@@ -265,10 +265,10 @@ class RealNode:
 
     def kill(self, program: str) -> None:
         """SIGKILL to a program of it, such as the kubelet, which starts again after a second."""
-        for pid in descendants(self.pid):
-            with suppress(FileNotFoundError):  # it has ended
-                if Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip() == program:
-                    send(pid, signal.SIGKILL)
+        found = [pid for pid in descendants(self.pid) if _name(pid) == program]
+        assert found, f"{program} does not run on {self.name}"
+        for pid in found:
+            send(pid, signal.SIGKILL)
 
     def reboot(self) -> None:
         """Take its power and give it back."""
@@ -389,6 +389,14 @@ def _children(pid: int) -> list[int]:
         for path in Path("/proc", str(pid), "task").glob("*/children")
         for child in path.read_text(encoding="utf-8").split()
     ]
+
+
+def _name(pid: int) -> str:
+    """Name of a process; empty if it has ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _until(condition: Callable[[], bool]) -> None:

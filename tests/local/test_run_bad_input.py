@@ -204,6 +204,7 @@ from datetime import timedelta
 from pathlib import Path
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import Delays, LocalMachines
+from holdfast.adapters.local.node_process import opened_log
 from holdfast.adapters.local.store import LocalStore
 from holdfast.apps.clock import SystemClock
 from holdfast.model.errors import StorageFull
@@ -229,14 +230,23 @@ def refused(call):
     except StorageFull as error:
         print(error)
 
+def free():
+    for one in filler[:-1]:
+        one.rmdir()
+    filler.clear()
+
 fill()
 refused(machines.add)
-for one in filler[:-1]:
-    one.rmdir()
-filler.clear()
-machines.add()
+free()
+machine = machines.add()
 fill()
 refused(machines.boot_due)
+log = opened_log(run.path / "logs" / "rank-0.log")
+log.write(b"lost")
+free()
+machines.boot_due()
+print(machine.power)
+machines.shut_down()
 """
 
 
@@ -244,7 +254,9 @@ def test_a_machine_that_finds_no_space_is_tried_again(full_disk, tmp_path):
     script = tmp_path.with_name("without_space.py")
     script.write_text(BOOTED_WITHOUT_SPACE)
 
-    ended = full_disk(f"{sys.executable} {script} {tmp_path}/run", size="4m,nr_inodes=60")
+    command = f"{sys.executable} {script} {tmp_path}/run 2>/dev/full"
+    ended = full_disk(command, size="4m,nr_inodes=60")
 
-    assert ended.stdout.count("cannot write") == 2, ended.stdout + ended.stderr
-    assert ended.returncode == 0, ended.stderr
+    assert ended.returncode == 0, ended.stdout
+    assert ended.stdout.count("cannot write") == 2
+    assert ended.stdout.endswith("on\n")

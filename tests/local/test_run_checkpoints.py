@@ -114,7 +114,9 @@ def test_all_checksums_are_compared_after_an_attempt_that_could_not_read_its_che
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert f"loaded {oldest.name}" in run.dir.log(2, 0).read_text()
-    *moved, _, chosen = [line for line in ended.stdout.splitlines() if "before attempt 2" in line]
+    lines = [line for line in ended.stdout.splitlines() if "before attempt 2" in line]
+    began, *moved, _, chosen = lines
+    assert began.endswith("comparing checksums: the attempt before could not read its checkpoint")
     for line, one in zip(moved, (newest, before), strict=True):
         assert f"{one.name} is damaged: has a wrong checksum in record" in line
     assert f"{oldest.name} is complete (sizes and checksums)" in chosen

@@ -194,7 +194,7 @@ def test_an_agent_that_dies_alone_is_started_again_and_costs_nothing(training, r
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_a_clock_that_is_set_forward_while_machines_boot_costs_none(run, recorded, tmp_path):
+def test_a_clock_that_is_set_forward_while_machines_boot_replaces_none(run, recorded, tmp_path):
     clock = Clock(tmp_path / "clock")
     run.environment |= clock.environment
     run.start("--nodes", "2", "--boot-time", "3s", "--", "bash", "-c", JOB)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.adapters.local.layout import NodeDir
-from holdfast.kit.files import write_atomically
+from holdfast.kit.files import storage_error, write_atomically
 from holdfast.kit.processes import kill_below, kill_marked, send
 from holdfast.model.names import NODE_NAME_PREFIX
 
@@ -74,14 +74,15 @@ class LocalMachine:
         return node_name(self.provider_id)
 
     def boot(self, agent: Sequence[str]) -> None:
-        """Power on: new boot ID, empty kernel log, new agent."""
+        """Power on: new boot ID, empty kernel log, new agent.
+
+        Raises:
+            BackendError: its files cannot be written; ``StorageFull`` if no space is left.
+
+        """
         self.boot_id = str(uuid.uuid4())
         directory = self.directory
-        directory.create()
-        for stale in (directory.report, directory.heartbeat, directory.kmsg):
-            stale.unlink(missing_ok=True)
-        directory.kmsg.touch()
-        write_atomically(directory.boot_id, self.boot_id + "\n")
+        self._write_files()
         own_end, child_end = socket.socketpair()
         own_end.setblocking(False)  # noqa: FBT003 - the socket's own signature
         with child_end, directory.console.open("ab") as console:
@@ -98,6 +99,18 @@ class LocalMachine:
         self.channel, self.unread = own_end, b""
         self.task = None
         self.power = Power.ON
+
+    def _write_files(self) -> None:
+        directory = self.directory
+        directory.create()
+        try:
+            for stale in (directory.report, directory.heartbeat, directory.kmsg):
+                stale.unlink(missing_ok=True)
+            for fresh in (directory.kmsg, directory.console):
+                fresh.touch()
+            write_atomically(directory.boot_id, self.boot_id + "\n")
+        except OSError as error:
+            raise storage_error(error, directory.path) from error
 
     def cut_power(self, now: datetime) -> None:
         """Power off: end all processes on the machine at once."""

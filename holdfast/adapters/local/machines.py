@@ -9,7 +9,6 @@ from datetime import datetime, timedelta
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machine import LocalMachine, Power, new_provider_id, node_name
 from holdfast.adapters.local.store import LocalStore
-from holdfast.kit.files import storage_error
 from holdfast.kit.processes import reap
 from holdfast.model.errors import BackendError, NodeGone
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
@@ -140,14 +139,8 @@ class LocalMachines:
         for machine in waiting:
             machine.boots_at = min(machine.boots_at, now + longest)  # the clock may be set back
             if machine.boots_at <= now:
-                self._boot(machine)
+                machine.boot(self._agent(machine.name, machine.directory))
         return min((one.boots_at for one in waiting if one.power is Power.BOOTING), default=None)
-
-    def _boot(self, machine: LocalMachine) -> None:
-        try:
-            machine.boot(self._agent(machine.name, machine.directory))
-        except OSError as error:
-            raise storage_error(error, machine.directory.path) from error
 
     def reap(self) -> None:
         """Reap the processes of machines that are powered off."""

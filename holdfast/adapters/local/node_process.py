@@ -21,8 +21,9 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from holdfast.kit.bounded_files import read_bounded
 from holdfast.kit.files import storage_error, write_atomically, write_in_place
@@ -95,14 +96,15 @@ class RestartHeartbeat:
             return ""
 
 
-def _opened_log(path: Path) -> BinaryIO:
+def opened_log(path: Path) -> FileIO:
     """Open the log of a task; without space for it, its output is lost, but it runs."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
+        return path.open("ab", buffering=0)
     except OSError as error:
-        print(f"the output is lost: {storage_error(error, path)}", file=sys.stderr)  # noqa: T201 - console.log
-        return Path(os.devnull).open("ab")
+        with contextlib.suppress(OSError):  # console.log is on the same disk
+            print(f"the output is lost: {storage_error(error, path)}", file=sys.stderr)  # noqa: T201
+        return Path(os.devnull).open("ab", buffering=0)
 
 
 class _Node:
@@ -169,7 +171,7 @@ class _Node:
         if self._task is not None:
             return  # a repeated launch
         task = order["task"]
-        with _opened_log(Path(order["log"])) as output:
+        with opened_log(Path(order["log"])) as output:
             try:
                 process = subprocess.Popen(
                     order["argv"],
@@ -182,7 +184,8 @@ class _Node:
                     preexec_fn=self._die_with_us,
                 )
             except OSError as error:
-                output.write(f"holdfast: cannot run {order['argv'][0]!r}: {error}\n".encode())
+                with contextlib.suppress(OSError):  # the disk is full
+                    output.write(f"holdfast: cannot run {order['argv'][0]!r}: {error}\n".encode())
                 code = _NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_EXECUTE
                 self._send(task, code)
                 return

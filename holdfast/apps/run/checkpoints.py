@@ -1,6 +1,6 @@
 """Verifies the checkpoints of a job before an attempt starts, on every platform."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -52,6 +52,7 @@ def prepare(
     copies: str = "",
     is_named: bool = True,
     deeper: str = "set jobs.checkpoint_depth to hashes",
+    report: Callable[[str], None] = lambda _: None,
 ) -> Prepared:
     """Make the framework load a complete checkpoint; no process of the job may be left.
 
@@ -59,13 +60,14 @@ def prepare(
 
     Args:
         folder: where the job saves.
-        depth: how thoroughly checkpoints are verified; all checksums are compared if the attempt
+        depth: how thoroughly checkpoints are verified; checksums are compared, too, if the attempt
             before could not read its checkpoint.
         policy: settings of the choice; the defaults if omitted.
         attempt: the attempt that starts, to record what it resumes from; None if it is not known.
         copies: location of copies to restore from if no good checkpoint is left; empty for none.
         is_named: whether somebody named the directory; then an unknown format is reported.
         deeper: what a person does to have checksums compared.
+        report: reports what takes long before it begins.
 
     Raises:
         AwaitsDecision: a person has to decide; the attempt must not start.
@@ -78,6 +80,8 @@ def prepare(
         attempt=attempt,
         copies=copies,
     )
+    if how.depth is not depth:
+        report(f"{folder}: comparing checksums: the attempt before could not read its checkpoint")
     try:
         done = verify_and_record(CheckpointDirectory(folder, sample=SAMPLE), folder, how)
     except BackendError as error:

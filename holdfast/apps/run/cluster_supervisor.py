@@ -144,6 +144,10 @@ class ClusterSupervisor:
 
     def _prepare(self, job: str, attempt: int, folder: Path) -> tuple[SetAside, ...]:
         """Verify the checkpoint from which the attempt resumes; returns what was moved for it."""
+
+        def report(why: str) -> None:
+            self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
+
         prepared = attempt_checkpoints.prepare(
             folder,
             self._config.jobs.checkpoint_depth,
@@ -151,9 +155,10 @@ class ClusterSupervisor:
             copies=self._copies_of(folder),
             attempt=attempt_checkpoints.attempt_of(job, self._store.job(job)[1]),
             is_named=False,
+            report=report,
         )
         for why in prepared.lines:
-            self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
+            report(why)
         return prepared.moved
 
     def _process_saves(self) -> None:

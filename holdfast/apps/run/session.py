@@ -117,6 +117,10 @@ class RunSession:
 
     def _prepare(self, job: str, attempt: int, folder: Path) -> tuple[SetAside, ...]:
         """Verify the checkpoint from which the attempt resumes; returns what was moved for it."""
+
+        def report(why: str) -> None:
+            self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
+
         settings = self._settings
         prepared = attempt_checkpoints.prepare(
             folder,
@@ -125,9 +129,10 @@ class RunSession:
             copies=settings.config.checkpoints.restore_from,
             attempt=attempt_checkpoints.attempt_of(self._job_id, self._record()),
             is_named=settings.checkpoint_dir is not None,
+            report=report,
         )
         for why in prepared.lines:
-            self.emit(CheckpointChosen(job=job, attempt=attempt, why=why))
+            report(why)
         return prepared.moved
 
     def _submit(self) -> None:
