@@ -50,6 +50,36 @@ def test_a_class_of_a_later_release_is_no_damage(folder: Path) -> None:
     assert verified(folder, "step_3", Depth.HASHES).state is CheckpointState.COMPLETE
 
 
+def by_name(data: bytes) -> bytes:
+    """The index as Python 3.11.2 pickles it: the member of an enumeration by its name.
+
+    A frame of protocol 4 with another length; what is added is not memoized, as later parts refer
+    to the others by their numbers.
+    """
+    encoding = b"h\x00\x8c\x14_MEM_FORMAT_ENCODING\x94\x93\x94"
+    name = b"TORCH_CONTIGUOUS_FORMAT"
+    number, text = b"K\x00\x85", b"\x8c" + bytes([len(name)]) + name + b"\x86"
+    assert data.count(encoding + number) == 1
+    found = data.replace(
+        encoding + number, b"\x8c\x08builtins\x8c\x07getattr\x93" + encoding + text
+    )
+    size = int.from_bytes(data[3:11], "little") + len(found) - len(data)
+    return found[:3] + size.to_bytes(8, "little") + found[11:]
+
+
+def test_an_index_that_python_3_11_2_wrote_is_complete(folder: Path) -> None:
+    index = folder / "step_3/.metadata"
+    keeping_times(index, lambda: index.write_bytes(by_name(index.read_bytes())))
+    assert verified(folder, "step_3", Depth.HASHES).state is CheckpointState.COMPLETE
+
+    at = index.read_bytes().index(b"TORCH_CONTIGUOUS")
+    for place in range(at, at + len("TORCH_CONTIGUOUS_FORMAT")):
+        keeping_times(index, lambda place=place: flip(index, place))
+        problems = verified(folder, "step_3", Depth.HASHES).problems
+        assert problems == (".metadata has properties of model.weight that are not valid",)
+        keeping_times(index, lambda place=place: flip(index, place))
+
+
 def test_an_index_of_another_step_is_noticed(folder: Path) -> None:
     index, other = folder / "step_3/.metadata", folder / "step_2/.metadata"
     keeping_times(index, lambda: index.write_bytes(other.read_bytes()))

@@ -34,6 +34,7 @@ _CLASSES: Final = {
     "torch.serialization": ("_get_layout",),
     "torch": ("Size", *_WIDTHS),
     "pathlib": ("PosixPath",),
+    "builtins": ("getattr",),
     "collections": ("OrderedDict",),
 }  # fmt: skip
 _KNOWN: Final = frozenset(
@@ -48,6 +49,10 @@ _FIELDS: Final = {
 _LAYOUTS: Final = ("torch.strided",)
 _MEMORY_FORMATS: Final = 3
 """Highest number of a memory format in torch's encoding."""
+
+_MEMORY_FORMAT_NAMES: Final = (
+    "TORCH_CONTIGUOUS_FORMAT", "TORCH_CHANNELS_LAST", "TORCH_PRESERVE_FORMAT",
+)  # fmt: skip
 
 
 _Item = tuple[str, tuple[int, ...] | None]
@@ -213,16 +218,29 @@ def _check_properties(name: str, properties: object) -> None:
     if not isinstance(state, tuple) or len(state) < 5:
         return
     dtype, layout, grad, memory, pin = state[:5]
-    layouts, memories = _argument(layout, "_get_layout"), _argument(memory, "MEM_FORMAT_ENCODING")
+    layouts = _argument(layout, "_get_layout")
     if (
         not (isinstance(dtype, Global) and dtype.module == "torch")
         or not isinstance(layouts, str)
         or flipped(layouts, _LAYOUTS) is not None
-        or not isinstance(memories, int)
-        or not 0 <= memories <= _MEMORY_FORMATS
+        or not _is_memory_format(memory)
         or not (isinstance(grad, bool) and isinstance(pin, bool))
     ):
         raise _Unknown(f"has properties of {name} that are not valid")
+
+
+def _is_memory_format(value: object) -> bool:
+    """Return whether a member of torch's enumeration is valid.
+
+    Python pickles it by its number, but 3.11.2, that of Debian 12, by its name.
+    """
+    number = _argument(value, "MEM_FORMAT_ENCODING")
+    if isinstance(number, int):
+        return 0 <= number <= _MEMORY_FORMATS
+    if not isinstance(value, Built) or value.name != "getattr":
+        return False
+    name = value.args[-1] if isinstance(value.args, tuple) and len(value.args) == 2 else None
+    return isinstance(name, str) and flipped(name, _MEMORY_FORMAT_NAMES) is None
 
 
 def _argument(value: object, name: str) -> object:
