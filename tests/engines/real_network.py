@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from holdfast.model.errors import BackendError
-from tests.engines.real_node import Place, RealNode, places
+from tests.engines.real_node import Place, RealNode
 
 _NETWORKS: Final = list(IPv4Network("198.18.0.0/15").subnets(new_prefix=18))
 """One for each cluster, of the range for benchmarks: no real network uses it (RFC 2544)."""
@@ -188,3 +188,11 @@ def _ip(*commands: str, within: Iterable[str] = ()) -> None:
     )
     if done.returncode != 0:
         raise BackendError(f"ip: {done.stderr.strip()}; commands: {', '.join(commands)}")
+
+
+def places(network: IPv4Network, count: int) -> Iterator[Place]:
+    """Places for machines; the first range has the machines themselves, the others their pods."""
+    machines, *ranges = list(network.subnets(new_prefix=24))[: count + 1]
+    routes = {pods: machines[10 + number] for number, pods in enumerate(ranges)}
+    for pods, address in routes.items():
+        yield Place(address=address, pods=pods, network=machines, routes=routes)

@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -247,7 +247,7 @@ class RealNode:
             return
         self._process = None
         self._unplug(process.pid)
-        first = _children(process.pid)
+        first = descendants(process.pid)
         process.send_signal(signal.SIGKILL)
         process.wait()
         _until(lambda: not any(Path("/proc", str(pid)).exists() for pid in first))
@@ -382,15 +382,6 @@ class RealNode:
         return {"cniVersion": "1.0.0", "name": "pods", "plugins": [bridge, ports]}
 
 
-def _children(pid: int) -> list[int]:
-    """The processes that a process has started: the first one of a machine."""
-    return [
-        int(child)
-        for path in Path("/proc", str(pid), "task").glob("*/children")
-        for child in path.read_text(encoding="utf-8").split()
-    ]
-
-
 def _name(pid: int) -> str:
     """Name of a process; empty if it has ended."""
     try:
@@ -405,11 +396,3 @@ def _until(condition: Callable[[], bool]) -> None:
         if time.monotonic() > deadline:
             raise BackendError(f"a machine did not start or end within {_TIMEOUT_S} s")
         time.sleep(_POLL_S)
-
-
-def places(network: IPv4Network, count: int) -> Iterator[Place]:
-    """Places for machines; the first range has the machines themselves, the others their pods."""
-    machines, *ranges = list(network.subnets(new_prefix=24))[: count + 1]
-    routes = {pods: machines[10 + number] for number, pods in enumerate(ranges)}
-    for pods, address in routes.items():
-        yield Place(address=address, pods=pods, network=machines, routes=routes)
