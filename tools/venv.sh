@@ -15,44 +15,20 @@ fail() {
     exit 1
 }
 
-# Compiled without optimizations, as by pyenv, Python takes twice as long to start and a third more
-# time for the rest. Those of distributions, conda and uv are compiled with them.
-is_fast() {
-    "$1" - <<'EOF'
-import sys, sysconfig
-options = str(sysconfig.get_config_var("CONFIG_ARGS"))
-sys.exit(sys.base_prefix != "/usr" and "--enable-optimizations" not in options)
-EOF
-}
-
-# Distributions have these in packages of their own; extensions of PyTorch need the header.
-is_complete() {
-    "$1" - <<'EOF' 2>/dev/null
-import ensurepip, os, sys, sysconfig, venv
-sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))
-EOF
-}
-
-# The first that is new enough, or a fast one in place of a slow one.
 find_python() {
-    first=
-    for candidate in ${PYTHON:-python3 /usr/bin/python3 python3.14 python3.13 python3.12 python3.11}; do
-        "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
-        if [ -n "${PYTHON:-}" ] || { [ -z "$first" ] && is_fast "$candidate"; } ||
-            { [ -n "$first" ] && is_fast "$candidate" && is_complete "$candidate"; }; then
+    for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             echo "$candidate"
             return
         fi
-        first=${first:-$candidate}
     done
-    [ -z "$first" ] || { echo "$first"; return; }
     fail "Holdfast needs Python 3.11 or newer; ${PYTHON:-python3} is older or missing." \
         "Install one, or name one you have: make PYTHON=/path/to/python3.12 ..."
 }
 
 create() {
     python=$(find_python)
-    echo "Making $venv with $("$python" --version) ($python)"
+    echo "Making $venv with $("$python" --version)"
     if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         "$python" -m venv --clear "$venv"
     elif "$python" -c 'import venv' 2>/dev/null; then  # as Debian and Ubuntu split it up

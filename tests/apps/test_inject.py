@@ -49,7 +49,7 @@ def state(pid: int) -> str:
     """The state letter of a process: T is stopped; empty if there is none."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
 
 

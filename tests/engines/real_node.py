@@ -386,7 +386,7 @@ def _name(pid: int) -> str:
     """Name of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return ""
 
 
