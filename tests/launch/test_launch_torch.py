@@ -1,10 +1,12 @@
 """``holdfast launch`` with real frameworks."""
 
 import importlib.util
+import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +24,8 @@ ON_CPU = {
     "DS_ACCELERATOR": "cpu",
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
+    # With another ninja than that of `make frameworks`, DeepSpeed compiles its operator again.
+    "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
 }
 
 
