@@ -119,9 +119,9 @@ class ClusterUnderChaos:
             if found != "ok":
                 raise Broken(f"{path}: {found}")
         with closing(ClusterStore(self._run.dir.state)) as store:
-            incidents = store.list_incidents()
-        if incidents or self._node_names() != self._nodes:
-            raise Broken(f"a repair: {incidents}; {self._node_names()}, were {self._nodes}")
+            repairs = [one for one in store.list_incidents() if one.node]
+        if repairs or self._node_names() != self._nodes:
+            raise Broken(f"a repair: {repairs}; {self._node_names()}, were {self._nodes}")
 
     def finish(self) -> None:
         attempt = self._record().attempt

@@ -387,8 +387,8 @@ def test_a_clock_that_is_set_changes_no_time_without_a_step(tmp_path, step) -> N
     progress = JobProgress(Launch(argv=(), nproc_per_node=1, checkpoint_dir=tmp_path), clock)
 
     def look(number) -> timedelta:
-        progress.look(began_at=NOW, step=number, now=clock.now(), nodes=())
-        return clock.now() - progress.steps.step_at
+        progress.look(began_at=NOW, step=number, nodes=())
+        return progress.looked_at - progress.steps.step_at
 
     look(1)
     clock.time += timedelta(seconds=4)

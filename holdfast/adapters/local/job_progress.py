@@ -28,7 +28,11 @@ class JobProgress:
     """
 
     def __init__(self, launch: Launch, clock: Clock) -> None:
+        self._clock = clock
         self._offset = ClockOffset(clock)
+        self.looked_at: datetime | None = None
+        """Time of the last look, by the clock by which its steps are dated."""
+
         self.set_by = timedelta(0)
         """By how much the clock was set forward since the attempt began."""
 
@@ -39,19 +43,18 @@ class JobProgress:
         self._fallback = FallbackWatch(launch.stall_limits, devices)
         self._found: SuspectedHang | None = None
 
-    def look(
-        self, *, began_at: datetime, step: int | None, now: datetime, nodes: Sequence[NodeRanks]
-    ) -> None:
+    def look(self, *, began_at: datetime, step: int | None, nodes: Sequence[NodeRanks]) -> None:
         """Take in what an attempt that runs has reached.
 
         Args:
             began_at: time at which it began.
             step: its last step; None if it has reported none.
-            now: current time.
             nodes: nodes on which its ranks run.
 
         """
         step_of_clock = self._offset.step()
+        # Read after it: steps dated by a clock that is set now must not look old by this one.
+        self.looked_at = now = self._clock.now()
         if self.steps.began_at != began_at:
             self._fallback.begin(self._checkpoints)
             self.set_by = step_of_clock = timedelta(0)

@@ -289,17 +289,17 @@ class LocalJobs:
         return self._progress[job]
 
     def _observed(self, job: str, record: JobRecord, progress: Progress) -> AttemptProgress:
-        now, began_at = self._clock.now(), record.phase_since
-        is_running, known = record.phase is JobPhase.RUNNING, self._progress_of(job)
+        began_at, known = record.phase_since, self._progress_of(job)
+        is_running = record.phase is JobPhase.RUNNING
         if is_running:
             nodes = self._node_ranks(record, self._launch(job))
-            known.look(began_at=began_at, step=progress.last, now=now, nodes=nodes)
+            known.look(began_at=began_at, step=progress.last, nodes=nodes)
         else:
             known.end()
         return AttemptProgress(
             started_at=began_at + known.set_by,
             last_at=known.steps.step_at,
-            known_until=now if is_running else None,
+            known_until=known.looked_at if is_running else None,
             last=f"step {progress.last}",
         )
 
