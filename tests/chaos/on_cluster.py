@@ -31,6 +31,7 @@ from holdfast.model.jobs import JobPhase
 from tests.chaos.on_local import (
     RETRIES,
     TIMEOUT_S,
+    TRACKER,
     TRAINING,
     check_overlap,
     check_weights,
@@ -124,6 +125,7 @@ class ClusterUnderChaos:
             raise Broken(f"a repair: {repairs}; {self._node_names()}, were {self._nodes}")
 
     def finish(self) -> None:
+        self._until("a checkpoint", (self._checkpoints / TRACKER).exists)
         attempt = self._record().attempt
         bad = self._run.dir.node(self._record().placement[0])
         line = xid_line(74, "0000:b9:00", "some text")

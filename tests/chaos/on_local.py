@@ -52,6 +52,9 @@ TIMEOUT_S = 60.0
 RETRIES = "1000"
 """More restarts than a job needs."""
 
+TRACKER = "latest_checkpointed_iteration.txt"
+"""Name of the file that names the newest complete checkpoint."""
+
 NAME_OF_WEIGHTS = b"data.pkl"
 """The weights follow it in a file of a checkpoint."""
 
@@ -91,7 +94,7 @@ def corrupt_newest(checkpoints: Path, random: Random) -> None:
     Half of the time it is a bit of the weights, which only a checksum shows.
     """
     newest, *others = sorted(checkpoints.glob("iter_*"), reverse=True) or [checkpoints]
-    tracker = checkpoints / "latest_checkpointed_iteration.txt"
+    tracker = checkpoints / TRACKER
     if tracker.exists() and int(tracker.read_text("ascii")) < int(newest.name[-7:]):
         newest, *others = others  # its save has not ended
     if others:
@@ -155,6 +158,7 @@ class LocalUnderChaos:
             raise Broken(f"the job was restarted: {record}")
 
     def finish(self) -> None:
+        self._until("a checkpoint", (self._checkpoints / TRACKER).exists)
         corrupt_newest(self._checkpoints, Random(0))
         bad = self._run.dir.node(self._nodes[0])
         line = xid_line(74, "0000:b9:00", "some text")
