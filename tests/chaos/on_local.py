@@ -55,8 +55,8 @@ RETRIES = "1000"
 TRACKER = "latest_checkpointed_iteration.txt"
 """Name of the file that names the newest complete checkpoint."""
 
-NAME_OF_WEIGHTS = b"data.pkl"
-"""The weights follow it in a file of a checkpoint."""
+BEFORE_WEIGHTS = b"data.pkl\x80\x02"
+"""Name of the record and start of the pickle in a file; an opcode and the number follow."""
 
 TRAINING = Path(__file__).with_name("training.py")
 
@@ -100,8 +100,8 @@ def corrupt_newest(checkpoints: Path, random: Random) -> None:
     if others:
         damaged = random.choice(sorted(newest.rglob("*.pt")))
         content = bytearray(damaged.read_bytes())
-        if random.random() < 0.5:
-            content[content.index(NAME_OF_WEIGHTS) + len(NAME_OF_WEIGHTS)] ^= 1
+        if random.random() < 0.5 and BEFORE_WEIGHTS in content:  # it may be damaged already
+            content[content.index(BEFORE_WEIGHTS) + len(BEFORE_WEIGHTS) + 1] ^= 1
         else:
             content = bytearray(corrupted(content, random))
         damaged.write_bytes(content)
@@ -155,7 +155,8 @@ class LocalUnderChaos:
         if repairs := [one for one in incidents if one.node]:
             raise Broken(f"a repair: {repairs}")
         if record.attempt != 1 or record.placement != self._nodes:
-            raise Broken(f"the job was restarted: {record}")
+            ends = [self._run.dir.log(1, rank).read_text()[-500:] for rank in (0, 1)]
+            raise Broken(f"the job was restarted: {record}; its ranks wrote {ends}")
 
     def finish(self) -> None:
         self._until("a checkpoint", (self._checkpoints / TRACKER).exists)
@@ -163,7 +164,7 @@ class LocalUnderChaos:
         bad = self._run.dir.node(self._nodes[0])
         line = xid_line(74, "0000:b9:00", "some text")
         write_kernel_line(bad, line, now=datetime.now(UTC), since_boot=timedelta(seconds=100))
-        self._run.wait_for_attempt(2)
+        self._until("another attempt", lambda: self._run.record().attempt > 1)
         self._end.touch()
         code, output = self._run.finish()
         if code:

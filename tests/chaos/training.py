@@ -69,29 +69,29 @@ def _locked(end: Path, rank: int) -> TextIOWrapper:
     return alive
 
 
-def _peer(rank: int) -> TextIOWrapper:
-    """The connection to the other rank."""
+def _peer(rank: int) -> tuple[socket.socket, TextIOWrapper]:
+    """The connection to the other rank, and its lines."""
     address = ("127.0.0.1", int(os.environ["MASTER_PORT"]))
     if rank == 0:
         peer, _ = socket.create_server(address).accept()
-        return peer.makefile("rw", encoding="ascii")
+        return peer, peer.makefile("r", encoding="ascii")
     while True:
         with suppress(OSError):
             peer = socket.create_connection(address)
             if peer.getsockname() != address:  # not connected to itself, as TCP may
-                return peer.makefile("rw", encoding="ascii")
+                return peer, peer.makefile("r", encoding="ascii")
             peer.close()
         time.sleep(0.1)
 
 
 def _exchanged(
-    peer: TextIOWrapper, rank: int, step: int, weights: int, end: Path
+    peer: tuple[socket.socket, TextIOWrapper], rank: int, step: int, weights: int, end: Path
 ) -> tuple[int, bool]:
     """Weights of the other rank before this step, and whether rank 0 wants another one."""
     goes_on = int(rank == 0 and not end.exists())
-    peer.write(f"{step} {weights} {goes_on}\n")
-    peer.flush()
-    line = peer.readline().split()
+    connection, lines = peer
+    connection.sendall(f"{step} {weights} {goes_on}\n".encode("ascii"))
+    line = lines.readline().split()
     if line[:1] != [str(step)]:
         sys.exit(f"rank {rank} lost the other at step {step}: {line}")
     return int(line[1]), bool(goes_on if rank == 0 else int(line[2]))

@@ -230,9 +230,9 @@ def _check_properties(name: str, properties: object) -> None:
 
 
 def _is_memory_format(value: object) -> bool:
-    """Return whether a member of torch's enumeration is valid.
+    """Return whether a value is a valid memory format of torch, which is an enumeration.
 
-    Python pickles it by its number, but 3.11.2, that of Debian 12, by its name.
+    Python pickles its members by number, Python 3.11.2 (Debian 12) by name.
     """
     number = _argument(value, "MEM_FORMAT_ENCODING")
     if isinstance(number, int):

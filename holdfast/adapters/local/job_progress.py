@@ -53,7 +53,7 @@ class JobProgress:
 
         """
         step_of_clock = self._offset.step()
-        # Read after it: steps dated by a clock that is set now must not look old by this one.
+        # Read last: if the clock is set back in between, the last step must not look hours old.
         self.looked_at = now = self._clock.now()
         if self.steps.began_at != began_at:
             self._fallback.begin(self._checkpoints)
