@@ -25,11 +25,12 @@ from holdfast.model.checkpoints import Depth
 from tests.engines.matrix import Matrix
 from tools.matrix_results import LOADS_TABLE
 
-torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.frameworks
 
 
 def load_file(path: Path) -> Any:
+    import torch  # noqa: PLC0415 - slow, and each process of a test run imports this file
+
     return torch.load(path, map_location="cpu", weights_only=False)
 
 
@@ -83,6 +84,7 @@ def load_deepspeed(path: Path) -> Any:
 
 
 def load_accelerate(path: Path) -> Any:
+    import torch  # noqa: PLC0415 - slow
     from accelerate import Accelerator  # noqa: PLC0415 - may be missing
 
     accelerator = Accelerator(cpu=True)
@@ -113,6 +115,7 @@ def load_ranks(path: Path) -> Any:
 @cache
 def universal_engine() -> Any:
     import deepspeed  # noqa: PLC0415 - may be missing
+    import torch  # noqa: PLC0415 - slow
 
     settings = {
         "train_micro_batch_size_per_gpu": 1,
@@ -172,6 +175,8 @@ if importlib.util.find_spec("orbax") is not None:  # 600 MB with JAX, not in `ma
 
 
 def is_equal(one: Any, other: Any) -> bool:
+    import torch  # noqa: PLC0415 - slow
+
     if isinstance(one, torch.Tensor):
         return isinstance(other, torch.Tensor) and torch.equal(one, other)
     if isinstance(one, dict):
@@ -195,6 +200,7 @@ def outcome_of(load: Callable[[Path], Any], path: Path, saved: Any) -> str:
 def test_the_framework_loads_what_is_chosen_after_damage(
     tmp_path: Path, matrix: Matrix, recording: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pytest.importorskip("torch")
     module, load = LOADERS[recording]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")

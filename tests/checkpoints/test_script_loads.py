@@ -16,7 +16,6 @@ from holdfast.model.checkpoints import Depth
 from tests.engines.matrix import Matrix
 from tools.checkpoint_damage import RECORDINGS
 
-pytest.importorskip("torch")  # the environments of frameworks have the same release
 pytestmark = pytest.mark.frameworks
 
 OWN_INDEX = Loader("dcp_own_index", None, 2, ("dcp/own_index",))
@@ -31,6 +30,11 @@ IN_ENVIRONMENTS = {
     "dlrover_fsdp": Loader("dlrover_fsdp", "dlrover", 1, ("dlrover_agents/fsdp",)),
     "nvrx_local": Loader("nvrx_local", "nvrx", 4, ("nvrx_local/alone", "nvrx_local/replicated")),
 }
+
+
+@pytest.fixture(autouse=True)
+def _torch() -> None:
+    pytest.importorskip("torch")  # the environments of frameworks have the same release
 
 
 def frequent(target: Path) -> list[Case]:

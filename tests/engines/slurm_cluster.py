@@ -250,22 +250,23 @@ class SlurmCluster:
         """Wait until ``is_done`` is true.
 
         Raises:
-            BackendError: that took longer than ``timeout``; with the end of slurmctld's log.
+            BackendError: that took longer than ``timeout``; with the ends of Slurm's logs.
 
         """
         began = checked_at = time.monotonic()
         while not is_done():
             if checked_at - began > timeout.total_seconds():
-                raise BackendError(f"not so within {timeout}:\n{self.log()}")
+                names = sorted(path.stem for path in self.folder.glob("slurm*.log"))
+                ends = "\n".join(f"{name}:\n{self.log(name)}" for name in names)
+                raise BackendError(f"not so within {timeout}:\n{ends}")
             time.sleep(max(_POLL_S, PAUSE * (time.monotonic() - checked_at)))
             checked_at = time.monotonic()
 
     def log(self, program: str = "slurmctld", lines: int = _LOG_LINES) -> str:
         """The last lines that a program such as ``slurmd.node1`` wrote."""
         path = self.folder / f"{program}.log"
-        if not path.exists():
-            return ""
-        return "\n".join(path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        return "\n".join(text.splitlines()[-lines:])
 
     def start_controller(self) -> None:
         """Start slurmctld; returns when it answers."""
