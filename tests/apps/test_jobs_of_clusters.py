@@ -13,6 +13,8 @@ import pytest
 from aws_command_line import AwsCommandLine
 from served_api import Served, holdfast, serving, with_keys
 
+from tests.chaos.schedules import Disk
+
 DEADLINE_S = 180.0
 RUN = (sys.executable, "-m", "holdfast", "run", "--output", "json")
 SLEEP = ("sleep", "600")
@@ -256,6 +258,30 @@ def test_a_restart_of_the_server_costs_a_job_no_retry(clusters, tmp_path) -> Non
             assert (again["app_retries"], again["attempts"][0]["kind"]) == (0, "requested")
             assert holdfast("jobs", "cancel", "llm", "--yes").returncode == 0
             assert job.wait(DEADLINE_S) == 1
+
+
+@pytest.fixture
+def disk(local_platform) -> Iterator[Disk]:
+    """A small one that ``HOLDFAST_HOME`` is on."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a file system")
+    disk = Disk(local_platform)
+    yield disk
+    disk.close()
+
+
+def test_a_server_that_is_stopped_on_a_full_disk_lets_jobs_save_elsewhere(
+    disk, clusters, tmp_path
+) -> None:
+    clusters.create("fs", 1)
+    saved = tmp_path / "saved"
+    script = f"trap 'sleep 1; touch {saved}; exit 1' TERM; touch {tmp_path}/up; sleep 60 & wait"
+    with started("fs", "--name", "llm", "--", "bash", "-c", script):
+        until((tmp_path / "up").exists)
+        disk.fill()
+        clusters.served.process.terminate()
+        clusters.served.process.wait(DEADLINE_S)
+    assert saved.exists()
 
 
 def test_a_run_is_no_cluster_and_takes_no_name_of_one(clusters) -> None:

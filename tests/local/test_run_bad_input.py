@@ -198,6 +198,27 @@ def test_a_run_on_a_full_disk_ends_on_request_with_a_message_and_no_process_left
     assert "no space left on device" in ended.stderr
 
 
+SAVES = """
+trap "sleep 1; echo saved >{folder}/elsewhere/checkpoint; exit 1" TERM
+head -c 100M /dev/zero >{folder}/filler 2>/dev/null
+sleep 60 & wait $!
+"""
+"""A rank that fills the disk, and saves to another one within a second after SIGTERM."""
+
+
+def test_a_job_on_a_full_disk_may_save_elsewhere_before_it_ends_on_request(full_disk, tmp_path):
+    rank = SAVES.format(folder=tmp_path)
+    elsewhere = f"mkdir {tmp_path}/elsewhere; mount -t tmpfs none {tmp_path}/elsewhere"
+    run = f"{sys.executable} -m holdfast run -- bash -c '{rank}'"
+    full = f"until [ -s {tmp_path}/filler ]; do sleep 0.1; done; sleep 3; kill $run"
+    script = f"{elsewhere}; {run} & run=$!; ({full}) & wait $run; cat {tmp_path}/elsewhere/*"
+
+    ended = full_disk(script, size="4m")
+
+    assert "no space left on device" in ended.stderr
+    assert ended.stdout.endswith("saved\n"), ended.stdout + ended.stderr
+
+
 BOOTED_WITHOUT_SPACE = """
 import sys
 from datetime import timedelta

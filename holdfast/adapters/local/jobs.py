@@ -1,6 +1,5 @@
 """Job backend of the local platform: one rank process per node."""
 
-import signal
 from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -125,7 +124,7 @@ class LocalJobs:
         launched = self._launched.current(job, record)
         if leaving := self._launched.leaving(job, record):
             for _, left in leaving:
-                _terminate(left)
+                left.terminate_task()
             return
         if not launched and not self._is_shared(job, launch.checkpoint_dir):
             self._moved[job] = self._prepare(job, record.attempt, launch.checkpoint_dir)
@@ -149,7 +148,7 @@ class LocalJobs:
     def stop(self, job: str) -> None:
         """See ``JobBackend.stop``."""
         for _, machine in self._remaining(job):
-            _terminate(machine)
+            machine.terminate_task()
 
     def kill(self, job: str, nodes: Collection[str] = ()) -> None:
         """See ``JobBackend.kill``."""
@@ -314,8 +313,3 @@ def _node_ranks(rank: int, name: str, machine: LocalMachine | None, launch: Laun
         local_world_size=launch.nproc_per_node,
         kernel_logs=(DEVICE, *([machine.directory.kmsg] if machine is not None else ())),
     )
-
-
-def _terminate(machine: LocalMachine) -> None:
-    machine.signal_task(signal.SIGTERM)
-    machine.signal_task(signal.SIGCONT)  # a stopped process handles no other signal

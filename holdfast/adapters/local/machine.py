@@ -163,6 +163,11 @@ class LocalMachine:
         if self.task is not None and self.task.exit_code is None:
             self._order(do="signal", task=self.task.name, signal=signum)
 
+    def terminate_task(self) -> None:
+        """Send SIGTERM to the main process group of the task."""
+        self.signal_task(signal.SIGTERM)
+        self.signal_task(signal.SIGCONT)  # a stopped process handles no other signal
+
     def kill_task(self, now: datetime) -> None:
         """End all processes of the task at once, even if the node process hangs."""
         task = self.task

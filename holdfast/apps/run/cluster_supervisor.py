@@ -91,7 +91,7 @@ class ClusterSupervisor:
             self._ending,
             self._prepare,
         )
-        self._waiting = Waiting(run, self._machines, self._clock)
+        self._waiting = Waiting(run, self._machines, self._clock, WIND_DOWN)
         self._watches = SaveWatches(run.watch_log, self._clock.now())
         self._mirrors = SaveWatches(
             run.mirror_log, self._clock.now(), self._start_mirror, is_restarted=True
@@ -119,7 +119,10 @@ class ClusterSupervisor:
                         self._round(nodes, jobs, woken)
                     except StorageFull as error:
                         self._waiting.for_space(error, repeats, woken)
-                self._wind_down(jobs, woken)
+                try:
+                    self._wind_down(jobs, woken)
+                except StorageFull as error:
+                    self._waiting.for_space(error, repeats, woken)
             return False
         finally:
             self._watches.close()

@@ -60,14 +60,14 @@ class RunSession:
             self._clock,
             prepare=self._prepare,
         )
-        self._waiting = Waiting(run, self._machines, self._clock)
+        self._waiting = Waiting(run, self._machines, self._clock, settings.grace)
         self._watches = SaveWatches(run.watch_log, self._clock.now())
 
     def run(self) -> JobRecord:
         """Run the job to its end. No process of it is left afterwards.
 
         Raises:
-            StorageFull: the disk was full when a signal asked to end; the job was stopped at once.
+            StorageFull: the disk was full when a signal asked to end; the job was stopped.
 
         """
         become_subreaper()

@@ -28,12 +28,23 @@ STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Waiting:
-    """Sleeps until an event of the run: a timeout, its machines, other commands, or signals."""
+    """Sleeps until an event of the run: a timeout, its machines, other commands, or signals.
 
-    def __init__(self, run: RunDir, machines: LocalMachines, clock: Clock) -> None:
+    Args:
+        run: directory of the run.
+        machines: whose ranks it waits for.
+        clock: the time.
+        grace: maximum time that ranks have to save after SIGTERM.
+
+    """
+
+    def __init__(
+        self, run: RunDir, machines: LocalMachines, clock: Clock, grace: timedelta
+    ) -> None:
         self._run = run
         self._machines = machines
         self._clock = clock
+        self._grace = grace
         self._watched: tuple[Path, ...] = ()
         self._watch = FileWatch(())
         self.stop_signals: list[int] = []
@@ -72,15 +83,28 @@ class Waiting:
         """Pause after the state could not be written; the ranks continue meanwhile.
 
         Raises:
-            StorageFull: ``error``, if a signal asked to end.
+            StorageFull: ``error``, if a signal asked to end; the ranks have had their grace period.
 
         """
         if self.stop_signals:
+            self._terminate_ranks(woken)
             raise error
         now = self._clock.now()
         why = f"{error}; free some space: the ranks continue, but are not restarted meanwhile"
         repeats.emit(CallFailed(what="recording the state", error=why), now)
         self.until(now + AFTER_ERROR, woken)
+
+    def _terminate_ranks(self, woken: int) -> None:
+        """Send SIGTERM to all ranks; wait for their ends, the grace period or another signal."""
+        for machine in self._machines.all():
+            machine.terminate_task()
+        deadline, signals = self._clock.now() + self._grace, len(self.stop_signals)
+        while (
+            any(one.task is not None and one.task.exit_code is None for one in self._machines.all())
+            and self._clock.now() < deadline
+            and len(self.stop_signals) == signals
+        ):
+            self.until(deadline, woken)
 
     def signals(self) -> AbstractContextManager[int]:
         """Record signals that ask to end; yields a descriptor that is readable when one comes."""
