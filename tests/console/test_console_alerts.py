@@ -35,9 +35,8 @@ def test_alerts_fire_and_end_on_the_open_page(console, visit) -> None:
     expect(rows.last).to_contain_text("HoldfastRepairSlow")
     expect(rows.last.get_by_role("link")).to_have_attribute("href", f"#/node/llm/{node(3)}")
 
-    fresh = NodeRecord(
-        phase=Phase.REBOOTING, phase_since=ago(1), remediation=remediation(4, Remedy.REBOOT)
-    )
+    reboot = replace(remediation(4, Remedy.REBOOT), opened_at=ago(1))
+    fresh = NodeRecord(phase=Phase.REBOOTING, phase_since=ago(1), remediation=reboot)
     store.put_node(node(4), fresh)
     expect(card).to_contain_text("2 firing, 1 pending")
     expect(rows).to_have_count(2)
