@@ -9,6 +9,11 @@ from types import FrameType
 Handler = Callable[[int, FrameType | None], object]
 
 
+def heeded(numbers: Iterable[int]) -> list[int]:
+    """Return those that the caller of this process does not ignore, as ``nohup`` does SIGHUP."""
+    return [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
+
+
 @contextmanager
 def handling(numbers: Iterable[int], handler: Handler) -> Iterator[None]:
     """Handle signals with ``handler``; the earlier handlers are restored at the end."""

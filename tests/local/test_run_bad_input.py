@@ -1,9 +1,11 @@
 """Bad input: a clear message, exit code 2, and nothing left behind."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -196,6 +198,35 @@ def test_a_run_on_a_full_disk_ends_on_request_with_a_message_and_no_process_left
 
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert "no space left on device" in ended.stderr
+
+
+def test_a_job_ends_as_usual_although_its_output_goes_to_a_full_disk(tmp_path):
+    argv = [sys.executable, "-m", "holdfast", "run", "--", "bash", "-c", "sleep 1; touch done"]
+    environment = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "home"), "PYTHONPATH": os.getcwd()}
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            argv, env=environment, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE,
+            text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    assert ended.returncode == 2
+    assert "No space left on device" in ended.stderr
+    assert (tmp_path / "done").exists()
+
+
+def test_nohup_keeps_a_run_alive_when_its_terminal_closes(tmp_path):
+    up, go = tmp_path / "up", tmp_path / "go"
+    script = f"touch {up}; until [ -e {go} ]; do sleep 0.1; done"
+    argv = ["nohup", sys.executable, "-m", "holdfast", "run", "--", "bash", "-c", script]
+    environment = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "home")}
+    with subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL) as run:
+        while not up.exists():
+            assert run.poll() is None
+            time.sleep(0.1)
+        run.send_signal(signal.SIGHUP)
+        time.sleep(1)
+        go.touch()
+        assert run.wait(60) == 0
 
 
 SAVES = """

@@ -37,7 +37,7 @@ def test_a_run_is_woken_however_many_descriptors_it_has(tmp_path) -> None:
     with closing(LocalStore(run.state, create=True)) as store:
         delays = Delays(boot=timedelta(0), replace=timedelta(0))
         machines = LocalMachines(run, store, clock, delays, lambda *_: ())
-        with closing(Waiting(run, machines, clock)) as waiting:
+        with closing(Waiting(run, machines, clock, timedelta(0))) as waiting:
             os.write(wake, b"x")
             waiting.until(clock.now() + timedelta(minutes=5), high)
 

@@ -181,9 +181,10 @@ class LocalStore:
 
     def hold(self, node: str, why: str) -> None:
         """Pause repairs on a node; an empty reason resumes them."""
-        self._write("DELETE FROM holds WHERE node = ?", node)
         if why:
             self._write("INSERT OR REPLACE INTO holds VALUES (?, ?)", node, why)
+        else:
+            self._write("DELETE FROM holds WHERE node = ?", node)
 
     # Breaker and offenders
 
@@ -194,8 +195,7 @@ class LocalStore:
 
     def put_breaker(self, breaker: Breaker) -> None:
         """Store the state of the circuit breaker."""
-        self._write("DELETE FROM breaker")
-        self._write("INSERT INTO breaker VALUES (?)", _dump(breaker))
+        self._write("INSERT OR REPLACE INTO breaker (rowid, body) VALUES (1, ?)", _dump(breaker))
 
     def offenders(self) -> frozenset[str]:
         """Return the ``provider_id`` of machines that must not be taken back."""

@@ -51,6 +51,7 @@ class ClusterSupervisors:
                     f"--checkpoint-mirror={self._mirror}",
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                process_group=0,  # Ctrl-C is for this process, which then ends them
             )  # fmt: skip
         self._processes[run.path] = process
         # Nobody else waits for a process whose cluster was deleted: it would stay a zombie.

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from holdfast.kit.signals import handling
+from holdfast.kit.signals import handling, heeded
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
 """A terminal sends SIGHUP when it is closed or its connection breaks."""
@@ -23,6 +23,5 @@ def ending_by_signal() -> Iterator[None]:
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
-    heeded = [one for one in _ENDING if signal.getsignal(one) is not signal.SIG_IGN]
-    with handling(heeded, end):
+    with handling(heeded(_ENDING), end):
         yield

@@ -91,7 +91,7 @@ class ClusterSupervisor:
             self._ending,
             self._prepare,
         )
-        self._waiting = Waiting(run, self._machines, self._clock, WIND_DOWN)
+        self._waiting = Waiting(run, self._machines, self._clock, WIND_DOWN, _STOP_SIGNALS)
         self._watches = SaveWatches(run.watch_log, self._clock.now())
         self._mirrors = SaveWatches(
             run.mirror_log, self._clock.now(), self._start_mirror, is_restarted=True
@@ -215,13 +215,13 @@ class ClusterSupervisor:
     def _wind_down(self, jobs: JobReconciler, woken: int) -> None:
         """Stop the jobs before their machines end, so that they can save and lose no retry."""
         self._cluster.stopping = "holdfast api, which manages the cluster, was stopped"
-        deadline = self._clock.now() + WIND_DOWN
+        deadline = self._clock.elapsed() + WIND_DOWN
         requested = max(len(self._waiting.stop_signals), _STOP_SIGNALS)
         while len(self._waiting.stop_signals) <= requested:
             wake_at = jobs.step()
-            if not self._is_stopping() or self._clock.now() >= deadline:
+            if not self._is_stopping() or self._clock.elapsed() >= deadline:
                 return
-            self._waiting.until(min(wake_at, deadline), woken)
+            self._waiting.until(wake_at, woken)
 
     def _is_stopping(self) -> bool:
         """Whether an attempt has not ended, or its end is not recorded yet."""

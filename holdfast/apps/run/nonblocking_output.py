@@ -1,5 +1,6 @@
 """Non-blocking output through a queue and a thread."""
 
+import errno
 import io
 from queue import Queue
 from threading import Thread
@@ -22,6 +23,7 @@ class NonblockingOutput(io.TextIOBase):
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._error: Exception | None = None
+        self._full: OSError | None = None
         self._texts: Queue[str | None] = Queue(_MOST)
         self._writer = Thread(target=self._write_all, daemon=True)
         self._writer.start()
@@ -49,7 +51,7 @@ class NonblockingOutput(io.TextIOBase):
         """Queue a text.
 
         Raises:
-            OSError, ValueError: an earlier text could not be written.
+            OSError, ValueError: an earlier text could not be written, and not for lack of space.
 
         """
         if self._error is not None:
@@ -58,12 +60,17 @@ class NonblockingOutput(io.TextIOBase):
         return len(text)
 
     def finish(self) -> None:
-        """Wait until all is written; no further writes are allowed. Raises as ``write``."""
+        """Wait until all is written; no further writes are allowed.
+
+        Raises:
+            OSError, ValueError: something could not be written.
+
+        """
         if self._writer.is_alive():
             self._texts.put(None)
             self._writer.join()
-        if self._error is not None:
-            raise self._error
+        if error := self._error or self._full:
+            raise error
 
     def _write_all(self) -> None:
         for text in iter(self._texts.get, None):
@@ -71,5 +78,9 @@ class NonblockingOutput(io.TextIOBase):
                 try:
                     self._out.write(text)
                     self._out.flush()
+                    self._full = None
                 except (OSError, ValueError) as error:
-                    self._error = error
+                    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                        self._full = error  # until there is space: no reason to end a job
+                    else:
+                        self._error = error

@@ -36,7 +36,7 @@ from holdfast.apps.run.settings import RunSettings
 from holdfast.apps.run.summary import Summary, summarize
 from holdfast.apps.run.waiting import STOP_SIGNALS
 from holdfast.apps.views.run_jobs import emit_recorded
-from holdfast.kit.signals import handling
+from holdfast.kit.signals import handling, heeded
 from holdfast.model.errors import BackendError, ConfigError, HoldfastError, StateDamaged
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.sagemaker import ClusterStatus
@@ -80,7 +80,7 @@ class Followed:
         A signal cancels the job; a second one, or one while no process manages the cluster, stops
         following at once.
         """
-        with handling(STOP_SIGNALS, lambda number, _: self.stop_signals.append(number)):
+        with handling(heeded(STOP_SIGNALS), lambda number, _: self.stop_signals.append(number)):
             while not self._is_over(screen, logs):
                 if self.stop_signals and self._is_left():
                     return

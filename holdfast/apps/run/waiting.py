@@ -13,7 +13,7 @@ from holdfast.adapters.host.inotify import FileWatch
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
-from holdfast.kit.signals import received
+from holdfast.kit.signals import heeded, received
 from holdfast.model.errors import StorageFull
 from holdfast.model.events import CallFailed
 from holdfast.ports.clock import Clock
@@ -23,6 +23,9 @@ MIN_PAUSE: Final = timedelta(milliseconds=1)
 
 UNWATCHED_PAUSE: Final = timedelta(milliseconds=50)
 """Poll interval where the system reports no file changes."""
+
+MAX_PAUSE: Final = timedelta(seconds=1)
+"""Upper bound of the wait between rounds: a clock that is set back must not prolong it."""
 
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -35,16 +38,23 @@ class Waiting:
         machines: whose ranks it waits for.
         clock: the time.
         grace: maximum time that ranks have to save after SIGTERM.
+        requests: number of signals that one request to end consists of; another one ends at once.
 
     """
 
     def __init__(
-        self, run: RunDir, machines: LocalMachines, clock: Clock, grace: timedelta
+        self,
+        run: RunDir,
+        machines: LocalMachines,
+        clock: Clock,
+        grace: timedelta,
+        requests: int = 1,
     ) -> None:
         self._run = run
         self._machines = machines
         self._clock = clock
         self._grace = grace
+        self._requests = requests
         self._watched: tuple[Path, ...] = ()
         self._watch = FileWatch(())
         self.stop_signals: list[int] = []
@@ -62,7 +72,7 @@ class Waiting:
             for machine in self._machines.all()
             if machine.channel is not None
         }
-        pause = max(moment - self._clock.now(), MIN_PAUSE)
+        pause = min(max(moment - self._clock.now(), MIN_PAUSE), MAX_PAUSE)
         watch = self._watch.fileno()
         descriptors = [woken, *sources]
         if watch is None:
@@ -98,17 +108,18 @@ class Waiting:
         """Send SIGTERM to all ranks; wait for their ends, the grace period or another signal."""
         for machine in self._machines.all():
             machine.terminate_task()
-        deadline, signals = self._clock.now() + self._grace, len(self.stop_signals)
+        deadline = self._clock.elapsed() + self._grace
         while (
             any(one.task is not None and one.task.exit_code is None for one in self._machines.all())
-            and self._clock.now() < deadline
-            and len(self.stop_signals) == signals
+            and self._clock.elapsed() < deadline
+            and len(self.stop_signals) <= self._requests
         ):
-            self.until(deadline, woken)
+            self.until(self._clock.now() + MAX_PAUSE, woken)
 
     def signals(self) -> AbstractContextManager[int]:
         """Record signals that ask to end; yields a descriptor that is readable when one comes."""
-        return received(STOP_SIGNALS, lambda number, _: self.stop_signals.append(number))
+        numbers = heeded(STOP_SIGNALS)
+        return received(numbers, lambda number, _: self.stop_signals.append(number))
 
     def _watch_all(self) -> None:
         """Watch the files that wake the run: agents' reports, and requests of other commands."""
