@@ -10,7 +10,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 def heeded(numbers: Iterable[int]) -> list[int]:
-    """Return those that the caller of this process does not ignore, as ``nohup`` does SIGHUP."""
+    """Return the signals that the caller does not ignore; ``nohup`` ignores SIGHUP."""
     return [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
 
 

@@ -21,7 +21,7 @@ gc.disable()
 del sys.argv[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""Runs a Python program without garbage collections, a third of the time that ``hyp`` takes."""
+"""Runs a Python program without garbage collection, which takes ``hyp`` a third of its time."""
 
 _API_SERVERS: Final = "127.0.0.1,198.18.0.0/15"
 """Hosts of the API servers of tests: without nodes, and with real ones."""

@@ -210,7 +210,7 @@ def test_a_job_ends_as_usual_although_its_output_goes_to_a_full_disk(tmp_path):
         )  # fmt: skip
 
     assert ended.returncode == 2
-    assert "No space left on device" in ended.stderr
+    assert "no space left on device for the output: its last lines are missing" in ended.stderr
     assert (tmp_path / "done").exists()
 
 

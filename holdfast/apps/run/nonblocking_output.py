@@ -6,6 +6,8 @@ from queue import Queue
 from threading import Thread
 from typing import Final, TextIO
 
+from holdfast.model.errors import StorageFull
+
 _BEHIND: Final = 1_000
 """Queue length from which output that can be read again later should wait."""
 
@@ -64,13 +66,19 @@ class NonblockingOutput(io.TextIOBase):
 
         Raises:
             OSError, ValueError: something could not be written.
+            StorageFull: there was no space for the last lines.
 
         """
         if self._writer.is_alive():
             self._texts.put(None)
             self._writer.join()
-        if error := self._error or self._full:
-            raise error
+        if self._error is not None:
+            raise self._error
+        if self._full is not None:
+            raise StorageFull(
+                "no space left on device for the output: its last lines are missing; free some "
+                "space, and see: holdfast jobs list --all"
+            ) from self._full
 
     def _write_all(self) -> None:
         for text in iter(self._texts.get, None):

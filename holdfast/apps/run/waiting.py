@@ -38,7 +38,7 @@ class Waiting:
         machines: whose ranks it waits for.
         clock: the time.
         grace: maximum time that ranks have to save after SIGTERM.
-        requests: number of signals that one request to end consists of; another one ends at once.
+        signals_per_stop: number of signals in a request to end; after more, ranks end at once.
 
     """
 
@@ -48,13 +48,13 @@ class Waiting:
         machines: LocalMachines,
         clock: Clock,
         grace: timedelta,
-        requests: int = 1,
+        signals_per_stop: int = 1,
     ) -> None:
         self._run = run
         self._machines = machines
         self._clock = clock
         self._grace = grace
-        self._requests = requests
+        self._signals_per_stop = signals_per_stop
         self._watched: tuple[Path, ...] = ()
         self._watch = FileWatch(())
         self.stop_signals: list[int] = []
@@ -112,7 +112,7 @@ class Waiting:
         while (
             any(one.task is not None and one.task.exit_code is None for one in self._machines.all())
             and self._clock.elapsed() < deadline
-            and len(self.stop_signals) <= self._requests
+            and len(self.stop_signals) <= self._signals_per_stop
         ):
             self.until(self._clock.now() + MAX_PAUSE, woken)
 
