@@ -79,7 +79,7 @@ class Platform:
         end = time.monotonic() + 30
         while True:
             for machine in self.machines.all():
-                machine.receive(datetime.now(UTC))
+                machine.exchange(datetime.now(UTC))
             (view,) = self.jobs.jobs()
             if view.ranks and view.ranks[0].exit_code is not None:
                 return view.ranks[0]
@@ -203,7 +203,7 @@ def outcome(platform):
     end = time.monotonic() + 60
     while (found := platform.view().pair) is None:
         for machine in platform.machines.all():
-            machine.receive(datetime.now(UTC))
+            machine.exchange(datetime.now(UTC))
         assert time.monotonic() < end
         time.sleep(0.02)
     return found

@@ -1,6 +1,7 @@
 """Bad input: a clear message, exit code 2, and nothing left behind."""
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -198,6 +199,31 @@ def test_a_run_on_a_full_disk_ends_on_request_with_a_message_and_no_process_left
 
     assert ended.returncode == 2, ended.stdout + ended.stderr
     assert "no space left on device" in ended.stderr
+
+
+def test_a_run_continues_when_its_state_can_be_written_again(tmp_path):
+    up, go = tmp_path / "up", tmp_path / "go"
+    script = f"touch {up}; until [ -e {go} ]; do sleep 0.1; done; [ $HOLDFAST_ATTEMPT = 2 ]"
+    argv = [sys.executable, "-m", "holdfast", "run", "--max-app-retries", "1"]
+    environment = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "home")}
+    with subprocess.Popen(
+        [*argv, "--", "bash", "-c", script], env=environment, stdout=subprocess.PIPE, text=True
+    ) as run:
+        while not up.exists():
+            assert run.poll() is None
+            time.sleep(0.1)
+        limits = resource.prlimit(run.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(run.pid, resource.RLIMIT_FSIZE, (1, limits[1]))
+        go.touch()
+        lines = []
+        while "recording the state failed, retrying" not in (lines or [""])[-1]:
+            lines.append(run.stdout.readline())
+            assert lines[-1], "".join(lines)
+        resource.prlimit(run.pid, resource.RLIMIT_FSIZE, limits)
+        rest = run.stdout.read()
+        assert run.wait(60) == 0, rest
+    assert "disk I/O error; correct the cause: the ranks continue" in lines[-1]
+    assert "attempt 2 running" in rest
 
 
 def test_a_job_ends_as_usual_although_its_output_goes_to_a_full_disk(tmp_path):

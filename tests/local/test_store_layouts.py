@@ -1,5 +1,6 @@
 import contextlib
 import io
+import resource
 import sqlite3
 import time
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from holdfast.kit.sqlite_files import backup_of
 from holdfast.model.clusters import MachineGroup
 from holdfast.model.errors import BackendError, StateDamaged
 from holdfast.model.jobs import JobRecord, JobSpec
+from holdfast.model.nodes import NodeRecord, Phase
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SUBMISSION = Submission(
@@ -143,3 +145,19 @@ def test_who_follows_a_job_follows_it_in_the_restored_state(tmp_path, *, is_in_b
         followed.store.close()
 
     assert told == ["the state of the cluster lab was restored from its backup"]
+
+
+def test_a_change_that_cannot_be_written_is_undone_and_made_later(path):
+    node = NodeRecord(phase=Phase.JOINING, phase_since=NOW)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with contextlib.closing(LocalStore(path)) as store:
+        store.add_node("holdfast-1", "machine-1", "", node)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1, limits[1]))
+        try:
+            with pytest.raises(BackendError, match="disk I/O error"):
+                store.remove_node("holdfast-1")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert [*store.nodes()] == ["holdfast-1"]
+        store.remove_node("holdfast-1")
+        assert not store.nodes()

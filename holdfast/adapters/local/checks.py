@@ -8,11 +8,15 @@ from typing import Final
 
 from holdfast.adapters.local.machine import LocalMachine
 from holdfast.adapters.local.machines import LocalMachines
+from holdfast.adapters.local.node_check import NOT_TESTED
 from holdfast.kit.free_ports import free_port
 from holdfast.model.deep_checks import KindResult, Outcome
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase
 from holdfast.ports.clock import Clock
+
+_OUTCOMES: Final = {0: Outcome.PASSED, NOT_TESTED: Outcome.UNKNOWN}
+"""Outcome by exit code of the check; others are a failure."""
 
 _TASK: Final = "check/"
 _PAIR: Final = "pair/"
@@ -45,13 +49,13 @@ class LocalChecks:
             return None
         log = machine.directory.path / "check.log"
         output = _lines(log)
-        has_passed = task.exit_code == 0
-        outcome = Outcome.PASSED if has_passed else Outcome.FAILED
+        outcome = _OUTCOMES.get(task.exit_code, Outcome.FAILED)
+        has_passed = outcome is Outcome.PASSED
         is_requested = not record.kinds or DeepCheck.STRESS in record.kinds
         stress = KindResult(kind=DeepCheck.STRESS, outcome=outcome)
         return CheckResult(
             kinds=(stress,) if is_requested else (),
-            passed=has_passed,
+            passed=outcome is not Outcome.FAILED,
             ended_at=task.ended_at or self._clock.now(),
             detail="" if has_passed else output[-1] if output else f"exit code {task.exit_code}",
         )

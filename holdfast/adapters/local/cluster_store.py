@@ -1,8 +1,7 @@
 """State of a cluster that outlives its jobs: identity, instance groups, and jobs."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
@@ -217,12 +216,3 @@ class ClusterStore(LocalStore):
         """Return the launch settings of a submitted job."""
         [(body,)] = self._read("SELECT body FROM launches WHERE job = ?", job)
         return self._load(JobLaunch, body)
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._write("BEGIN IMMEDIATE")
-        with ExitStack() as undo:
-            undo.callback(self._write, "ROLLBACK")
-            yield
-            undo.pop_all()
-        self._write("COMMIT")

@@ -23,7 +23,7 @@ from typing import IO, Any, Final
 from urllib.parse import unquote, urlparse
 
 from holdfast.adapters.local.layout import NodeDir
-from holdfast.kit.files import write_atomically
+from holdfast.kit.files import storage_error, write_atomically
 from holdfast.model.clusters import LifecycleScripts, MachineState
 
 SCRIPT_TIMEOUT_S: Final = 1800
@@ -49,12 +49,18 @@ def prepare(directory: NodeDir, scripts: LifecycleScripts, resources: Mapping[st
         scripts: lifecycle scripts to run.
         resources: the content of ``resource_config.json``.
 
+    Raises:
+        BackendError: a file cannot be written; ``StorageFull`` if no space is left.
+
     """
     config = directory.path / "opt" / "ml" / "config"
-    config.mkdir(parents=True, exist_ok=True)
-    write_atomically(config / "resource_config.json", json.dumps(resources, indent=2) + "\n")
     settings = {"source": scripts.source, "on_create": scripts.on_create}
-    write_atomically(directory.path / "first_boot.json", json.dumps(settings))
+    try:
+        config.mkdir(parents=True, exist_ok=True)
+        write_atomically(config / "resource_config.json", json.dumps(resources, indent=2) + "\n")
+        write_atomically(directory.path / "first_boot.json", json.dumps(settings))
+    except OSError as error:
+        raise storage_error(error, directory.path) from error
 
 
 def scripts_path(source: str) -> Path:

@@ -20,6 +20,7 @@ from typing import Any, Final
 from holdfast.adapters.local.layout import NodeDir
 from holdfast.kit.files import storage_error, write_atomically
 from holdfast.kit.processes import kill_below, kill_marked, send
+from holdfast.model.errors import BackendError
 from holdfast.model.names import NODE_NAME_PREFIX
 
 MARK: Final = "HOLDFAST_MACHINE"
@@ -67,6 +68,7 @@ class LocalMachine:
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     channel: socket.socket | None = field(default=None, repr=False)
     unread: bytes = b""
+    unsent: bytes = b""
 
     @property
     def name(self) -> str:
@@ -77,15 +79,26 @@ class LocalMachine:
         """Power on: new boot ID, empty kernel log, new agent.
 
         Raises:
-            BackendError: its files cannot be written; ``StorageFull`` if no space is left.
+            BackendError: its files cannot be written, or its process cannot be started;
+                ``StorageFull`` if no space is left.
 
         """
         self.boot_id = str(uuid.uuid4())
-        directory = self.directory
         self._write_files()
+        try:
+            self._start(agent)
+        except OSError as error:
+            raise BackendError(f"cannot start {self.name}: {error.strerror or error}") from error
+        self.task = None
+        self.power = Power.ON
+
+    def _start(self, agent: Sequence[str]) -> None:
+        directory = self.directory
         own_end, child_end = socket.socketpair()
         own_end.setblocking(False)  # noqa: FBT003 - the socket's own signature
-        with child_end, directory.console.open("ab") as console:
+        with contextlib.ExitStack() as failed, child_end:
+            failed.callback(own_end.close)
+            console = failed.enter_context(directory.console.open("ab"))
             self.process = subprocess.Popen(
                 [
                     sys.executable, "-m", "holdfast.adapters.local.node_process",
@@ -96,9 +109,9 @@ class LocalMachine:
                 pass_fds=[child_end.fileno()], process_group=0,
                 env={**os.environ, MARK: self.provider_id},
             )  # fmt: skip
-        self.channel, self.unread = own_end, b""
-        self.task = None
-        self.power = Power.ON
+            failed.pop_all()
+            console.close()
+        self.channel, self.unread, self.unsent = own_end, b"", b""
 
     def _write_files(self) -> None:
         directory = self.directory
@@ -188,13 +201,20 @@ class LocalMachine:
     def _order(self, **message: object) -> None:
         """Send a message; dropped if the machine is off, delayed while its node process hangs."""
         if self.channel is not None:
-            with contextlib.suppress(OSError):
-                self.channel.sendall(json.dumps(message).encode() + b"\n")
+            self.unsent += json.dumps(message).encode() + b"\n"
+            self._send()
 
-    def receive(self, now: datetime) -> None:
-        """Process the messages of the machine; the end of the channel means that it is off."""
+    def _send(self) -> None:
+        """Send what the channel takes now: an environment may exceed the socket's buffer."""
+        with contextlib.suppress(OSError):  # it is full; or the machine is off, which is read below
+            while self.channel is not None and self.unsent:
+                self.unsent = self.unsent[self.channel.send(self.unsent) :]
+
+    def exchange(self, now: datetime) -> None:
+        """Send what is left, and process the messages; the end of the channel is that of power."""
         if self.channel is None:
             return
+        self._send()
         try:
             data = self.channel.recv(65536)
         except BlockingIOError:

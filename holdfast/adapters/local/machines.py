@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from holdfast.adapters.local.layout import NodeDir, RunDir
 from holdfast.adapters.local.machine import LocalMachine, Power, new_provider_id, node_name
 from holdfast.adapters.local.store import LocalStore
+from holdfast.kit.files import storage_error
 from holdfast.kit.processes import reap
 from holdfast.model.errors import BackendError, NodeGone
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
@@ -118,13 +119,22 @@ class LocalMachines:
         self._orders.add(token)
 
     def retire(self, node: str) -> None:
-        """Remove a machine; its files move to ``retired/``."""
-        machine = self._machines.pop(node, None)
+        """Remove a machine; its files move to ``retired/``.
+
+        Raises:
+            BackendError: they cannot be moved; ``StorageFull`` if no space is left.
+
+        """
+        machine = self._machines.get(node)
         if machine is None:
             return
         machine.cut_power(self._clock.now())
         if machine.directory.path.is_dir():
-            machine.directory.path.rename(self._run.retired / node)
+            try:
+                machine.directory.path.rename(self._run.retired / node)
+            except OSError as error:
+                raise storage_error(error, self._run.retired / node) from error
+        del self._machines[node]
 
     def boot_due(self) -> datetime | None:
         """Boot each machine whose boot is due; returns when the next one is due.

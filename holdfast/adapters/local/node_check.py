@@ -1,16 +1,21 @@
 """Deep health check of a local machine: tests processors, memory and disk.
 
 Run as a process on the machine. Each part does work whose correct result is known, and compares.
-Exit code 0 if all parts passed, 1 if one failed; the last line names it.
+Exit code 0 if all parts passed, 1 if one failed, else 2 if the system lacked what a part needs, as
+free space; the last line names the part.
 """
 
+import errno
 import hashlib
 import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Final
+
+from holdfast.model.deep_checks import Outcome
 
 ROUNDS: Final = 20_000
 """SHA-256 rounds per core: about 20 ms of arithmetic."""
@@ -20,6 +25,14 @@ MEMORY_BYTES: Final = 64 << 20
 
 DISK_BYTES: Final = 16 << 20
 """Bytes that are written, flushed and read back."""
+
+NOT_TESTED: Final = 2
+"""Exit code if a part could not be tested, and none failed."""
+
+_LACKING: Final = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
+)
+"""Errors of a system that lacks resources: other programs may have taken them."""
 
 
 def chain(rounds: int) -> str:
@@ -59,10 +72,21 @@ def check_disk(directory: Path) -> str:
             os.fsync(file.fileno())
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         return "" if path.read_bytes() == data else f"{path} was read back differently"
-    except OSError as error:
-        return f"{path}: {error}"
     finally:
         path.unlink(missing_ok=True)
+
+
+def tested(part: Callable[[], str]) -> tuple[Outcome, str]:
+    """Return the outcome of a part, and why it did not pass."""
+    try:
+        problem = part()
+    except (MemoryError, BrokenProcessPool) as error:  # a process of it was killed for memory
+        return Outcome.UNKNOWN, f"not tested: {str(error) or 'no memory is left'}"
+    except OSError as error:
+        if error.errno in _LACKING:
+            return Outcome.UNKNOWN, f"not tested: {error}"
+        problem = str(error)
+    return (Outcome.FAILED, problem) if problem else (Outcome.PASSED, "")
 
 
 def main(argv: list[str]) -> int:
@@ -72,14 +96,17 @@ def main(argv: list[str]) -> int:
         "memory": check_memory,
         "disk": lambda: check_disk(Path(argv[0])),
     }
-    wrong = []
+    wrong, outcomes = [], set()
     for name, part in parts.items():
-        problem = part()
+        outcome, problem = tested(part)
         print(f"{name}: {problem or 'passed'}", flush=True)  # noqa: T201 - its log is its output
         wrong += [f"{name}: {problem}"] if problem else []
+        outcomes.add(outcome)
     if wrong:
         print("; ".join(wrong))  # noqa: T201
-    return 1 if wrong else 0
+    if Outcome.FAILED in outcomes:
+        return 1
+    return NOT_TESTED if Outcome.UNKNOWN in outcomes else 0
 
 
 if __name__ == "__main__":

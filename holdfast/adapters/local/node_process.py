@@ -142,7 +142,8 @@ class _Node:
             self._restart.send()
 
     def _start_agent(self) -> None:
-        with (self._directory / "console.log").open("ab") as console:
+        """Start the agent; where the system lacks processes or memory, it is tried again."""
+        with contextlib.suppress(OSError), (self._directory / "console.log").open("ab") as console:
             self._agent = subprocess.Popen(
                 self._agent_argv,
                 stdin=subprocess.DEVNULL,

@@ -2,8 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Hashable
-from contextlib import ExitStack
+from collections.abc import Hashable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -152,10 +152,11 @@ class LocalStore:
 
     def remove_node(self, name: str) -> None:
         """Delete a node, its request and its hold."""
-        self._write("DELETE FROM requests WHERE node = ?", name)
-        self._write("DELETE FROM holds WHERE node = ?", name)
-        self._write("DELETE FROM leaving WHERE node = ?", name)
-        self._write("DELETE FROM nodes WHERE name = ?", name)
+        with self._transaction():
+            self._write("DELETE FROM requests WHERE node = ?", name)
+            self._write("DELETE FROM holds WHERE node = ?", name)
+            self._write("DELETE FROM leaving WHERE node = ?", name)
+            self._write("DELETE FROM nodes WHERE name = ?", name)
 
     # Requests by people
 
@@ -321,6 +322,16 @@ class LocalStore:
     def _write(self, statement: str, *values: object) -> None:
         with errors_named(self._path):
             self._db.execute(statement, values)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._write("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._write("COMMIT")
+        finally:
+            if self._db.in_transaction:  # SQLite itself rolls back after a full disk
+                self._write("ROLLBACK")
 
 
 def recover_state(path: Path) -> str:

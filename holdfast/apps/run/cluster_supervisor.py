@@ -44,7 +44,7 @@ from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.kit.processes import become_subreaper, die_with_parent, reap_all
 from holdfast.model.clusters import MachineGroup
-from holdfast.model.errors import BackendError, HoldfastError, StorageFull
+from holdfast.model.errors import BackendError, HoldfastError
 from holdfast.model.events import CheckpointChosen, Event, StateRestored
 from holdfast.model.jobs import Ending, JobPhase
 from holdfast.model.names import DeepCheck
@@ -110,19 +110,19 @@ class ClusterSupervisor:
         try:
             with self._waiting.signals() as woken:
                 while not self._waiting.stop_signals:
-                    if self._policy() != policy:
-                        policy = self._policy()
-                        nodes, jobs = self._reconcilers(policy)
                     try:
+                        if self._policy() != policy:
+                            policy = self._policy()
+                            nodes, jobs = self._reconcilers(policy)
                         if not self._follow():
                             return True
                         self._round(nodes, jobs, woken)
-                    except StorageFull as error:
-                        self._waiting.for_space(error, repeats, woken)
+                    except BackendError as error:
+                        self._waiting.after_error(error, repeats, woken)
                 try:
                     self._wind_down(jobs, woken)
-                except StorageFull as error:
-                    self._waiting.for_space(error, repeats, woken)
+                except BackendError as error:
+                    self._waiting.after_error(error, repeats, woken)
             return False
         finally:
             self._watches.close()

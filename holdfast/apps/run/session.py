@@ -28,7 +28,7 @@ from holdfast.engine.job_reconciler import JobReconciler
 from holdfast.engine.node_reconciler import NodeReconciler
 from holdfast.engine.repeats import RepeatLimiter
 from holdfast.kit.processes import become_subreaper
-from holdfast.model.errors import BackendError, StorageFull
+from holdfast.model.errors import BackendError
 from holdfast.model.events import CheckpointChosen, Event
 from holdfast.model.jobs import JobPhase, JobRecord, JobSpec
 from holdfast.model.set_aside import SetAside
@@ -67,7 +67,8 @@ class RunSession:
         """Run the job to its end. No process of it is left afterwards.
 
         Raises:
-            StorageFull: the disk was full when a signal asked to end; the job was stopped.
+            BackendError: the state could not be written, as on a full disk, when a signal asked to
+                end, or it is damaged; the job was stopped.
 
         """
         become_subreaper()
@@ -78,11 +79,13 @@ class RunSession:
             with self._waiting.signals() as woken:
                 for _ in range(self._settings.nodes + self._settings.spares):
                     self._machines.add()
-                while not self._record().phase.is_final and not self._is_killed():
+                while not self._is_killed():
                     try:
+                        if self._record().phase.is_final:
+                            break
                         self._round(nodes, jobs, woken)
-                    except StorageFull as error:
-                        self._waiting.for_space(error, repeats, woken)
+                    except BackendError as error:
+                        self._waiting.after_error(error, repeats, woken)
         finally:
             self._watches.close()
             self._jobs.close()

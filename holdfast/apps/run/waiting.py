@@ -3,7 +3,7 @@
 import os
 import select
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,7 +14,7 @@ from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machines import LocalMachines
 from holdfast.engine.repeats import AFTER_ERROR, RepeatLimiter
 from holdfast.kit.signals import heeded, received
-from holdfast.model.errors import StorageFull
+from holdfast.model.errors import BackendError, StateDamaged, StorageFull
 from holdfast.model.events import CallFailed
 from holdfast.ports.clock import Clock
 
@@ -74,33 +74,42 @@ class Waiting:
         }
         pause = min(max(moment - self._clock.now(), MIN_PAUSE), MAX_PAUSE)
         watch = self._watch.fileno()
-        descriptors = [woken, *sources]
+        events = dict.fromkeys([woken, *sources], select.POLLIN)
+        events |= {
+            descriptor: select.POLLIN | select.POLLOUT
+            for descriptor, machine in sources.items()
+            if machine.unsent
+        }
         if watch is None:
             pause = min(pause, UNWATCHED_PAUSE)
         else:
-            descriptors.append(watch)
-        ready = _readable(descriptors, pause)
+            events[watch] = select.POLLIN
+        ready = _ready(events, pause)
         now = self._clock.now()
         for descriptor in ready:
             if descriptor in sources:
-                sources[descriptor].receive(now)
+                sources[descriptor].exchange(now)
         self._machines.reap()
         self._watch.refresh()
         if woken in ready:
             os.read(woken, 4096)
 
-    def for_space(self, error: StorageFull, repeats: RepeatLimiter, woken: int) -> None:
-        """Pause after the state could not be written; the ranks continue meanwhile.
+    def after_error(self, error: BackendError, repeats: RepeatLimiter, woken: int) -> None:
+        """Pause after a round failed, as on a full disk; the ranks continue meanwhile.
 
         Raises:
-            StorageFull: ``error``, if a signal asked to end; the ranks have had their grace period.
+            BackendError: ``error``, if the state is damaged, or if a signal asked to end; then the
+                ranks have had their grace period.
 
         """
+        if isinstance(error, StateDamaged):
+            raise error
         if self.stop_signals:
             self._terminate_ranks(woken)
             raise error
         now = self._clock.now()
-        why = f"{error}; free some space: the ranks continue, but are not restarted meanwhile"
+        remedy = "free some space" if isinstance(error, StorageFull) else "correct the cause"
+        why = f"{error}; {remedy}: the ranks continue, but are not restarted meanwhile"
         repeats.emit(CallFailed(what="recording the state", error=why), now)
         self.until(now + AFTER_ERROR, woken)
 
@@ -130,9 +139,9 @@ class Waiting:
             self._watched, self._watch = paths, FileWatch(paths)
 
 
-def _readable(descriptors: Sequence[int], pause: timedelta) -> list[int]:
-    """Return the descriptors with data, once there is one; supports more than ``select`` does."""
+def _ready(events: Mapping[int, int], pause: timedelta) -> list[int]:
+    """Return descriptors with one of their events, once there is one; ``select`` takes fewer."""
     poller = select.poll()
-    for descriptor in descriptors:
-        poller.register(descriptor, select.POLLIN)
+    for descriptor, mask in events.items():
+        poller.register(descriptor, mask)
     return [descriptor for descriptor, _ in poller.poll(pause / timedelta(milliseconds=1))]
