@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ from holdfast.kit.appended_lines import AppendedLines, file_size
 from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
 from holdfast.model.jobs import LossFault
+from holdfast.ports.clock import Clock
 
 _RATE_PERIOD: Final = timedelta(seconds=5)
 """Time between two writes of the step rate."""
@@ -32,6 +34,7 @@ class AttemptReports:
         nodes: nodes of the attempt, by node rank.
         limits: when a loss is a fault.
         rules: log rules of the job.
+        clock: clock of the hangs. Until then, times are of the one that nobody sets.
         continues_logs: whether the logs began with an earlier attempt, so that what they have now
             is not of this one.
 
@@ -44,6 +47,7 @@ class AttemptReports:
         nodes: Sequence[str],
         limits: LossLimits,
         rules: JobLogRules,
+        clock: Clock,
         *,
         continues_logs: bool = False,
     ) -> None:
@@ -51,6 +55,9 @@ class AttemptReports:
         self.fault: LossFault | None = None
         """First loss that is not finite, or else the first spike."""
 
+        self._clock = clock
+        self._zero = clock.now() - clock.elapsed()
+        self._runs_since: datetime | None = None
         self._rules, self._behind = rules, ""
         self._losses = LossHistory()
         self._limits = limits
@@ -71,8 +78,9 @@ class AttemptReports:
         self._steps: KnownSteps = ()
         self._rate_at: datetime | None = None
 
-    def read(self, now: datetime) -> Progress:
+    def read(self) -> Progress:
         """Return the progress so far."""
+        now = self._now()
         for report in self._file.read():
             self._losses = after_report(self._losses, report, self._limits)
         progress = read_progress(self._path)
@@ -85,14 +93,17 @@ class AttemptReports:
             self._note(now, progress.last)
         return progress
 
-    def hang(self, started_at: datetime) -> Hang | None:
-        """Return the hang that the log rules show; None if there is none.
+    def hang(self) -> Hang | None:
+        """Return the hang that the log rules show while all ranks run; None if there is none."""
+        self._runs_since = self._runs_since or self._now()
+        found = self._rules.hang(self._runs_since, self._logs.known_until)
+        if found is None:
+            return None
+        set_by = self._clock.now() - self._now()
+        return replace(found, since=found.since + set_by, at=found.at + set_by)
 
-        Args:
-            started_at: time from which all ranks ran.
-
-        """
-        return self._rules.hang(started_at, self._logs.known_until)
+    def _now(self) -> datetime:
+        return self._zero + self._clock.elapsed()
 
     @property
     def rejected(self) -> str:

@@ -171,11 +171,11 @@ class LocalJobs:
 
     def _view(self, spec: JobSpec, record: JobRecord, *, cancel: bool) -> JobView:
         reports = self._reports_of(spec, record)
-        progress = reports.read(self._clock.now())
+        progress = reports.read()
         limits = self._launch(spec.name).hang_limits
         observed = self._observed(spec.name, record, progress)
         hang = silence(limits, observed, reason=Reason.JOB_HUNG, missing="no new step was reported")
-        rule = reports.hang(record.phase_since) if record.phase is JobPhase.RUNNING else None
+        rule = reports.hang() if record.phase is JobPhase.RUNNING else None
         hang = min(filter(None, (hang, rule)), key=lambda one: one.at, default=None)
         attempt, stall = self._attempt_ranks(spec, record), ""
         if hang is not None:
@@ -254,6 +254,7 @@ class LocalJobs:
                 record.placement,
                 launch.loss_limits,
                 JobLogRules(self._matcher, launch.log_rules),
+                self._clock,
                 continues_logs=bool(record.exchanged),
             )
             self._reports[spec.name] = known

@@ -5,11 +5,12 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.decisions.launch_events import LogsRead
+from holdfast.kit.steady_clock import SteadyClock
 
 if TYPE_CHECKING:
     from holdfast.adapters.host.job_log_rules import JobLogRules
@@ -135,7 +136,7 @@ class LogRuleWatch:
         from holdfast.decisions.launch_log_rules import age_s, report_of  # noqa: PLC0415 - with rules only
 
         self._check_at = now + (_BEHIND_S if self._finish_by else _INTERVAL_S)
-        shown, at = reader.shown, reader.now()
+        shown, at = reader.shown, reader.clock.now()
         self._warn(shown.problems)
         settled = sum(one.is_over or one.hang is not None for one in shown.states.values())
         is_due = shown.is_complete or now >= self._report_at or settled != self._settled
@@ -198,19 +199,11 @@ class LogReader:
         self._logs = AttemptLogs(
             [AppendedLines(path, offset=file_size(path), chunk=CHUNK_BYTES) for path in paths]
         )
-        self._started, self._clock = datetime.now(UTC), time.monotonic()
+        self.clock = SteadyClock()
         self._has_finished = False
         self._stopped, self._wake = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._read_all, name="log-rules", daemon=True)
         self._thread.start()
-
-    def now(self) -> datetime:
-        """Return the present time, which never jumps."""
-        return self._started + self.elapsed()
-
-    def elapsed(self) -> timedelta:
-        """Return the time since the start."""
-        return timedelta(seconds=time.monotonic() - self._clock)
 
     def finish(self) -> None:
         """Read the logs to their ends: the ranks have ended."""
@@ -233,13 +226,13 @@ class LogReader:
     def _read_all(self) -> None:
         while not (self._stopped.is_set() or self.shown.is_complete):
             self._wake.clear()
-            has_finished, now = self._has_finished, self.now()
+            has_finished, now = self._has_finished, self.clock.now()
             for index, lines in self._logs.read(now, is_last=has_finished):
                 if self._stopped.is_set():
                     return
                 rank = self._ranks[index]
                 # Matching takes long: the time of a line is that of its file's read, or later.
-                self._rules.take_or_end(rank, lines, at=self.now(), where=f"rank {rank}")
+                self._rules.take_or_end(rank, lines, at=self.clock.now(), where=f"rank {rank}")
                 self._show(is_complete=False)
             is_read = self._logs.known_until == now
             self._show(is_complete=has_finished and is_read)

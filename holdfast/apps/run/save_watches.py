@@ -45,6 +45,7 @@ class SaveWatches:
         """Start the process of each directory with a first entry, and end those of other ones."""
         for folder in self._processes.keys() - set(folders):
             _end(self._processes.pop(folder))
+        self._next = min(self._next, now + _INTERVAL)  # the clock may be set back
         if now < self._next:
             return
         self._next = now + _INTERVAL

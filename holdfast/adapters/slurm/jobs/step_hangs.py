@@ -1,7 +1,7 @@
 """Step rate and suspected hangs of a supervised step, from the steps that it reports."""
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +15,7 @@ from holdfast.decisions.step_progress import (
     after_look,
 )
 from holdfast.decisions.step_rate import KnownSteps, step_rate, with_step
+from holdfast.kit.steady_clock import SteadyClock
 from holdfast.model.jobs import EVIDENCE_VARIABLE
 from holdfast.model.names import Reason
 
@@ -62,7 +63,8 @@ class StepHangs:
         self._attempt, self._seen = 0, ""
         self._settings, self.problems = parse_hang_settings(environment)
         self._progress = StepProgress()
-        self._began_at = datetime.now(UTC)
+        self._clock = SteadyClock()
+        self._began_at = self._clock.now()
         self._hang: SuspectedHang | None = None
         self._rule: Hang | None = None
         self._reported: SuspectedHang | None = None
@@ -85,7 +87,7 @@ class StepHangs:
 
     def begin(self) -> None:
         """Begin the next attempt."""
-        self._began_at, self._hang, self._reported = datetime.now(UTC), None, None
+        self._began_at, self._hang, self._reported = self._clock.now(), None, None
         self._attempt, self._seen = self._attempt + 1, ""
         self._steps, self._due_at = (), self._began_at + _FIRST_REPORT
         if self._saves is not None:
@@ -102,7 +104,7 @@ class StepHangs:
             rule: hang that the log rules show; None if there is none.
 
         """
-        now, began_at = datetime.now(UTC), self._began_at
+        now, began_at = self._clock.now(), self._began_at
         self._progress = after_look(self._progress, began_at=began_at, step=step, now=now)
         if step is not None:
             self._steps = with_step(self._steps, now, step)
@@ -153,7 +155,7 @@ class StepHangs:
 
         if self._look is None:
             return True
-        self._inspector = self._inspector or HangInspector(lambda: datetime.now(UTC))
+        self._inspector = self._inspector or HangInspector(self._clock.now)
         found = self._inspector.inspect(
             Suspicion(
                 job=self._job,
@@ -184,7 +186,7 @@ class StepHangs:
 
     def progress(self, attempt: int) -> ReportedProgress | None:
         """Return the last step and the step rate from time to time; None in between."""
-        now, rate = datetime.now(UTC), step_rate(self._steps)
+        now, rate = self._clock.now(), step_rate(self._steps)
         if now < self._due_at or rate is None:
             return None
         self._due_at = now + _REPORTS

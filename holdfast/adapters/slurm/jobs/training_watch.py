@@ -4,7 +4,7 @@ Training steps and losses are read in the progress file and the output of the jo
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from holdfast.decisions.notice_lines import LoggedNotices, slow_host
 from holdfast.decisions.notice_lines import after_lines as after_notice_lines
 from holdfast.decisions.step_restart import ApplicationEnd
 from holdfast.kit.appended_lines import AppendedLines, file_size
+from holdfast.kit.steady_clock import SteadyClock
 from holdfast.model.jobs import (
     BAD_LOSS_VARIABLE,
     PROGRESS_VARIABLE,
@@ -81,7 +82,8 @@ class TrainingWatch:
         self._hang, self._reason = "", ""
         self._noticed: set[str] = set()
         self._reported: int | None = None
-        self._begun_at = datetime.now(UTC)
+        self._clock = SteadyClock()
+        self._begun_at = self._clock.now()
         self._history, self._steps = LossHistory(), LoggedSteps()
         self._notices = LoggedNotices()
         self._reports: ReportReader | None = None
@@ -128,7 +130,7 @@ class TrainingWatch:
         return is_hung or (self.fault is not None and self.fault.action is not LossAction.ASK)
 
     def _read_output(self) -> None:
-        now = datetime.now(UTC)
+        now = self._clock.now()
         for number, lines in self._logs.read(now):
             self._steps = after_lines(self._steps, number, lines, self._limits)
             self._notices = after_notice_lines(self._notices, lines)
@@ -166,7 +168,7 @@ class TrainingWatch:
             self._failure = Failure(
                 kind=FailureKind.APPLICATION,
                 reason=self._reason,
-                at=datetime.now(UTC),
+                at=self._clock.now(),
                 evidence=self._hang,
             )
         if self._failure is not None or fault is None or fault.action is LossAction.ASK:
@@ -175,7 +177,7 @@ class TrainingWatch:
             self._failure = Failure(
                 kind=FailureKind.APPLICATION,
                 reason=fault.reason,
-                at=datetime.now(UTC),
+                at=self._clock.now(),
                 evidence=fault.evidence,
                 step=fault.step,
                 loss_action=fault.action,
@@ -204,7 +206,7 @@ class TrainingWatch:
             attempt=self.restarts + 1,
             placement=nodes,
             started_at=self._begun_at,
-            stopped_at=datetime.now(UTC),
+            stopped_at=self._clock.now(),
             first_step=self._steps.first,
             last_step=self._steps.last,
             failure=self._failure,
@@ -217,7 +219,7 @@ class TrainingWatch:
         self.fault = self._failure = None
         self._hang, self._reason = "", ""
         self._reported, self._noticed = None, set()
-        self._begun_at = datetime.now(UTC)
+        self._begun_at = self._clock.now()
         self._history, self._steps = LossHistory(), LoggedSteps()
         self._notices = LoggedNotices()
         self.hangs.begin()
