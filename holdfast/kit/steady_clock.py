@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class SteadyClock:
-    """Starts at the time of the system, and goes on when that is set."""
+    """Starts at the time of the system; unlike that, it is never set."""
 
     def __init__(self) -> None:
         self._origin = datetime.now(UTC) - timedelta(seconds=time.monotonic())
