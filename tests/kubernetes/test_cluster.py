@@ -125,6 +125,46 @@ def test_a_write_that_lost_a_race_is_made_again_on_what_is_there_now(one) -> Non
     assert keys == {"theirs", HEALTH}
 
 
+@pytest.mark.parametrize("is_watching", [True, False])
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.REPLACING])
+def test_a_record_that_another_controller_has_changed_is_not_overwritten(
+    one, phase, is_watching
+) -> None:
+    one.join("node-1")
+    one.seen("node-1")
+    one.cluster.put("node-1", a_record(Phase.QUARANTINED))
+    late = leaving(one.seen("node-1")) if phase is Phase.REPLACING else a_record(phase)
+    if not is_watching:
+        one.cluster.stop()
+    with controlled(one.real) as other:
+        other.seen("node-1")
+        other.cluster.put("node-1", a_record(Phase.SCHEDULABLE))
+    if is_watching:
+        until(lambda: "schedulable" in one.cluster._nodes.state("node-1").record)
+
+    with pytest.raises(BackendError, match="its record has changed since it was read"):
+        one.cluster.put("node-1", late)
+
+    assert one.marks("node-1") == ("Schedulable", [], False)
+    if is_watching:
+        one.cluster.snapshot()
+        one.cluster.put("node-1", late)
+        assert one.marks("node-1") != ("Schedulable", [], False)
+
+
+@pytest.mark.parametrize("phase", [Phase.DRAINING, Phase.REPLACING])
+def test_who_leads_no_more_writes_no_record(one, phase) -> None:
+    one.join("node-1")
+    record = leaving(one.seen("node-1")) if phase is Phase.REPLACING else a_record(phase)
+    one.acts = False
+
+    with pytest.raises(BackendError, match="another replica has become the leader"):
+        one.cluster.put("node-1", record)
+
+    assert RECORD not in one.node("node-1")["metadata"]["annotations"]
+    assert "leaving.node-1" not in str([*one.api.list(STATE.rpartition("/")[0])])
+
+
 def test_a_second_write_is_not_made_when_nothing_changes(one) -> None:
     one.join("node-1")
     one.seen("node-1")

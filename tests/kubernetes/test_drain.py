@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from real_cluster import until
 
 from holdfast.adapters.kubernetes.nodes.drain import UNCOUNTED
+from holdfast.adapters.kubernetes.nodes.idle_nodes import IdleNodes
 from holdfast.adapters.kubernetes.nodes.pods import is_holdfast, leaving_pods
 from holdfast.model.health import Urgency
 from holdfast.model.names import CONFIG
@@ -19,6 +20,7 @@ __all__ = ["installed"]
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "u", "controller": True}
 OFF = "node.cloudprovider.kubernetes.io/shutdown=:NoSchedule"
+NODES = ("node-1", "node-2")
 SLOW = {"terminationGracePeriodSeconds": 3600}
 
 
@@ -62,6 +64,17 @@ def test_the_pods_of_a_node_are_counted_while_that_matters(one) -> None:
 
     one.api.delete("/api/v1/namespaces/default/pods/a", grace=0)
     one.seen("node-1", lambda view: view.running_jobs == ())
+
+
+def test_an_idle_node_is_found_although_other_calls_ask_for_other_nodes(one) -> None:
+    one.join("node-2")
+    one.pod("a", "node-1")
+    nodes = IdleNodes(one.api, limit=1, own="holdfast")
+
+    found = [nodes.among(due, NODES) for due in (NODES, (), NODES, ("node-1",), NODES)]
+
+    assert found == [set(), set(), {"node-2"}, set(), {"node-2"}]
+    assert nodes.pods("node-1") == ("default/a",)
 
 
 def workload(kind: str, version: str, name: str, **spec) -> dict:

@@ -51,6 +51,27 @@ def test_a_job_that_others_have_begun_is_in_its_first_attempt() -> None:
     assert record.started_at == record.phase_since == BEGAN
 
 
+def test_a_run_that_began_by_a_clock_ahead_of_ours_is_one_attempt() -> None:
+    """The job's controller dates the begin; Holdfast confirms it before that time."""
+    begun = record_now(a_state())
+    confirmed = replace(begun, phase=JobPhase.RUNNING, phase_since=BEGAN - timedelta(seconds=5))
+
+    assert record_now(a_state(record=confirmed)) == confirmed
+    again = record_now(a_state(record=confirmed, started=1))
+    assert (again.phase, again.attempt) == (JobPhase.STARTING, 2)
+
+
+def test_an_exit_that_is_dated_by_a_clock_behind_ours_counts() -> None:
+    exit_ = container(lastState=ended(1, -20))
+    new, old = (a_pod(status=exit_, creationTimestamp=at(second)) for second in (2, -60))
+
+    def exit_code(pod):
+        return view(a_state(record=a_record()), [pod]).ranks[0].exit_code
+
+    assert exit_code(new) == 1
+    assert exit_code(old) is None
+
+
 def test_of_a_job_that_was_there_before_us_only_what_happened_lately_counts() -> None:
     record = record_now(a_state(), seen_at=BEGAN + timedelta(hours=1))
 
@@ -221,7 +242,7 @@ def test_the_end_of_a_container_is_that_of_its_rank(pod, code, reason) -> None:
 
 
 def test_an_end_before_the_attempt_is_not_of_it() -> None:
-    old = a_pod(status=container(lastState=ended(1, -1)))
+    old = a_pod(status=container(lastState=ended(1, -1)), creationTimestamp=at(-60))
     same_second = a_pod(status=container(lastState=ended(1, 0)))
     state = a_state(workers=0, record=a_record(started_at=BEGAN + timedelta(milliseconds=300)))
 

@@ -53,7 +53,8 @@ def record_of(
         return None
     if record.phase is JobPhase.RUNNING and state.is_stop_seen:
         return None  # its operator has not observed yet that it may run again
-    is_new_run = state.started_at is not None and state.started_at > record.phase_since
+    known_since = max(record.phase_since, record.started_at or record.phase_since)
+    is_new_run = state.started_at is not None and state.started_at > known_since
     if record.phase in SUSPENDED_PHASES or (record.phase is JobPhase.RUNNING and is_new_run):
         return _begun_by_others(state, record, seen_at)
     return record
@@ -217,7 +218,10 @@ def _rank(pod: PodState, began: datetime) -> RankView:
     exit_ = pod.exit
     if pod.phase == PodPhase.SUCCEEDED:
         return _done(pod.member.rank, pod.node)
-    if exit_ is not None and (pod.has_ended or exit_.at is None or exit_.at >= began):
+    is_of_attempt = exit_ is not None and (
+        exit_.at is None or max(exit_.at, pod.created_at) >= began  # clocks of nodes may be behind
+    )
+    if exit_ is not None and (pod.has_ended or is_of_attempt):
         return _ended(pod, exit_)
     if pod.evicted:
         return _evicted(pod)

@@ -9,6 +9,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.client.api import Api, Patch
 from holdfast.adapters.kubernetes.client.errors import Conflict, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector
+from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.nodes.agent_condition import (
     agent_condition_patch,
     is_condition_outdated,
@@ -16,13 +17,14 @@ from holdfast.adapters.kubernetes.nodes.agent_condition import (
 from holdfast.adapters.kubernetes.nodes.encoding import (
     ParsedAnnotations,
     differs_from_record,
+    node_patch,
     parse_annotations,
 )
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
 from holdfast.adapters.kubernetes.nodes.views import is_managed
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
-from holdfast.model.nodes import NodeView, Phase
+from holdfast.model.nodes import NodeRecord, NodeView, Phase
 
 NODES: Final = "/api/v1/nodes"
 
@@ -67,6 +69,7 @@ class NodeCache:
         self._conventions = conventions
         self._nodes: dict[str, CachedNode] = {}
         self._looked_up: dict[str, tuple[float, NodeState]] = {}
+        self._written: dict[str, str] = {}  # records since they were read
         self._reflector = Reflector(
             api,
             NODES,
@@ -92,6 +95,7 @@ class NodeCache:
 
         """
         self._check_age()
+        self._written.clear()
         excluded = frozenset(retired)
         states = self._reflector.objects()
         for removed in self._nodes.keys() - states.keys():
@@ -154,6 +158,38 @@ class NodeCache:
             except Conflict:
                 self._reflector.learn(self._api.get(path))
         raise BackendError(f"{path}: not written after {_MAX_ATTEMPTS} conflicting changes")
+
+    def write_record(self, node: str, record: NodeRecord, now: datetime) -> None:
+        """Write the record that was decided from what was read last.
+
+        Raises:
+            NotFound: as ``write``.
+            BackendError: as ``write``, or another controller has written the record since.
+
+        """
+
+        def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
+            self.check_unchanged(node)
+            return node_patch(state, parsed, record, self._conventions)
+
+        self.write(node, now, patch)
+        self._written[node] = compact_json(record)
+
+    def check_unchanged(self, node: str) -> None:
+        """Check that nobody has written the record of a node since it was read or written here.
+
+        A controller whose leadership ends while it waits for the machine's provider must not undo
+        what the next one has decided.
+
+        Raises:
+            BackendError: the record is another one.
+
+        """
+        state, cached = self.state(node), self._nodes.get(node)
+        if state is None or cached is None:
+            return
+        if state.record != self._written.get(node, cached.state.record):
+            raise BackendError(f"node {node}: its record has changed since it was read")
 
     def write_condition(self, node: str, now: datetime) -> None:
         """Update the ``AgentSilent`` condition of a node from its record."""

@@ -16,7 +16,6 @@ from holdfast.adapters.kubernetes.nodes.drift import DriftCorrection
 from holdfast.adapters.kubernetes.nodes.encoding import (
     ParsedAnnotations,
     new_request_patch,
-    node_patch,
     request_patch,
 )
 from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, LeaseReader, NodeLease
@@ -158,14 +157,13 @@ class KubernetesCluster:
 
     def put(self, node: str, record: NodeRecord) -> None:
         """See ``ClusterBackend.put``."""
+        if not self._dependencies.may_act():
+            raise BackendError(f"node {node}: another replica has become the leader")
         if record.phase is Phase.REPLACING:  # before: the node may vanish from then on
+            self._nodes.check_unchanged(node)
             self._memory.put_leaving(node, self._leaving(node, record))
-
-        def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
-            return node_patch(state, parsed, record, self._conventions)
-
         try:
-            self._nodes.write(node, self._dependencies.clock.now(), patch)
+            self._nodes.write_record(node, record, self._dependencies.clock.now())
         except NotFound:
             if record.phase is not Phase.REPLACING:
                 raise
@@ -279,7 +277,8 @@ class KubernetesCluster:
                 requested.add(name)
             elif is_lendable or self._is_due(group_of(cached.state), record, now):
                 due.add(name)
-        return self._idle.among(due) | self._requested.among(requested), due | requested
+        idle = self._idle.among(due, cached_nodes)
+        return idle | self._requested.among(requested, cached_nodes), due | requested
 
     def _leases(
         self,

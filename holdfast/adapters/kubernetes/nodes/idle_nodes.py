@@ -27,14 +27,20 @@ class IdleNodes:
         self._checked_at: dict[str, int] = {}
         self._pods: dict[str, tuple[str, ...]] = {}
 
-    def among(self, due: Collection[str]) -> frozenset[str]:
+    def among(self, due: Collection[str], nodes: Collection[str]) -> frozenset[str]:
         """Return the nodes that are due and known to have only pods of DaemonSets and Holdfast.
 
         Checks the nodes whose last check is oldest.
+
+        Args:
+            due: nodes of which it matters.
+            nodes: all nodes. Not all calls have the same ones due, so a check is remembered for as
+                long as its node exists.
+
         """
-        self._checked_at = {name: self._checked_at.get(name, 0) for name in due}
+        self._checked_at = {name: at for name, at in self._checked_at.items() if name in nodes}
         self._pods = {name: pods for name, pods in self._pods.items() if name in due}
-        oldest_first = sorted(self._checked_at, key=lambda name: (self._checked_at[name], name))
+        oldest_first = sorted(due, key=lambda name: (self._checked_at.get(name, 0), name))
         return frozenset(name for name in oldest_first[: self._limit] if self._is_idle(name))
 
     def pods(self, node: str) -> tuple[str, ...]:
