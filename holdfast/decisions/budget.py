@@ -7,7 +7,7 @@ from holdfast.decisions.node_labels import is_out_of_service
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.model.actions import Deferred, Drain, NodeAction, StartCheck
 from holdfast.model.health import Urgency
-from holdfast.model.nodes import NodeView, Phase
+from holdfast.model.nodes import NodeRecord, NodeView, Phase
 
 
 def within_limits(
@@ -65,8 +65,22 @@ def _within_check_limit(
     return taken, deferred
 
 
-def _most_urgent_first(item: tuple[NodeView, Drain]) -> tuple[bool, datetime, str]:
+def _most_urgent_first(item: tuple[NodeView, Drain]) -> tuple[bool, bool, datetime, str]:
+    """Return the sort key of a drain.
+
+    Who has been drained already goes before all others: it is still out of service, so that more
+    nodes than the budget allows would be, if another took its place.
+    """
     node = item[0]
     remediation = node.record.remediation
     is_deferred = remediation is not None and remediation.urgency is Urgency.DEFERRED
-    return (is_deferred, node.record.phase_since, node.name)
+    return (not _was_drained(node.record), is_deferred, node.record.phase_since, node.name)
+
+
+def _was_drained(record: NodeRecord) -> bool:
+    """Return whether a node was drained in its present remediation, for a repair or a check."""
+    remediation = record.remediation
+    if remediation is None:
+        return False
+    is_checked = any(check.ended_at >= remediation.opened_at for check in record.checks)
+    return remediation.repairs > 0 or is_checked

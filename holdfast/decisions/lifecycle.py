@@ -65,7 +65,8 @@ def after(node: NodeView, action: NodeAction, now: datetime) -> NodeRecord:
         case Reboot():
             return _ordered(node, Remedy.REBOOT, Phase.REBOOTING, now)
         case Replace():
-            return _ordered(node, Remedy.REPLACE, Phase.REPLACING, now)
+            ordered = _ordered(node, Remedy.REPLACE, Phase.REPLACING, now)
+            return _approved(ordered, action.request_id) if action.request_id else ordered
         case Rejoin():
             return _rejoined(node, now)
         case Retire():
@@ -220,6 +221,12 @@ def _ordered(node: NodeView, remedy: Remedy, phase: Phase, now: datetime) -> Nod
             machine=remediation.machine if is_repetition else node.machine,
         ),
     )
+
+
+def _approved(record: NodeRecord, request_id: str) -> NodeRecord:
+    """Return the record of a replacement that a person has requested during another repair."""
+    assert record.remediation is not None  # noqa: S101 - orders need one
+    return replace(record, remediation=replace(record.remediation, request_id=request_id))
 
 
 def _rejoined(node: NodeView, now: datetime) -> NodeRecord:

@@ -1,5 +1,6 @@
 """Orders to the machine provider: when each is due, repeated or given up."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -36,8 +37,9 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
     remediation = remediation_of(node)
     if node.machine != remediation.machine and has_joined(node):
         return Rejoin(node=node.name)
-    if has_request(node, Verb.REPLACE):
-        return replacement(node, Reason.REQUESTED_REPLACE, policy, now)
+    if node.request is not None and node.request.verb is Verb.REPLACE:
+        order = replacement(node, Reason.REQUESTED_REPLACE, policy, now)
+        return replace(order, request_id=node.request.id)
     if remediation.remedy is not Remedy.REPLACE:  # else the provider has no such machine
         deadline = due_at(node.record, policy)
         is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC

@@ -12,7 +12,7 @@ from typing import Final
 
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.kit.units import DAY, HOUR
-from holdfast.model.actions import Deferred, Drain, NodeAction, Replace
+from holdfast.model.actions import Deferred, Drain, NodeAction, Reassign, Replace
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
 
@@ -98,9 +98,7 @@ def within_replacement_limit(
     replacement later; replacements that a person has requested are approved, and are not counted.
     """
     known = {node.name: node for node in nodes}
-    begun = sorted(
-        one.node for one in actions if isinstance(one, Replace) and _begins(known[one.node].record)
-    )
+    begun = sorted(one.node for one in actions if _begins(one, known[one.node].record))
     waiting = sorted(
         (node.record.phase_since, node.name) for node, _ in drains if _replaces(node.record)
     )
@@ -143,11 +141,19 @@ def _replaces(record: NodeRecord) -> bool:
     return is_replacement and remediation is not None and not remediation.request_id
 
 
-def _begins(record: NodeRecord) -> bool:
-    """Return whether a replacement order is the first of a repair that was not to replace."""
+def _begins(action: NodeAction, record: NodeRecord) -> bool:
+    """Return whether a repair that was not to replace the machine becomes a replacement."""
     remediation = record.remediation
-    is_requested = remediation is not None and bool(remediation.request_id)
-    return not is_requested and not (record.phase in _COMMITTED and _replaces(record))
+    if remediation is not None and remediation.request_id:
+        return False
+    if record.phase in _COMMITTED and _replaces(record):
+        return False
+    match action:
+        case Replace(request_id=""):
+            return True
+        case Reassign(remedy=Remedy.REPLACE, request_id=""):
+            return record.phase is Phase.DRAINING  # in quarantine, its drain is limited
+    return False
 
 
 def _ends_at(nodes: Iterable[NodeView], now: datetime) -> datetime | None:

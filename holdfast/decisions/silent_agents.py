@@ -60,11 +60,9 @@ def agent_condition_change(
 def within_silent_limit(
     actions: Iterable[NodeAction], members: Sequence[NodeView], allowed: int
 ) -> tuple[list[NodeAction], list[Deferred]]:
-    """Return the actions without cordons beyond ``allowed`` in-service nodes with silent agents."""
+    """Return the actions without cordons that would leave more than ``allowed`` such nodes out."""
     cordoned = sum(
-        node.record.phase is Phase.QUARANTINED
-        and node.record.remediation is not None
-        and is_agent_silent(node.record.remediation)
+        node.record.remediation is not None and is_agent_silent(node.record.remediation)
         for node in members
     )
     in_service = {node.name for node in members if node.record.phase is Phase.SCHEDULABLE}

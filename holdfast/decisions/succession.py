@@ -52,7 +52,13 @@ def successors(arrivals: Collection[Arrival], leaving: Mapping[str, LeavingNode]
         leaving: all nodes that are being replaced, by name.
 
     """
-    has_one = {node.replaces for node in arrivals}
+    has_one = {  # names are used again: one that came before the order replaced another machine
+        node.replaces
+        for node in arrivals
+        if node.replaces is not None
+        and node.replaces in leaving
+        and _is_later(node.created_at, _ordered_at(leaving[node.replaces]))
+    }
     known = {node.name: node for node in arrivals}
     waiting = sorted(
         (_ordered_at(one), name)

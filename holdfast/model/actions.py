@@ -56,6 +56,9 @@ class Replace:
     repeat_offender: bool = False
     """Whether to remember the machine, so that it is not taken back."""
 
+    request_id: str = ""
+    """ID of the person's request that makes a replacement of a reboot; empty if there is none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejoin:

@@ -1,14 +1,16 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
+from holdfast.decisions.lifecycle import accepted, after
 from holdfast.decisions.node_labels import is_out_of_service
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
 from holdfast.kit.quota import Quota
-from holdfast.model.actions import Drain
+from holdfast.model.actions import Drain, Reboot, Release, Replace
 from holdfast.model.health import Remedy, Urgency
-from holdfast.model.nodes import Phase
+from holdfast.model.nodes import CheckResult, Phase
 from tests.ports.builders import (
     NOW,
     a_cluster,
@@ -77,6 +79,42 @@ def test_the_urgent_go_first_and_then_who_has_waited_longest() -> None:
     )
 
     assert drained(*nodes, quota=Quota(count=2))[0] == ["waiting-2", "waiting-3"]
+
+
+def test_who_has_been_drained_goes_before_who_has_waited_longest() -> None:
+    fresh, rebooted = waiting(1), waiting(9, repairs=1)
+    checked = waiting(8)
+    check = CheckResult(passed=False, ended_at=checked.record.remediation.opened_at)
+    checked = replace(checked, record=replace(checked.record, checks=(check,)))
+
+    assert drained(fresh, rebooted, quota=Quota(count=1))[0] == ["waiting-9"]
+    assert drained(fresh, checked, quota=Quota(count=1))[0] == ["waiting-8"]
+
+
+def test_a_wrong_detector_takes_one_node_after_another_through_all_its_repairs() -> None:
+    """Each node is accused again after its reboot, until that is over for good."""
+    policy = RemediationPolicy(max_unavailable=Quota(count=1), breaker_share=100.0)
+    nodes = {f"node-{n}": a_node(name=f"node-{n}", provider_id=f"i-{n}") for n in range(6)}
+    now, drained_since_release = NOW, set[str]()
+    for _ in range(60):
+        now += timedelta(seconds=30)
+        nodes = {
+            name: replace(one, faults=(a_fault(since=now),), heartbeat_at=now)
+            for name, one in nodes.items()
+        }
+        for action in decide(a_cluster(*nodes.values()), policy, now).actions:
+            node = nodes[action.node]
+            record = after(node, action, now)
+            if isinstance(action, Drain):
+                drained_since_release.add(node.name)
+            if isinstance(action, Release):
+                drained_since_release.discard(node.name)
+            if isinstance(action, Reboot | Replace):
+                record = accepted(record, now)
+                node = replace(node, boot_id=f"{node.boot_id}+")
+            nodes[node.name] = replace(node, record=record)
+        assert len(drained_since_release) <= 1, now - NOW
+    assert drained_since_release
 
 
 OUT = [

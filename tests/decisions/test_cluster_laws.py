@@ -15,7 +15,7 @@ from holdfast.decisions.policy import RecoveryMode
 from holdfast.decisions.remediation import decide, decide_node
 from holdfast.decisions.replacement_limit import replacement_rate
 from holdfast.kit.quota import Quota
-from holdfast.model.actions import Drain, Quarantine, Reboot, Release, Replace, Wait
+from holdfast.model.actions import Drain, Quarantine, Reassign, Reboot, Release, Replace, Wait
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import Breaker, CheckResult, ClusterView, Phase
@@ -192,8 +192,12 @@ def test_no_more_machines_are_replaced_than_the_limits_allow_without_a_person(
             return False
         if isinstance(action, Drain):
             return replaces
-        is_known = replaces and record.phase in (Phase.DRAINING, Phase.REPLACING)
-        return isinstance(action, Replace) and not is_known
+        if replaces and record.phase in (Phase.DRAINING, Phase.REPLACING):
+            return False
+        if isinstance(action, Reassign):
+            is_replacement = action.remedy is Remedy.REPLACE and not action.request_id
+            return is_replacement and record.phase is Phase.DRAINING
+        return isinstance(action, Replace) and not action.request_id
 
     rate = replacement_rate(
         cluster.nodes, len(cluster.nodes) - len(waiting_successors(cluster)), policy, NOW

@@ -15,10 +15,19 @@ from holdfast.decisions.replacement_limit import (
 )
 from holdfast.kit.quota import Quota
 from holdfast.kit.units import DAY, HOUR
-from holdfast.model.actions import Drain, Rejoin, Release, Replace
+from holdfast.model.actions import Drain, Reassign, Rejoin, Release, Replace
 from holdfast.model.health import Remedy
 from holdfast.model.nodes import ClusterView, Phase
-from tests.ports.builders import NOW, a_cluster, a_fault, a_node, a_remediation, healthy_nodes
+from holdfast.model.requests import Verb
+from tests.ports.builders import (
+    NOW,
+    a_cluster,
+    a_fault,
+    a_node,
+    a_remediation,
+    a_request,
+    healthy_nodes,
+)
 
 POLICY = RemediationPolicy(replacements_per_day=Quota(count=3), max_unavailable=Quota(percent=100))
 
@@ -168,6 +177,42 @@ def test_a_replacement_that_was_ordered_goes_on_whatever_the_limit() -> None:
     plan = decide(a_cluster(draining, *healthy_nodes(3, first=2)), policy, NOW)
 
     assert [type(one) for one in plan.actions] == [Replace]
+
+
+@pytest.mark.attack
+def test_a_fault_that_becomes_worse_while_its_node_drains_counts_too() -> None:
+    policy = replace(POLICY, replacements_per_day=Quota(count=0))
+    draining = a_node(
+        Phase.DRAINING,
+        faults=(a_fault(Remedy.REPLACE),),
+        running_jobs=("a",),
+        record={"remediation": a_remediation(Remedy.REBOOT), "phase_since": NOW},
+    )
+    cluster = a_cluster(draining, *healthy_nodes(3, first=2))
+    alone = decide(cluster, POLICY, NOW)
+    assert [type(one) for one in alone.actions] == [Reassign]
+
+    plan = decide(cluster, policy, NOW)
+
+    assert plan.actions == ()
+    assert "replacement limit" in plan.deferred[0].why
+
+
+def test_a_person_may_have_a_node_replaced_beyond_the_limit_that_does_not_come_back() -> None:
+    policy = replace(POLICY, replacements_per_day=Quota(count=0))
+    request = a_request(Verb.REPLACE)
+    node = a_node(
+        Phase.REBOOTING,
+        request=request,
+        record={"remediation": a_remediation(machine="i-1#boot-1", ordered_at=NOW)},
+    )
+    cluster = a_cluster(node, *healthy_nodes(3, first=2))
+
+    [order] = decide(cluster, policy, NOW).actions
+
+    assert isinstance(order, Replace)
+    ordered = replace(node, record=after(node, order, NOW))
+    assert replacement_rate([ordered], 4, policy, NOW).last_day == 0
 
 
 @pytest.mark.attack

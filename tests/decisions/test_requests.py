@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast.decisions.faults import request_fault
+from holdfast.decisions.lifecycle import after
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.decisions.remediation import decide, decide_node
 from holdfast.decisions.taken_requests import is_request_taken
@@ -180,13 +181,19 @@ def test_a_repair_under_way_is_not_called_back(phase) -> None:
 
 
 def test_a_person_can_have_a_node_replaced_that_does_not_come_back() -> None:
+    request = a_request(Verb.REPLACE)
     node = a_node(
         Phase.REBOOTING,
-        request=a_request(Verb.REPLACE),
+        request=request,
         record={"remediation": a_remediation(machine="i-1#boot-1", ordered_at=NOW)},
     )
 
-    assert decided(node, MARK_ONLY) == Replace(node="node-1", reason=Reason.REQUESTED_REPLACE)
+    order = decided(node, MARK_ONLY)
+
+    assert order == Replace(node="node-1", reason=Reason.REQUESTED_REPLACE, request_id=request.id)
+    record = after(node, order, NOW)
+    assert record.remediation.request_id == request.id
+    assert is_request_taken(replace(node, record=record))
 
 
 @pytest.mark.parametrize(

@@ -331,8 +331,10 @@ def test_when_all_agents_are_silent_only_max_unavailable_nodes_are_cordoned(allo
     assert plan.trip is None
 
 
-def test_those_that_are_cordoned_already_count() -> None:
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING, Phase.CHECKING])
+def test_those_that_are_cordoned_already_count(phase) -> None:
     first = [replace(out_of_service(), name=f"out-{n}", provider_id=f"o-{n}") for n in range(2)]
+    first = [replace(one, record=replace(one.record, phase=phase)) for one in first]
 
     plan = decide(a_cluster(*first, *fleet_of_silent(3)), POLICY, NOW)
 

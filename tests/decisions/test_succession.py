@@ -88,6 +88,13 @@ def test_who_has_a_successor_needs_no_other() -> None:
     assert matched([new("first", replaces="old"), new()], {"old": leaves()}) == {}
 
 
+def test_who_replaced_an_earlier_machine_of_that_name_is_no_answer() -> None:
+    earlier = new("earlier", created=BEFORE, replaces="old")
+
+    assert matched([earlier, new()], {"old": leaves()}) == {"new": "old"}
+    assert undecided([earlier, new()], {"old": leaves()}) == {"new"}
+
+
 def test_who_waits_longest_gets_the_node_that_came_first() -> None:
     leaving = {"late": leaves(since=NOW), "early": leaves(since=NOW - timedelta(hours=1))}
     states = [new("second", created=NOW + timedelta(seconds=9)), new("first")]
@@ -140,6 +147,12 @@ def test_each_is_matched_once_and_the_order_does_not_matter(nodes, old, shufflin
             assert not (fits and state.name not in pairs and name not in pairs.values())
     mixed = random.Random(shuffling.random()).sample(states, len(states))
     assert matched(mixed, dict(reversed(leaving.items()))) == pairs
+
+    earlier = [
+        new(f"earlier-{name}", created=one.record.phase_since - timedelta(seconds=1), replaces=name)
+        for name, one in leaving.items()
+    ]
+    assert matched([*states, *earlier], leaving) == pairs  # names are used again
 
     assert waits(states, leaving) == set(pairs)  # every order is answered
     recorded = [
