@@ -136,7 +136,7 @@ class LocalJobHarness:
             assert time.monotonic() < end
             time.sleep(0.01)
             for machine in self._machines.all():
-                machine.receive(SystemClock().now())
+                machine.exchange(SystemClock().now())
 
     def close(self):
         self._machines.shut_down()
