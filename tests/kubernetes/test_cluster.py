@@ -1,5 +1,6 @@
 """The nodes of a real cluster: what is written, what is seen, what is put right."""
 
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -163,6 +164,24 @@ def test_who_leads_no_more_writes_no_record(one, phase) -> None:
 
     assert RECORD not in one.node("node-1")["metadata"]["annotations"]
     assert "leaving.node-1" not in str([*one.api.list(STATE.rpartition("/")[0])])
+
+
+def test_a_new_leader_sees_what_its_watch_has_not_delivered(one) -> None:
+    """Its watch ended, and what the last leader wrote since is not in its caches."""
+    one.join("node-1")
+    one.seen("node-1")
+    reflector = one.cluster._nodes.reflector
+    late = reflector._copy
+    late.apply = lambda *_: False
+    with controlled(one.real) as other:
+        other.seen("node-1")
+        other.cluster.put("node-1", a_record(Phase.DRAINING))
+    time.sleep(1)
+    assert one.view("node-1").record.phase is not Phase.DRAINING
+
+    one.terms += 1
+
+    assert one.view("node-1").record.phase is Phase.DRAINING
 
 
 def test_a_second_write_is_not_made_when_nothing_changes(one) -> None:

@@ -295,6 +295,30 @@ def test_breaks_do_not_slow_down_a_watch_that_has_something_to_report(scripted: 
     until(lambda: len(reflector.objects()) == 40)
 
 
+def test_a_list_on_request_has_what_the_watch_has_not_delivered(scripted: Scripted) -> None:
+    answers = [reply(listing(7, node("a", 3, 1))), hang(events(end=False))]
+    reflector = scripted.follow(*answers, reply(listing(9, node("a", 9, 2))))
+    until(lambda: len(scripted.server.requested) == 2)
+    assert reflector.objects() == {"a": 1}
+
+    reflector.list_anew(timedelta(seconds=30))
+
+    assert reflector.synced
+    assert reflector.objects() == {"a": 2}
+    until(lambda: scripted.versions() == ["list", "7", "list", "9"])
+
+
+def test_a_list_on_request_that_fails_leaves_the_copy_incomplete(scripted: Scripted) -> None:
+    answers = [reply(listing(7, node("a", 3, 1))), hang(events(end=False))]
+    reflector = scripted.follow(*answers, *[reply({}, status=500)] * 60)
+    until(lambda: len(scripted.server.requested) == 2)
+
+    reflector.list_anew(timedelta(seconds=1))
+
+    assert not reflector.synced
+    assert reflector.objects() == {"a": 1}
+
+
 def test_it_ends_while_it_waits(scripted: Scripted) -> None:
     reflector = scripted.follow(reply(listing(7)))
     until(lambda: len(scripted.server.requested) == 2)

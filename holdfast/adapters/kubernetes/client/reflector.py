@@ -104,6 +104,8 @@ class Reflector(Generic[T]):
         self._error = ""
         self._is_missing = False
         self._synced = threading.Event()
+        self._is_lost = True
+        self._lists = 0  # that were requested
         self._stopped = threading.Event()
         self._watch: Watch | None = None
         self._thread = threading.Thread(target=self._run, name=f"reflector {path}", daemon=True)
@@ -128,7 +130,7 @@ class Reflector(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether the cache was complete at least once."""
+        """Whether the cache was complete at least once, and since ``list_anew``."""
         return self._synced.is_set()
 
     @property
@@ -154,19 +156,31 @@ class Reflector(Generic[T]):
         with self._lock:
             self._copy.learn(content)
 
+    def list_anew(self, limit: timedelta) -> None:
+        """List the collection again, for ``limit`` at most; ``synced`` is false until it is done.
+
+        A watch without events may lack what others have written.
+        """
+        with self._lock:
+            self._synced.clear()
+            self._is_lost = True
+            self._lists += 1
+            watch = self._watch
+        if watch is not None:
+            watch.close()
+        self._synced.wait(limit.total_seconds())
+
     def _run(self) -> None:
-        is_lost = True
         while not self._stopped.wait(
             _BACKOFF.delay(self._failures, JITTER.random()).total_seconds()
         ):
             self._failures += 1  # reset by an event: a watch that ends without one has failed
             try:
-                if is_lost:
+                if self._is_lost:
                     self._list()
-                    is_lost = False
                 self._follow()
             except Gone:
-                is_lost = True
+                self._is_lost = True
             except BackendError as error:
                 with self._lock:
                     self._error = str(error)
@@ -174,7 +188,7 @@ class Reflector(Generic[T]):
 
     def _list(self) -> None:
         found: dict[str, T] = {}
-        version = ""
+        version, number = "", self._lists
         for page in self._api.pages(self._path, self._params):
             found.update((_key(content), self._trim(content)) for content in page.items)
             version = page.resource_version
@@ -182,7 +196,9 @@ class Reflector(Generic[T]):
             differs = self._copy.replace(found, version)
             self._is_missing = False
             self._updated_at = time.monotonic()
-        self._synced.set()
+            if self._lists == number:  # else it was requested anew meanwhile
+                self._is_lost = False
+                self._synced.set()
         if differs:
             self._changed()
 
@@ -198,7 +214,7 @@ class Reflector(Generic[T]):
             with self._lock:
                 self._watch = watch
                 self._error = ""
-            if self._stopped.is_set():
+            if self._stopped.is_set() or self._is_lost:
                 return
             for event in watch:
                 if self._apply(event):

@@ -8,16 +8,13 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, PairIds
 from holdfast.adapters.kubernetes.client.api import Api
-from holdfast.adapters.kubernetes.client.errors import Json, NotFound
+from holdfast.adapters.kubernetes.client.errors import NotFound
+from holdfast.adapters.kubernetes.client.terms import Terms
 from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.drain import Drainer
 from holdfast.adapters.kubernetes.nodes.drift import DriftCorrection
-from holdfast.adapters.kubernetes.nodes.encoding import (
-    ParsedAnnotations,
-    new_request_patch,
-    request_patch,
-)
+from holdfast.adapters.kubernetes.nodes.encoding import new_request_patch, request_patch
 from holdfast.adapters.kubernetes.nodes.heartbeats import KUBELETS, LeaseReader, NodeLease
 from holdfast.adapters.kubernetes.nodes.idle_nodes import IdleNodes
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, Conventions, NodeState, arrivals
@@ -88,6 +85,7 @@ class KubernetesCluster:
         self._watched: frozenset[str] = frozenset()
         self._left: set[str] = set()
         self._reflectors = (self._nodes.reflector, self._memory.reflector, self._checks.reflector)
+        self._terms = Terms(self._reflectors, dependencies.terms)
 
     def start(self) -> None:
         """Start the threads; returns at once."""
@@ -131,6 +129,7 @@ class KubernetesCluster:
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``; the leader corrects drift first."""
+        self._terms.begin()
         if not self.synced:
             raise BackendError(f"caches not synced yet: {'; '.join(self.errors) or 'retrying'}")
         now = self._dependencies.clock.now()
@@ -170,22 +169,22 @@ class KubernetesCluster:
 
     def clear_request(self, node: str, request_id: str) -> None:
         """See ``ClusterBackend.clear_request``."""
-
-        def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
-            return request_patch(state, parsed, request_id, self._conventions)
-
+        now, settings = self._dependencies.clock.now(), self._conventions
         with suppress(NotFound):
-            self._nodes.write(node, self._dependencies.clock.now(), patch)
+            self._nodes.write(
+                node,
+                now,
+                lambda state, parsed: request_patch(state, parsed, request_id, settings),
+            )
 
     def request_check(self, node: str, request: Request) -> bool:
         """See ``ClusterBackend.request_check``; without an image no check is started."""
         if not self._conventions.can_check:
             return False
-
-        def patch(state: NodeState, parsed: ParsedAnnotations) -> Json | None:
-            return new_request_patch(state, parsed, request)
-
-        self._nodes.write(node, self._dependencies.clock.now(), patch)
+        now = self._dependencies.clock.now()
+        self._nodes.write(
+            node, now, lambda state, parsed: new_request_patch(state, parsed, request)
+        )
         return True
 
     def drain(self, node: str) -> None:
