@@ -77,18 +77,21 @@ class RankLogs:
 
     def lines(self, attempt: int) -> Iterator[tuple[int, str]]:
         """Yield new ``(rank, line)``: the rest of earlier attempts, then those of ``attempt``."""
-        if attempt != self._attempt and not self._continue(attempt):
-            self._ended.extend(self._tails)
-            self._tails = [_Tail(self._files, attempt, rank) for rank in range(self._ranks)]
-        self._attempt = attempt
+        if attempt < self._attempt:  # in a state that was restored from its backup
+            self._attempt = attempt - 1
+        while self._attempt < attempt:  # an attempt may begin and end between two calls
+            self._begin(self._attempt + 1)
         yield from self._left()
         if not self._ended:
             for tail in self._tails:
                 yield from tail.lines()
 
-    def _continue(self, attempt: int) -> bool:
-        """Return whether the ranks of an attempt still write the logs of the one before."""
-        return self._attempt > 0 and has_same_logs(self._files(), self._attempt, attempt)
+    def _begin(self, attempt: int) -> None:
+        """Follow an attempt, whose ranks may still write the logs of the one before."""
+        before, self._attempt = self._attempt, attempt
+        if before == 0 or not has_same_logs(self._files(), before, attempt):
+            self._ended.extend(self._tails)
+            self._tails = [_Tail(self._files, attempt, rank) for rank in range(self._ranks)]
 
     def rest(self) -> Iterator[tuple[int, str]]:
         """Yield all remaining lines of a job that has ended."""
