@@ -1,6 +1,6 @@
 """Detection of a clock that was set."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from holdfast.ports.clock import Clock
@@ -14,17 +14,17 @@ class ClockOffset:
     """Difference between a clock and one that nobody sets."""
 
     def __init__(self, clock: Clock) -> None:
-        """Watch ``clock``."""
+        """Watch ``clock`` from now on."""
         self._clock = clock
-        self._last: tuple[datetime, timedelta] | None = None
+        self._last = clock.now(), clock.elapsed()
 
     def step(self) -> timedelta:
         """Return by how much the clock was set forward since the last call; negative: back.
 
-        Zero at the first call, and at one that comes long after the last.
+        Zero at a call that comes long after the last, or after the construction.
         """
         before, (now, elapsed) = self._last, (self._clock.now(), self._clock.elapsed())
         self._last = now, elapsed
-        if before is None or elapsed - before[1] > _RECENT:
+        if elapsed - before[1] > _RECENT:
             return timedelta(0)
         return (now - elapsed) - (before[0] - before[1])

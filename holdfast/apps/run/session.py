@@ -72,8 +72,8 @@ class RunSession:
 
         """
         become_subreaper()
+        nodes, jobs = self._reconcilers()  # before: they notice a clock that is set from now on
         self._submit()
-        nodes, jobs = self._reconcilers()
         repeats = RepeatLimiter(self)
         try:
             with self._waiting.signals() as woken:
