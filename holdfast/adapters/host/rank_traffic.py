@@ -16,6 +16,7 @@ from typing import Final
 
 from holdfast.adapters.host.small_files import names_in, read_small
 from holdfast.decisions.job_activity import Traffic
+from holdfast.model.errors import BackendError
 
 _SYSFS: Final = Path("/sys")
 _DEVICES: Final = Path("/dev/infiniband")
@@ -61,17 +62,18 @@ def read_traffic(
     try:
         opened = {target for pid in pids for target in _open_files(pid)}
         connections = _connections()
-    except (OSError, struct.error):
+        devices = sorted(
+            found
+            for name in opened
+            if name.startswith(f"{folder}/uverbs")
+            for found in [read_small(sysfs / "class/infiniband_verbs" / Path(name).name / "ibdev")]
+            if found
+        )
+        ports = dict(_ports(sysfs / "class/infiniband", devices))
+    except (OSError, struct.error, BackendError):
         return None
     own = {inode: count for inode, count in connections.items() if f"socket:[{inode}]" in opened}
-    devices = sorted(
-        found
-        for name in opened
-        if name.startswith(f"{folder}/uverbs")
-        for found in [read_small(sysfs / "class/infiniband_verbs" / Path(name).name / "ibdev")]
-        if found
-    )
-    return Traffic(connections=own, ports=dict(_ports(sysfs / "class/infiniband", devices)))
+    return Traffic(connections=own, ports=ports)
 
 
 def _open_files(pid: int) -> Iterator[str]:

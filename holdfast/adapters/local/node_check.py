@@ -5,7 +5,6 @@ Exit code 0 if all parts passed, 1 if one failed, else 2 if the system lacked wh
 free space; the last line names the part.
 """
 
-import errno
 import hashlib
 import os
 import sys
@@ -15,6 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Final
 
+from holdfast.kit.lacking import LACKING
 from holdfast.model.deep_checks import Outcome
 
 ROUNDS: Final = 20_000
@@ -28,11 +28,6 @@ DISK_BYTES: Final = 16 << 20
 
 NOT_TESTED: Final = 2
 """Exit code if a part could not be tested, and none failed."""
-
-_LACKING: Final = frozenset(
-    (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
-)
-"""Errors of a system that lacks resources: other programs may have taken them."""
 
 
 def chain(rounds: int) -> str:
@@ -83,7 +78,7 @@ def tested(part: Callable[[], str]) -> tuple[Outcome, str]:
     except (MemoryError, BrokenProcessPool) as error:  # a process of it was killed for memory
         return Outcome.UNKNOWN, f"not tested: {str(error) or 'no memory is left'}"
     except OSError as error:
-        if error.errno in _LACKING:
+        if error.errno in LACKING:
             return Outcome.UNKNOWN, f"not tested: {error}"
         problem = str(error)
     return (Outcome.FAILED, problem) if problem else (Outcome.PASSED, "")

@@ -38,6 +38,7 @@ from holdfast.kit.config import load_config
 from holdfast.kit.serial import to_plain
 from holdfast.kit.units import format_duration
 from holdfast.model.deep_checks import KINDS_VARIABLE, RESULT_VARIABLE, Outcome
+from holdfast.model.errors import BackendError, ConfigError
 from holdfast.model.names import DeepCheck
 from holdfast.model.node_checks import CheckSummary, Level, NodeCheck, PartResult
 
@@ -165,14 +166,17 @@ def node(  # noqa: PLR0913 - one parameter for each option
     A check that was skipped (the device or the tool is missing), or whose tool hung or was killed,
     is reported and does not count against the node.
 
-    Exits with 0 if no check failed, 1 if one failed, 2 for a usage error.
+    Exits with 0 if no check failed, 1 if one failed, 2 for a usage error or if the node cannot be
+    read.
     """
     if stress_time is not None and stress_time < _SHORTEST:
         raise click.UsageError("--stress-time must be at least 1s")
     config = _config(config_file, instance_type)
-    check_plan = lay_out(
-        config, Level(level), names=_names(kinds, only, skip), stress_time=stress_time
-    )
+    names = _names(kinds, only, skip)
+    try:
+        check_plan = lay_out(config, Level(level), names=names, stress_time=stress_time)
+    except BackendError as error:  # not begun: FAILED would be a result of the node
+        raise ConfigError(str(error)) from error
     if dry_run:
         _show(check_plan, output)
         return ExitCode.OK
