@@ -1,8 +1,11 @@
 """Parser of the output of ``fi_pingpong`` of libfabric, on the side of the client."""
 
+import errno
 import re
 from dataclasses import dataclass
 from typing import Final
+
+from holdfast.kit.lacking import LACKING
 
 _SIZE: Final = r"[0-9]{1,9}[kmg]?"
 _NUMBER: Final = r"[0-9]{1,12}(?:\.[0-9]{1,6})?"
@@ -19,6 +22,11 @@ _LAST: Final = "1m"
 _NO_DATA: Final = 61
 _REFUSED: Final = 111
 """Exit statuses that are the ``errno`` of the failure: ENODATA and ECONNREFUSED."""
+
+_OF_HOST: Final = LACKING | {errno.EACCES, 126, 127}
+"""Exit statuses of a tool that got no memory, descriptor or permission, or that ``env`` could not
+execute. A device that does not respond never ends it so: it waits for that, or exits with ENODATA
+(pingpong.c of libfabric)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +46,8 @@ class Exchange:
     doubt: str = ""
     """Why it is inconclusive; empty if it is conclusive."""
 
-    is_killed: bool = False
-    """Whether a signal ended it, which makes it inconclusive."""
+    is_of_host: bool = False
+    """Whether its end is no evidence about the device; see ``is_of_host``."""
 
 
 def read_pingpong(stdout: str, stderr: str, status: int) -> Exchange:
@@ -55,12 +63,17 @@ def read_pingpong(stdout: str, stderr: str, status: int) -> Exchange:
             fault=f"{row['back']} of {row['sent']} messages of {row['bytes']} bytes returned"
         )
     if status:
-        return Exchange(doubt=_why(stderr or stdout, status), is_killed=status < 0)
+        return Exchange(doubt=_why(stderr or stdout, status), is_of_host=is_of_host(status))
     if not rows.keys() >= {*_SMALL, _LAST}:
         return Exchange(doubt="its results are cut off" if rows else "no results in the output")
     return Exchange(
         mb_per_s=float(rows[_LAST]["rate"]), us=min(float(rows[size]["us"]) for size in _SMALL)
     )
+
+
+def is_of_host(status: int) -> bool:
+    """Return whether a signal ended the tool, or the host lacked what the tool needs."""
+    return status < 0 or status in _OF_HOST
 
 
 def is_refused(status: int) -> bool:

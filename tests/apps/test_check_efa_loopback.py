@@ -1,8 +1,20 @@
 """EFA devices that talk to themselves, by a fi_pingpong that prints what the real one does."""
 
+import errno
+
 import pytest
 from checked_node import CheckedNode
 from played_pingpong import add_efa, pingpong
+
+from holdfast.adapters.host.commands import NotStarted
+from holdfast.adapters.host.deep_checks.efa_loopback import _make
+from holdfast.adapters.host.pingpong import Fabric, run_client
+from holdfast.detectors.judgement import HealthState
+from holdfast.detectors.thresholds import Thresholds
+from tests.ports.builders import NOW
+
+TOO_LONG = "x" * 200_000
+"""No program can be started with such an argument."""
 
 
 @pytest.fixture
@@ -65,6 +77,42 @@ def test_a_tool_that_is_killed_blames_no_device(node) -> None:
 
     assert (code, outcome) == (0, "unknown")
     assert "rdmap0s30: terminated by signal 9" in detail
+
+
+LACKS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENOSPC, errno.EACCES, 126)
+
+
+@pytest.mark.parametrize("status", LACKS)
+def test_a_tool_that_lacks_resources_blames_no_device(node, status) -> None:
+    node.tool("fi_pingpong", pingpong(code=BAD + f"sys.exit({status})"))
+
+    code, outcome, detail = node.part("efa-loopback")
+
+    assert (code, outcome) == (0, "unknown")
+    assert f"rdmap0s30: exited with {status}" in detail
+
+
+def test_a_server_that_lacks_memory_blames_no_device(node) -> None:
+    node.tool(
+        "fi_pingpong", "'-B' in argv and 'rdmap0s30-rdm' in argv and sys.exit(12)\n" + pingpong()
+    )
+
+    assert node.part("efa-loopback")[:2] == (0, "unknown")
+
+
+def test_a_tool_that_is_not_started_blames_no_device(node) -> None:
+    node.tool("fi_pingpong", pingpong())
+    fabrics = {
+        name: Fabric(program=program, provider="efa", domain=f"{name}-rdm")
+        for name, program in (("good", f"{node.bin}/fi_pingpong"), ("other", TOO_LONG))
+    }
+
+    result = _make(fabrics, Thresholds(), NOW)
+
+    assert result.judgement.verdict is HealthState.UNKNOWN
+    assert "other: not tested: cannot start" in result.judgement.undecided
+    with pytest.raises(NotStarted):
+        run_client([TOO_LONG])
 
 
 def test_silence_of_all_devices_is_no_fault_of_the_node(node) -> None:

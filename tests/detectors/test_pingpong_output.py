@@ -46,6 +46,7 @@ def test_the_largest_size_gives_the_rate_and_the_best_small_one_the_time() -> No
         (TABLE[:-10], "", 0, "", "its results are cut off"),
         (TABLE.replace("2122.41", "inf"), "", 0, "", "its results are cut off"),
         ("", "", 1, "", "exited with 1: no output"),
+        ("", "fi_endpoint(): ret=-12 (Cannot allocate memory)\n", 12, "", "exited with 12: fi_e"),
     ],
 )  # fmt: skip
 def test_what_says_too_little_is_no_fault_and_what_is_wrong_is_one(
@@ -57,7 +58,7 @@ def test_what_says_too_little_is_no_fault_and_what_is_wrong_is_one(
     assert said.doubt.startswith(doubt)
     assert (bool(said.fault), bool(said.doubt)) == (bool(fault), bool(doubt))
     assert (said.mb_per_s is None) == bool(fault or doubt)
-    assert said.is_killed == (status < 0)
+    assert said.is_of_host == (status in (-9, 12))
 
 
 @given(st.text(), st.text(), st.integers(-64, 255))

@@ -142,9 +142,9 @@ class BackgroundCommand:
         self._output = output
 
     @property
-    def has_ended(self) -> bool:
-        """Whether the command has exited by itself."""
-        return self._process.poll() is not None
+    def status(self) -> int | None:
+        """Its exit status, negative if a signal terminated it; None while it runs."""
+        return self._process.poll()
 
     def output(self) -> str:
         """Return the beginning of its output so far."""
@@ -156,7 +156,7 @@ def background_command(argv: Sequence[str]) -> Iterator[BackgroundCommand]:
     """Run ``argv`` in the background; on exit its whole session is killed.
 
     Raises:
-        BackendError: the command cannot be started.
+        NotStarted: the command cannot be started.
 
     """
     with tempfile.TemporaryFile() as output:
@@ -170,7 +170,7 @@ def background_command(argv: Sequence[str]) -> Iterator[BackgroundCommand]:
                 env={**os.environ, "LC_ALL": "C"},
             )
         except OSError as error:
-            raise BackendError(f"cannot start {argv[0]}: {error.strerror}") from error
+            raise NotStarted(f"cannot start {argv[0]}: {error.strerror}") from error
         with process:
             try:
                 yield BackgroundCommand(process, output)

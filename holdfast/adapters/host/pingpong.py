@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from holdfast.adapters.host.commands import run_command
+from holdfast.adapters.host.commands import NotStarted, run_command
 from holdfast.detectors.pingpong import Exchange, is_refused, read_pingpong
 from holdfast.model.errors import BackendError
 
@@ -52,6 +52,7 @@ def run_client(argv: Sequence[str], *, is_over: Callable[[], bool] = lambda: Fal
     """Run a client, retrying while its server does not listen yet, unless ``is_over``.
 
     Raises:
+        NotStarted: the client cannot be started.
         BackendError: the client exceeded the timeout.
 
     """
@@ -59,6 +60,8 @@ def run_client(argv: Sequence[str], *, is_over: Callable[[], bool] = lambda: Fal
     while True:
         try:
             result = run_command(argv, timeout=TIMEOUT)
+        except NotStarted:
+            raise
         except BackendError as error:
             seconds = f"{TIMEOUT.total_seconds():g} s"
             raise BackendError(f"fi_pingpong did not end within {seconds}") from error

@@ -1,11 +1,12 @@
 """Loopback test of every EFA device: latency, bandwidth and data integrity."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from holdfast.adapters.host.commands import background_command
+from holdfast.adapters.host.commands import NotStarted, background_command
 from holdfast.adapters.host.deep_checks.contract import (
     CommandResult,
     Series,
@@ -16,7 +17,7 @@ from holdfast.adapters.host.deep_checks.contract import (
 from holdfast.adapters.host.network import efa_devices
 from holdfast.adapters.host.pingpong import RUNS, Fabric, free_port, run_client
 from holdfast.detectors.judgement import LONGEST_MESSAGE, Judgement
-from holdfast.detectors.pingpong import Exchange
+from holdfast.detectors.pingpong import Exchange, is_of_host
 from holdfast.detectors.thresholds import Thresholds, shortfalls
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Finding, Remedy, Severity
@@ -60,7 +61,9 @@ def _make(fabrics: dict[str, Fabric], thresholds: Thresholds, now: datetime) -> 
     doubts = [f"{device}: {one.doubt}" for device, one in found.items() if one.doubt]
     # If none responds, the cause is a security group or the driver, not a single device.
     if good:
-        silent = [(device, one) for device, one in found.items() if one.doubt and not one.is_killed]
+        silent = [
+            (device, one) for device, one in found.items() if one.doubt and not one.is_of_host
+        ]
         findings += [_finding(device, one.doubt, now) for device, one in silent]
         undecided = "; ".join(doubts)
     else:
@@ -76,21 +79,39 @@ def _exchange(fabric: Fabric) -> Exchange:
     """Return the exchange of the last run, unless an earlier run failed."""
     exchange = Exchange(doubt="no run completed")
     for run in RUNS:
-        port = free_port()
-        with background_command(fabric.server(run, port)) as server:
-            try:
-                client = fabric.client(run, port, _HERE)
-                exchange = run_client(client, is_over=lambda: server.has_ended)
-            except BackendError as error:
-                exchange = Exchange(doubt=f"{error}: messages were not delivered")
-            if exchange.doubt and (server_output := server.output()):
-                exchange = replace(
-                    exchange,
-                    doubt=f"{exchange.doubt}; output of its server: {server_output[-200:]}",
-                )
+        try:
+            exchange = _run(fabric, run)
+        except (NotStarted, OSError) as error:
+            exchange = Exchange(doubt=f"not tested: {error}", is_of_host=True)
         if exchange.fault or exchange.doubt:
             break
     return exchange
+
+
+def _run(fabric: Fabric, run: Sequence[str]) -> Exchange:
+    """Run a server and its client.
+
+    Raises:
+        NotStarted: one of them cannot be started.
+        OSError: the host lacks a port or a descriptor for them.
+
+    """
+    port = free_port()
+    with background_command(fabric.server(run, port)) as server:
+        try:
+            client = fabric.client(run, port, _HERE)
+            exchange = run_client(client, is_over=lambda: server.status is not None)
+        except NotStarted:
+            raise
+        except BackendError as error:
+            exchange = Exchange(doubt=f"{error}: messages were not delivered")
+        if not exchange.doubt:
+            return exchange
+        doubt, output, status = exchange.doubt, server.output(), server.status
+        if output:
+            doubt = f"{doubt}; output of its server: {output[-200:]}"
+        has_lacked = exchange.is_of_host or (status is not None and is_of_host(status))
+        return replace(exchange, doubt=doubt, is_of_host=has_lacked)
 
 
 def _measured(good: list[Exchange]) -> dict[str, float]:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
 
-from holdfast.adapters.host.commands import background_command
+from holdfast.adapters.host.commands import NotStarted, background_command
 from holdfast.adapters.host.deep_checks.contract import (
     CommandResult,
     Series,
@@ -115,6 +115,8 @@ def _exchange(fabric: Fabric, peer: Peer) -> Exchange:
         port = int(peer.channel.receive().get("port", 0))
         try:
             exchange = run_client(fabric.client(run, port, peer.host))
+        except NotStarted as error:
+            exchange = Exchange(doubt=str(error))
         except BackendError as error:
             exchange = Exchange(fault=f"{error}: messages were not delivered")
         continues = not (exchange.fault or exchange.doubt)
