@@ -39,6 +39,10 @@ _MONITOR, _TRIAGE, _CONFIG, _RESET = 1, 4, 5, 6  # dcgmErrorSeverity_t
 _ROW_REMAP_FAILURE: Final = 80
 """DCGM's table has reset, NVIDIA's guide to memory errors has replace."""
 
+_NOT_RUN: Final = (73, 89, 90, 91, 124)
+"""Errors of a test that the host did not let run: MEMORY_ALLOC_HOST, EUD_BINARY_PERMISSIONS,
+EUD_NON_ROOT_USER, EUD_SPAWN_FAILURE and BINARY_PERMISSIONS. DCGM's table has triage."""
+
 # fmt: off
 STATE_REASONS: Final = (
     fault(FAMILY, Reason.DCGM_HEALTH, Remedy.REBOOT, "`dcgmi health`: `Failure`"),
@@ -124,7 +128,9 @@ def judge_diag(text: str, now: datetime) -> Judgement:
             status = str(result.get("status", "")).lower()
             passed += status == "pass"
             if status in ("fail", "warn"):
-                findings += _diag_findings(test, result, now, is_failure=status == "fail")
+                found = [*_diag_findings(test, result, now, is_failure=status == "fail")]
+                doubts += [one.message for one in found if one.code in _NOT_RUN]
+                findings += found
             elif status not in ("pass", "skip", "not run"):
                 doubts.append(f"the test {test} has the status {result.get('status')!r}")
     if not passed and not findings:
@@ -225,8 +231,9 @@ def _weight(details: dict[str, Any], *, is_failure: bool) -> tuple[Severity, Rem
     """Return the remedy of an error by DCGM's severity, as of hardware where it has none."""
     if details.get("error_id") == _ROW_REMAP_FAILURE:
         return Severity.FATAL, Remedy.REPLACE, Urgency.IMMEDIATE
+    is_not_run = details.get("error_id") in _NOT_RUN
     match details.get("error_severity"):
-        case severity if severity in (_CONFIG, _MONITOR) or not is_failure:
+        case severity if severity in (_CONFIG, _MONITOR) or is_not_run or not is_failure:
             return Severity.WARNING, Remedy.NONE, Urgency.IMMEDIATE
         case severity if severity == _RESET:
             return Severity.FATAL, Remedy.RESET_GPU, Urgency.IMMEDIATE

@@ -22,7 +22,7 @@ STATE_REASONS: Final = (
     fault(DIAGNOSIS, Reason.DCGM_DIAG, Remedy.REPLACE, f"{_DIAG_ERROR} `ISOLATE` or of none "
         "(dcgm_errors.h)"),
     note(DIAGNOSIS, Reason.DCGM_WARNING, f"{_DIAG_ERROR} `MONITOR` or `CONFIG` (dcgm_errors.h), "
-        "or a warning"),
+        "a warning, or a test that the host did not let run"),
 )
 # fmt: on
 

@@ -14,6 +14,7 @@ from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.gpu_dcgm import judge_diag
 from holdfast.detectors.gpu_dcgm_policy import MOST_PAGES
 from holdfast.detectors.infiniband_ports import EVERY, MIN_COUNT
+from holdfast.detectors.judgement import HealthState
 from holdfast.detectors.network_state import DOWN_S
 from holdfast.detectors.neuron_state import judge_monitor
 from holdfast.detectors.table import detectors
@@ -58,6 +59,19 @@ def test_a_diagnosis_means_to_the_agent_what_it_means_to_a_scan(path: Path) -> N
 
     assert found[: len(judgement.findings)] == list(judgement.findings)
     assert len(found) == len(judgement.findings) + bool(judgement.undecided)
+
+
+@pytest.mark.parametrize(("error", "is_fault"), [(73, False), (90, False), (91, False), (52, True)])
+def test_a_diagnosis_that_the_host_does_not_let_run_is_undecided(
+    error: int, is_fault: bool
+) -> None:
+    text = recording("dcgm/diag4-config.json").replace(
+        '"error_id": 29, "error_severity": 5', f'"error_id": {error}, "error_severity": 4'
+    )
+
+    judgement = judge_diag(text, NOW)
+
+    assert judgement.verdict is (HealthState.UNHEALTHY if is_fault else HealthState.UNKNOWN)
 
 
 @pytest.mark.parametrize(
