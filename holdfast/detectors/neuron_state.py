@@ -5,7 +5,7 @@ of health, for the driver shows 0 where it cannot read the firmware.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -34,6 +34,13 @@ SOURCE: Final = "neuron"
 EVERY: Final = timedelta(minutes=1)
 
 _READY: Final = ("1", "")  # of the file ``reset``: 0 is being reset, 2 is invalid
+
+
+Listing = Mapping[int, int | None]
+"""Cores of each device that ``neuron-ls`` shows, by its number; None if it does not show them."""
+
+_MOST: Final = 1000
+"""Device numbers from this one on are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,43 +151,66 @@ def _is_firmware_readable(sample: Sample, device: str) -> bool:
     return bool(sample.values.get(file) and sample.before.get(file))
 
 
-def judge_ls(text: str, now: datetime, *, expected: int | None = None) -> Judgement:
-    """Evaluate the output of ``neuron-ls -j``, of a machine with ``expected`` devices."""
+def judge_ls(
+    text: str, now: datetime, *, expected: int | None = None, before: Listing | None = None
+) -> Judgement:
+    """Evaluate the output of ``neuron-ls -j``, of a machine with ``expected`` devices.
+
+    ``before`` is the listing before, which must lack the same; without it, one is enough.
+    """
+    listing = read_ls(text)
+    if isinstance(listing, str):
+        return undecided(listing)
+    lacking = _lacking(listing, expected)
+    if not listing and not lacking:
+        return undecided("no device in the output")
+    earlier = lacking if before is None else _lacking(before, expected)
+    found: dict[str, str] = {}
+    for name, (device, why) in lacking.items():
+        if name in earlier:
+            found.setdefault(device, why)
+    return whole(
+        _finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, device)
+        for device, why in found.items()
+    )
+
+
+def read_ls(text: str) -> Listing | str:
+    """Return the devices in the output of ``neuron-ls -j``; a text if it is none of all."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
-        return undecided(_first_line(text) or "not an output of neuron-ls -j")
+        return _first_line(text) or "not an output of neuron-ls -j"
     devices = _objects(document)
     if not isinstance(document, list) or len(devices) != len(document):
-        return undecided("not a list of devices")
-    numbers = [device.get("neuron_device") for device in devices]
-    known = {number for number in numbers if isinstance(number, int)}
-    if len(known) < len(devices):
-        return undecided("a device has no unique number")
-    if expected is not None and len(known) < expected:
-        why = f"neuron-ls shows {len(known)} devices, expected {expected}"
-        return whole([_finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
-    if not known:
-        return undecided("no device in the output")
-    gaps = sorted(set(range(max(known) + 1)) - known) if max(known) < 1000 else []
-    if gaps:
-        why = f"neuron-ls lacks device {gaps[0]} of 0 to {max(known)}"
-        return whole([_finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, "")])
-    return whole(_coreless(devices, now))
-
-
-def _coreless(devices: list[dict[str, Any]], now: datetime) -> Iterator[Finding]:
-    """Yield devices with fewer cores than others of the same machine."""
-    counts = {
-        device["neuron_device"]: device["nc_count"]
+        return "not a list of devices"
+    listing = {
+        device["neuron_device"]: cores if isinstance(cores := device.get("nc_count"), int) else None
         for device in devices
-        if isinstance(device.get("nc_count"), int)
+        if isinstance(device.get("neuron_device"), int)
     }
-    for number, count in counts.items():
-        if count < max(counts.values()):
-            why = f"neuron{number} has {count} cores, others have {max(counts.values())}"
-            where = f"neuron{number}"
-            yield _finding(LISTED, Reason.NEURON_COUNT, Remedy.REBOOT, why, now, where)
+    return listing if len(listing) == len(devices) else "a device has no unique number"
+
+
+def _lacking(listing: Listing, expected: int | None) -> dict[str, tuple[str, str]]:
+    """Return what a listing lacks, by name, with the device of its finding and the evidence.
+
+    A device lacks cores if others of the same machine have more.
+    """
+    if expected is not None and len(listing) < expected:
+        return {"count": ("", f"neuron-ls shows {len(listing)} devices, expected {expected}")}
+    last = max(listing, default=-1)
+    gaps = sorted(set(range(last + 1)) - listing.keys()) if last < _MOST else []
+    if gaps:
+        return {str(gap): ("", f"neuron-ls lacks device {gap} of 0 to {last}") for gap in gaps}
+    most = max((cores for cores in listing.values() if cores is not None), default=0)
+    return {
+        f"{number}/cores": (
+            f"neuron{number}", f"neuron{number} has {cores} cores, others have {most}",
+        )
+        for number, cores in listing.items()
+        if cores is not None and cores < most
+    }  # fmt: skip
 
 
 _ECC: Final = {

@@ -1,5 +1,6 @@
 """Devices that were lost before the agent saw them."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from listed_findings import detected
 
 from holdfast.detectors.contract import LogLine, Profile, Readings, Sample
 from holdfast.detectors.instance_types import INSTANCE_TYPES, Equipment, equipment_of
+from holdfast.detectors.neuron_ls import listed
 from holdfast.detectors.table import detectors
 from holdfast.model.health import Finding, Remedy
 from holdfast.model.names import Reason
@@ -145,13 +147,43 @@ def test_a_device_that_was_seen_is_missed_by_its_name_alone(name: str) -> None:
 
 def test_neuron_ls_is_held_to_the_count_from_its_second_reading_on() -> None:
     text = '[{"neuron_device": 0, "nc_count": 2}]'
-    two, status = Equipment(neuron_devices=2), {"status": "0"}
+    two, values = Equipment(neuron_devices=2), listed(text)
 
-    assert found("neuron-ls", two, status, {}, text=text) == []
-    assert [one.reason for one in found("neuron-ls", two, status, text=text)] == [
+    assert found("neuron-ls", two, values, {}, text=text) == []
+    assert [one.reason for one in found("neuron-ls", two, values, text=text)] == [
         Reason.NEURON_COUNT
     ]
-    assert found("neuron-ls", replace(two, at_once=True), status, {}, text=text) != []
+    assert found("neuron-ls", replace(two, at_once=True), values, {}, text=text) != []
+
+
+def shown(**cores: int) -> str:
+    return json.dumps(
+        [{"neuron_device": int(name[1:]), "nc_count": count} for name, count in cores.items()]
+    )
+
+
+@pytest.mark.parametrize(
+    ("lacking", "other", "device"),
+    [
+        (shown(n0=2, n3=2), shown(n0=2, n1=2, n3=2), ""),
+        (shown(n0=2, n1=1), shown(n0=1, n1=2), "neuron1"),
+        (shown(n0=2), shown(n0=2, n1=2, n2=2), ""),
+    ],
+)
+def test_what_neuron_ls_lacks_while_a_driver_loads_must_be_lacking_in_the_next_listing(
+    lacking: str, other: str, device: str
+) -> None:
+    def hits(text: str, before: Mapping[str, str], *, at_once: bool = False) -> list[Finding]:
+        equipment = Equipment(neuron_devices=2, at_once=at_once)
+        return found("neuron-ls", equipment, listed(text), before, text=text)
+
+    assert hits(lacking, {}) == hits(lacking, listed(shown(n0=2, n1=2))) == []
+    [one] = hits(lacking, listed(lacking))
+    assert (one.reason, one.remedy, one.device) == (Reason.NEURON_COUNT, Remedy.REBOOT, device)
+    assert hits(lacking, {}, at_once=True) == [one]
+    assert one not in hits(other, listed(lacking))
+    # Of a sample that failed nothing is known, so that a fault before it has not ended.
+    assert [one.reason for one in hits(lacking, {"status": "1"})] == [Reason.SOURCE_FAILED]
 
 
 @pytest.mark.parametrize(("count", "reported"), [(32, 0), (31, 1), (0, 0)])

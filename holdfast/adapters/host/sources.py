@@ -15,6 +15,7 @@ from holdfast.adapters.host.commands import run_command
 from holdfast.adapters.host.machine import Machine
 from holdfast.adapters.host.sampler import Reading, SourceSchedule
 from holdfast.adapters.host.stream import CommandStream
+from holdfast.detectors.neuron_ls import listed
 from holdfast.model.errors import BackendError
 
 _DOMAIN: Final = re.compile(r"^ {0,8}domain: {1,8}(\S{1,100}?)(?:-rdm|-dgrm)?\s*$", re.M)
@@ -208,7 +209,9 @@ SOURCES: Final = {
     "dcgm-health": _command("dcgmi", "health", "-c", "-j"),
     "dcgm-diag": _command("dcgmi", "diag", "-r", "1", "-j", timeout=_DIAGNOSIS, needs_root=True),
     "dcgm-policy": _stream("dcgmi", "policy", "--reg"),
-    "neuron-ls": _command("neuron-ls", "-j", needs_root=True),
+    "neuron-ls": _command(
+        "neuron-ls", "-j", values=lambda _root, text: listed(text), needs_root=True
+    ),
     "neuron-monitor": _stream("neuron-monitor", silence=12 * _MONITOR_PERIOD),
     "neuron": _files(accelerators.neuron, "sys/devices/virtual/neuron_device"),
     "infiniband": Source(

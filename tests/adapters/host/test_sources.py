@@ -153,11 +153,12 @@ def test_each_efa_device_counts_once(tmp_path: Path) -> None:
 
 
 def test_a_command_is_found_where_the_machine_has_its_commands(tmp_path: Path) -> None:
-    tool(tmp_path / "bin", "neuron-ls", "print('[]')")
+    tool(tmp_path / "bin", "neuron-ls", 'print(\'[{"neuron_device": 3, "nc_count": 2}]\')')
 
     reading = plans(WANTED, Machine(root=tmp_path, path=str(tmp_path / "bin")))["neuron-ls"].read()
 
-    assert reading.text == "[]\n"
+    assert reading.text == '[{"neuron_device": 3, "nc_count": 2}]\n'
+    assert reading.values == {"listed": "", "neuron3": "2", "status": "0"}
 
 
 def test_a_stream_gives_what_came_since_the_last_look_and_ends_with_its_plan(
