@@ -6,7 +6,7 @@ neither good nor bad.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -33,9 +33,11 @@ SOURCE: Final = "nvidia-smi"
 EVERY: Final = timedelta(minutes=1)
 
 _SHOWN: Final = "gpu/"
+_APPLIED: Final = "applied/"
 
 FRESH_BOOT_S: Final = 600
-"""A row remapping that is pending so soon after a boot was not applied by that boot."""
+"""A row remapping that is pending so soon after a boot was not applied by that boot, unless none
+was pending in an earlier reading of the boot."""
 
 _NEUTRAL: Final = re.compile(
     r"N/A|Not Supported|Not Active|Off|Insufficient Permissions"
@@ -182,8 +184,8 @@ STATE_REASONS: Final = (
         f"last reset, or a repair that is pending; {_MEMORY_GUIDE}"),
     deferred(FAMILY, Reason.GPU_ROW_REMAP_PENDING, Remedy.REBOOT, "`nvidia-smi`: remapped rows are "
         f"pending; {_MEMORY_GUIDE}"),
-    fault(FAMILY, Reason.GPU_ROW_REMAP_PENDING, Remedy.REPLACE, "`nvidia-smi`: they are pending "
-        "although the node was just rebooted; AWS's runbook"),
+    fault(FAMILY, Reason.GPU_ROW_REMAP_PENDING, Remedy.REPLACE, "`nvidia-smi`: they are still "
+        "pending after the node was just rebooted; AWS's runbook"),
     fault(FAMILY, Reason.GPU_ROW_REMAP_FAILED, Remedy.REPLACE, "`nvidia-smi`: remapping rows "
         f"failed; {_MEMORY_GUIDE}, AWS's runbook"),
     deferred(FAMILY, Reason.GPU_PAGE_RETIREMENT, Remedy.REBOOT, "`nvidia-smi`: pages are to be "
@@ -221,9 +223,11 @@ def judge_text(text: str, now: datetime, *, expected: int | None = None) -> Judg
 def _judge_sample(equipment: Equipment, sample: Sample) -> Judgement:
     log = read_xml(sample.text)
     uptime_s = counter(sample.values.get("uptime_s"))
-    judgement = _judge(
-        sample.text, log, sample.taken_at, is_fresh=uptime_s is not None and uptime_s < FRESH_BOOT_S
-    )
+    is_fresh = uptime_s is not None and uptime_s < FRESH_BOOT_S
+    fresh = {
+        gpu.address for gpu in log.gpus if is_fresh and _APPLIED + gpu.address not in sample.seen
+    }
+    judgement = _judge(sample.text, log, sample.taken_at, fresh=fresh)
     is_counted = not judgement.undecided or log.attached == 0
     missing = [*_missing(sample, judgement, equipment)] if is_counted else []
     if judgement.undecided:
@@ -255,11 +259,16 @@ def _is_gpu(name: str, _text: str) -> bool:
 
 
 def _judge(
-    text: str, log: SmiLog, now: datetime, *, expected: int | None = None, is_fresh: bool = False
+    text: str,
+    log: SmiLog,
+    now: datetime,
+    *,
+    expected: int | None = None,
+    fresh: Collection[str] = (),
 ) -> Judgement:
     findings = [*_lost(text, log, now)]
     for gpu in log.gpus:
-        findings += _findings(gpu, now, is_fresh=is_fresh)
+        findings += _findings(gpu, now, is_fresh=gpu.address in fresh)
     if log.defect and not findings and not log.gpus:
         return undecided(_error_text(text) or log.defect)
     if log.defect:

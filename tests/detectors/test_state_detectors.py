@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from listed_findings import detected
 
+from holdfast.adapters.host.accelerators import nvidia
 from holdfast.detectors.contract import KERNEL_LOG, Detector, Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.gpu_dcgm import judge_diag, judge_health
@@ -140,6 +141,19 @@ def test_a_remapping_that_outlives_a_reboot_calls_for_another_machine(
     hits = found("gpu-state", {**GPUS, "uptime_s": str(uptime_s)}, text=text)
 
     assert hits == [(Reason.GPU_ROW_REMAP_PENDING, remedy, "PCI:0000:b9:00")]
+
+
+def test_a_remapping_that_a_job_causes_soon_after_a_boot_calls_for_a_reboot() -> None:
+    clean, pending = (recording(f"nvidia-smi/{name}.xml") for name in ("healthy", "remap-pending"))
+    after_boot = nvidia(Path(), clean)
+    now = {**nvidia(Path(), pending), "uptime_s": "360"}
+
+    hits = found("gpu-state", now, seen=frozenset(after_boot), text=pending)
+    others = frozenset(name for name in after_boot if "B9" not in name)
+    lasting = found("gpu-state", now, seen=others, text=pending)
+
+    assert hits == [(Reason.GPU_ROW_REMAP_PENDING, Remedy.REBOOT, "PCI:0000:b9:00")]
+    assert lasting == [(Reason.GPU_ROW_REMAP_PENDING, Remedy.REPLACE, "PCI:0000:b9:00")]
 
 
 CORE = "neuron0/neuron_core0/stats/status/{}/total"

@@ -8,6 +8,7 @@ from typing import Final
 from holdfast.adapters.host.small_files import names_in, read_small
 
 _GPU: Final = re.compile(r'<gpu id="([0-9A-Fa-f:.]{1,20})"')
+_NO_PENDING: Final = "<remapped_row_pending>No<"
 _DRIVER: Final = re.compile(r"NVRM version: .{1,80}? ([0-9]{2,4})\.[0-9]")
 _NEURON: Final = re.compile(r"neuron[0-9]+")
 _CORE: Final = re.compile(r"neuron_core[0-9]+")
@@ -32,9 +33,18 @@ _CORE_COUNTERS: Final = (
 
 
 def nvidia(root: Path, text: str) -> dict[str, str]:
-    """Return the GPUs in the output of ``nvidia-smi -q -x`` and the machine's uptime in seconds."""
+    """Return the GPUs in the output of ``nvidia-smi -q -x`` and the machine's uptime in seconds.
+
+    ``applied/ADDRESS`` is present if the GPU reports that no row remapping is pending.
+    """
     uptime = (read_small(root / "proc/uptime") or "").partition(".")[0]
-    return {"uptime_s": uptime, **{f"gpu/{address}": "" for address in _GPU.findall(text)}}
+    values = {"uptime_s": uptime}
+    _, *parts = _GPU.split(text)
+    for address, part in zip(parts[::2], parts[1::2], strict=True):
+        values[f"gpu/{address}"] = ""
+        if _NO_PENDING in part:
+            values[f"applied/{address}"] = ""
+    return values
 
 
 def nvidia_driver(root: Path) -> int | None:

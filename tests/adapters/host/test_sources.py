@@ -92,11 +92,19 @@ def test_a_command_is_read_with_its_status_and_its_errors(
 
 
 def test_gpus_that_are_shown_are_named(tmp_path: Path) -> None:
-    text = '<gpu id="00000000:B9:00.0"></gpu>\n<gpu id="00000000:CA:00.0">'
+    pending = "<remapped_row_pending>{}</remapped_row_pending>"
+    text = "".join(
+        f'<gpu id="00000000:{bus}:00.0">{pending.format(value)}</gpu>\n'
+        for bus, value in (("A8", "Yes"), ("B9", "No"), ("CA", "N/A"))
+    )
 
     values = accelerators.nvidia(tmp_path, text)
 
-    assert set(values) == {"uptime_s", "gpu/00000000:B9:00.0", "gpu/00000000:CA:00.0"}
+    assert set(values) == {
+        "uptime_s", "gpu/00000000:A8:00.0", "gpu/00000000:B9:00.0", "gpu/00000000:CA:00.0",
+        "applied/00000000:B9:00.0",
+    }  # fmt: skip
+    assert set(accelerators.nvidia(tmp_path, "")) == {"uptime_s"}
 
 
 def test_neuron_devices_are_read_and_unknown_files_are_not(tmp_path: Path) -> None:
