@@ -25,6 +25,10 @@ EVENTS: Final = "network-event"
 SOURCE: Final = "infiniband"
 EVERY: Final = timedelta(seconds=30)
 
+_PCI: Final = "/pci/"
+_BOUND: Final = "bound/"
+_HIDDEN: Final = "hidden/"
+
 DOWN_S: Final = 240
 """Time for which a link may be down, as while a switch restarts. The same as in gpud."""
 
@@ -80,13 +84,30 @@ def _judge(equipment: Equipment, sample: Sample) -> Judgement:
 
 
 def _missing(sample: Sample, equipment: Equipment) -> Iterator[Finding]:
-    lost = disappeared(sample, [name for name in sample.seen if "/" not in name])
+    lost = _lost(sample)
     for device in lost:
         yield _finding(
             sample, STATE, Reason.EFA_COUNT, f"{device} was present in this boot and is missing",
             device, Severity.FATAL, Remedy.REBOOT,
         )  # fmt: skip
     yield from _too_few(sample, equipment, len(lost))
+
+
+def _lost(sample: Sample) -> list[str]:
+    """Return the devices of this boot that are missing.
+
+    A device whose PCI function is known is missing if that is gone or has no driver: udev may give
+    it another name, and a device in the network namespace of a pod is not visible.
+    """
+    at: dict[str, str] = {}
+    located = set()
+    for name in sorted(sample.seen):
+        device, is_address, address = name.partition(_PCI)
+        if is_address and f"{_BOUND}{address}" in sample.seen:
+            at[f"{_BOUND}{address}"] = device
+            located.add(device)
+    others = [name for name in sample.seen if "/" not in name and name not in located]
+    return sorted({*(at[name] for name in disappeared(sample, at)), *disappeared(sample, others)})
 
 
 def _too_few(sample: Sample, equipment: Equipment, lost: int) -> Iterator[Finding]:
@@ -102,7 +123,7 @@ def _too_few(sample: Sample, equipment: Equipment, lost: int) -> Iterator[Findin
 
 
 def _is_efa(name: str, text: str) -> bool:
-    return "/" not in name and text == "efa"
+    return text == "efa" and ("/" not in name or name.startswith(_HIDDEN))
 
 
 def _efas(sample: Sample) -> int:

@@ -108,6 +108,25 @@ def test_an_efa_device_that_libfabric_misses_twice_in_a_row_is_lost() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("now", "is_lost"),
+    [
+        ({"domain/rdmap160s25": "", "pci/rdmap160s25/0000:a0:19.0": ""}, False),
+        ({"hidden/0000:a0:19.0": ""}, False),
+        ({"domain/rdmap160s26": "", "pci/rdmap160s26/0000:a0:1a.0": ""}, True),
+    ],
+)
+def test_an_efa_device_with_another_name_or_in_a_pod_is_not_lost(
+    now: dict[str, str], is_lost: bool
+) -> None:
+    seen = frozenset({"domain/efa_0", "pci/efa_0/0000:a0:19.0"})
+    text = recording("efa/fi-31.txt")
+
+    hits = judged("efa-devices", text, values=now, before=now, seen=seen)
+
+    assert [one.device for one in hits] == ["efa_0"] * is_lost
+
+
 def test_a_machine_without_efa_has_none_to_lose_and_a_tool_that_fails_proves_nothing() -> None:
     none, cut = recording("efa/fi-none.txt"), recording("efa/fi-truncated.txt")
 

@@ -113,6 +113,13 @@ def test_where_there_are_none_at_all_all_are_missed(name: str) -> None:
     assert counted(name, 8, 0, 0) == [(KINDS[name][2], Remedy.REBOOT, "")]
 
 
+def test_an_efa_device_in_the_network_namespace_of_a_pod_is_counted() -> None:
+    values = efas(6) | {f"hidden/0000:a{n}:00.0": "efa" for n in range(2)}
+
+    assert found("network-state", Equipment(efa=8), values) == []
+    assert found("network-state", Equipment(efa=9), values) != []
+
+
 def test_where_the_driver_shows_no_gpu_all_are_missed() -> None:
     hits = found("gpu-state", Equipment(gpus=8), gpus(0), text="No devices were found\n")
 

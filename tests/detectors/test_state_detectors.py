@@ -206,6 +206,52 @@ def test_a_neuron_device_and_a_core_that_vanish_are_missed() -> None:
     ]
 
 
+AT = {f"mlx5_{n}/pci/0000:a{n}:00.0": "" for n in range(4)}
+BOUND = {f"bound/0000:a{n}:00.0": "mlx5_core" for n in range(4)}
+CARDS = {f"mlx5_{n}": "infiniband" for n in range(4)} | AT | BOUND
+
+
+def without(values: Mapping[str, str], *words: str) -> dict[str, str]:
+    return {name: text for name, text in values.items() if not any(word in name for word in words)}
+
+
+def test_a_network_device_that_is_hidden_or_renamed_is_not_lost() -> None:
+    hidden = without(CARDS, "mlx5_3")
+    renamed = hidden | {"rocep163s0": "infiniband", "rocep163s0/pci/0000:a3:00.0": ""}
+
+    for left in (hidden, renamed):
+        assert found("network-state", left, before=left, seen=frozenset(CARDS)) == []
+
+
+@pytest.mark.parametrize("gone", [("mlx5_3", "bound/0000:a3"), ("bound/0000:a3",)])
+def test_a_network_device_whose_pci_function_is_gone_or_unbound_is_lost(
+    gone: tuple[str, ...],
+) -> None:
+    left = without(CARDS, *gone)
+
+    assert found("network-state", left, before=CARDS, seen=frozenset(CARDS)) == []
+    assert found("network-state", left, before=left, seen=frozenset(CARDS)) == [
+        (Reason.EFA_COUNT, Remedy.REBOOT, "mlx5_3")
+    ]
+
+
+def test_a_renamed_device_that_is_lost_is_so_once() -> None:
+    left = without(CARDS, "mlx5_3", "bound/0000:a3")
+    seen = frozenset(CARDS | {"rocep163s0": "infiniband", "rocep163s0/pci/0000:a3:00.0": ""})
+
+    assert found("network-state", left, before=left, seen=seen) == [
+        (Reason.EFA_COUNT, Remedy.REBOOT, "rocep163s0")
+    ]
+
+
+def test_a_network_device_whose_function_is_unknown_is_known_by_its_name() -> None:
+    left = without(CARDS, "mlx5_3", "bound/")
+
+    hits = found("network-state", left, before=left, seen=frozenset(without(CARDS, "bound/")))
+
+    assert hits == [(Reason.EFA_COUNT, Remedy.REBOOT, "mlx5_3")]
+
+
 @pytest.mark.parametrize(("down_s", "is_fault"), [("239", False), ("240", True)])
 def test_a_link_that_stays_down_is_a_fault(down_s: str, is_fault: bool) -> None:
     values = {"m": "infiniband", "m/1/state": "1: DOWN", "m/1/down_s": down_s}

@@ -1,13 +1,14 @@
 """InfiniBand, RoCE and EFA devices in sysfs."""
 
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.sampler import Reading
-from holdfast.adapters.host.small_files import names_in, read_small
+from holdfast.adapters.host.small_files import link_target, names_in, read_small
 
 FLAP_DOWN_S: Final = 25
 """Minimum downtime in seconds of a link that counts as a flap on its return, as in gpud."""
@@ -16,6 +17,10 @@ FLAP_WINDOW_S: Final = 3600
 
 _ACTIVE: Final = "4: ACTIVE"
 _EFA_VENDOR: Final = "0x1d0f"
+_EFA_DRIVER: Final = "efa"
+_NETWORK_CLASS: Final = "0x02"
+"""Beginning of the PCI classes of network controllers; those of InfiniBand are among them."""
+_PCI_ADDRESS: Final = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 _COUNTERS: Final = (
     "counters/excessive_buffer_overrun_errors",
@@ -52,18 +57,48 @@ def efa_devices(root: Path) -> list[str]:
     return [name for name in names_in(devices) if is_efa(devices / name)]
 
 
+def pci_address(root: Path, device: str) -> str | None:
+    """Return the address of the PCI function of a device; None if it has none."""
+    target = link_target(root / "sys/class/infiniband" / device / "device")
+    return target if target is not None and _PCI_ADDRESS.fullmatch(target) else None
+
+
+def bound_functions(root: Path) -> dict[str, str]:
+    """Return the driver of each PCI function of a network controller that has one, by address."""
+    folder = root / "sys/bus/pci/devices"
+    drivers = {
+        address: link_target(folder / address / "driver")
+        for address in names_in(folder)
+        if (read_small(folder / address / "class") or "").startswith(_NETWORK_CLASS)
+    }
+    return {address: driver for address, driver in drivers.items() if driver is not None}
+
+
+def hidden_efa(root: Path, bound: Mapping[str, str]) -> list[str]:
+    """Return the addresses of EFA devices among ``bound_functions`` that are not visible.
+
+    They are in other network namespaces, such as that of a pod (rdma-system(8), ``exclusive``).
+    """
+    visible = {pci_address(root, device) for device in names_in(root / "sys/class/infiniband")}
+    efa = [address for address, driver in bound.items() if driver == _EFA_DRIVER]
+    return [address for address in efa if address not in visible]
+
+
 class Ports:
     """Reads the network ports of a machine and tracks when their links were down."""
 
     def __init__(self, root: Path) -> None:
         """Read ``sys/class/infiniband`` below ``root``."""
+        self._root = root
         self._devices = root / "sys/class/infiniband"
         self._links: dict[str, _Link] = {}
 
     def read(self) -> Reading:
         """Return the state and counters of all ports.
 
-        Names are ``DEVICE`` (``efa`` or ``infiniband``), ``DEVICE/firmware`` (its version), and
+        Names are ``DEVICE`` (``efa`` or ``infiniband``), ``DEVICE/pci/ADDRESS`` (its PCI function),
+        ``DEVICE/firmware`` (its version), ``bound/ADDRESS`` (the driver of a PCI function),
+        ``hidden/ADDRESS`` (``efa``; of a device in another network namespace), and
         ``DEVICE/PORT/`` followed by ``state`` and ``rate`` (as in sysfs), ``down_s`` (seconds; only
         while a link is down that was up before), ``flaps`` (number of flaps within
         ``FLAP_WINDOW_S``), ``active`` (only while the link is up), or the name of a counter.
@@ -72,11 +107,16 @@ class Ports:
         return Reading(values={"/read": ""} | dict(self._values(time.monotonic())))
 
     def _values(self, now: float) -> Iterator[tuple[str, str]]:
+        bound = bound_functions(self._root)
+        yield from ((f"bound/{address}", driver) for address, driver in bound.items())
+        yield from ((f"hidden/{address}", "efa") for address in hidden_efa(self._root, bound))
         for device in names_in(self._devices):
             vendor = read_small(self._devices / device / "device/vendor")
             if vendor is None:
                 continue  # software device without hardware below it
             yield device, "efa" if vendor == _EFA_VENDOR else "infiniband"
+            if (address := pci_address(self._root, device)) is not None:
+                yield f"{device}/pci/{address}", ""
             firmware = read_small(self._devices / device / "fw_ver")
             if firmware:
                 yield f"{device}/firmware", firmware

@@ -53,6 +53,20 @@ def names_in(directory: Path | str) -> list[str]:
         return []
 
 
+def link_target(path: Path | str) -> str | None:
+    """Return the last name in the target of a symbolic link; None if there is no such link.
+
+    Raises:
+        BackendError: the system lacks resources to read it.
+
+    """
+    try:
+        return os.path.basename(os.readlink(path))
+    except OSError as error:
+        _reject_lacking(path, error)
+        return None
+
+
 def _reject_lacking(path: Path | str, error: OSError) -> None:
     """Raise an error that is none of the file: as missing it would count as a lost device."""
     if error.errno in LACKING:

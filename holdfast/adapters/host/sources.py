@@ -22,9 +22,20 @@ _DOMAIN: Final = re.compile(r"^ {0,8}domain: {1,8}(\S{1,100}?)(?:-rdm|-dgrm)?\s*
 _OF_UNITS: Final = ("ActiveState", "SubState", "Result", "NRestarts")
 
 
-def efa_domains(_root: Path, text: str) -> dict[str, str]:
-    """Return the distinct devices in the output of ``fi_info -p efa`` as ``domain/NAME``."""
-    return {f"domain/{name}": "" for name in _DOMAIN.findall(text)}
+def efa_domains(root: Path, text: str) -> dict[str, str]:
+    """Return the distinct devices in the output of ``fi_info -p efa`` as ``domain/NAME``.
+
+    ``pci/NAME/ADDRESS`` has the PCI function of a device, and ``hidden/ADDRESS`` that of one in
+    another network namespace.
+    """
+    names = dict.fromkeys(_DOMAIN.findall(text))
+    addresses = {name: network.pci_address(root, name) for name in names}
+    hidden = network.hidden_efa(root, network.bound_functions(root))
+    return {
+        **{f"domain/{name}": "" for name in names},
+        **{f"pci/{name}/{address}": "" for name, address in addresses.items() if address},
+        **{f"hidden/{address}": "" for address in hidden},
+    }
 
 
 def unit_states(_root: Path, text: str) -> dict[str, str]:

@@ -251,6 +251,44 @@ def test_ports_have_a_kind_a_state_and_counters(links: Links) -> None:
     assert "rxe0" not in values
 
 
+def add_function(root: Path, address: str, driver: str, kind: str = "0x020000") -> Path:
+    """A PCI function and its driver, as sysfs links them."""
+    function = root / "sys/devices/pci0000:a0" / address
+    write(function, {"class": f"{kind}\n", "vendor": "0x1d0f\n"})
+    bus = root / "sys/bus/pci"
+    for folder in (bus / "devices", bus / "drivers" / driver):
+        folder.mkdir(parents=True, exist_ok=True)
+    (function / "driver").symlink_to(bus / "drivers" / driver)
+    (bus / "devices" / address).symlink_to(function)
+    return function
+
+
+def test_devices_are_read_with_their_pci_functions(tmp_path: Path) -> None:
+    device = tmp_path / "sys/class/infiniband/rdmap160s25"
+    device.mkdir(parents=True)
+    (device / "device").symlink_to(add_function(tmp_path, "0000:a0:19.0", "efa"))
+    add_function(tmp_path, "0000:a0:1a.0", "efa")  # in the network namespace of a pod
+    add_function(tmp_path, "0000:a0:1b.0", "ena")
+    add_function(tmp_path, "0000:a0:1c.0", "nvme", "0x010802")
+    (add_function(tmp_path, "0000:a0:1d.0", "efa") / "driver").unlink()
+    text = "provider: efa\n    domain: rdmap160s25-rdm\n"
+
+    assert network.Ports(tmp_path).read().values == {
+        "/read": "",
+        "rdmap160s25": "efa",
+        "rdmap160s25/pci/0000:a0:19.0": "",
+        "bound/0000:a0:19.0": "efa",
+        "bound/0000:a0:1a.0": "efa",
+        "bound/0000:a0:1b.0": "ena",
+        "hidden/0000:a0:1a.0": "efa",
+    }
+    assert efa_domains(tmp_path, text) == {
+        "domain/rdmap160s25": "",
+        "pci/rdmap160s25/0000:a0:19.0": "",
+        "hidden/0000:a0:1a.0": "",
+    }
+
+
 def test_a_reading_without_any_port_is_one(tmp_path: Path) -> None:
     assert network.Ports(tmp_path).read().values == {"/read": ""}
 
