@@ -5,6 +5,7 @@ the pressure shows how much work waits for them.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -18,8 +19,8 @@ from holdfast.detectors.judgement import (
     undecided,
     whole,
 )
-from holdfast.detectors.state_reasons import fault, note
-from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.detectors.state_reasons import deferred, fault, note
+from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Condition, Reason
 
 FAMILY: Final = "memory-state"
@@ -38,8 +39,13 @@ STATE_REASONS: Final = (
     note(FAMILY, Reason.MEMORY_PRESSURE, "`/proc/pressure/memory`: all tasks are stalled for "
         "a fifth of a minute"),
     note(EVENTS, Reason.OOM_KILLING, "`/proc/vmstat`: `oom_kill` rose"),
-    fault(EVENTS, Reason.MEMORY_CORRUPTED, Remedy.REPLACE, "`/proc/meminfo`: `HardwareCorrupted` "
-        "rose; AWS's runbook"),
+    fault(EVENTS, Reason.MEMORY_CORRUPTED, Remedy.REPLACE, "sysfs: `memory_failure/total` rose; "
+        "before Linux 6.3, `/proc/meminfo`: `HardwareCorrupted` rose and no memory controller "
+        "counts errors; AWS's runbook"),
+    deferred(EVENTS, Reason.MEMORY_CORRUPTED, Remedy.REPLACE, "`/proc/meminfo`: before Linux 6.3, "
+        "`HardwareCorrupted` rose; uncorrected errors are a fault of the memory controller"),
+    note(EVENTS, Reason.MEMORY_READ_ERROR, "`/proc/meminfo`: `HardwareCorrupted` rose, and "
+        "`memory_failure/total` did not; mm/memory-failure.c"),
 )
 # fmt: on
 
@@ -69,11 +75,35 @@ def _findings(sample: Sample, available: int) -> Iterator[Finding]:
     if by := rise(sample, "oom_kill"):
         why = f"the kernel killed {by} processes because memory was exhausted"
         yield host_finding(sample, EVENTS, Reason.OOM_KILLING, why)
-    if by := rise(sample, "HardwareCorrupted"):
-        yield host_finding(
-            sample, EVENTS, Reason.MEMORY_CORRUPTED, f"the kernel retired {by} KiB of bad memory",
-            condition=Condition.HOST_HARDWARE, severity=Severity.FATAL, remedy=Remedy.REPLACE,
-        )  # fmt: skip
+    yield from _corrupted(sample)
+
+
+def _corrupted(sample: Sample) -> Iterator[Finding]:
+    """Yield the finding of memory that the kernel has retired.
+
+    It also retires pages whose errors were all corrected ("soft offline"), which loses no data and
+    raises ``HardwareCorrupted`` as well.
+    """
+    if by := rise(sample, "memory_failures"):
+        yield _corruption(sample, f"{by} pages of memory have uncorrected errors")
+    elif by := rise(sample, "HardwareCorrupted"):
+        why = f"the kernel retired {by} KiB of bad memory"
+        if "memory_failures" in sample.before:
+            # Its own reason, for a notice would end a fault of the same one.
+            why = f"{why} after corrected errors"
+            yield host_finding(sample, EVENTS, Reason.MEMORY_READ_ERROR, why)
+        elif "edac" in sample.values:  # whose ``ue_count`` is the fault if they were uncorrected
+            found = _corruption(sample, why)
+            yield replace(found, severity=Severity.WARNING, urgency=Urgency.DEFERRED)
+        else:
+            yield _corruption(sample, why)
+
+
+def _corruption(sample: Sample, why: str) -> Finding:
+    return host_finding(
+        sample, EVENTS, Reason.MEMORY_CORRUPTED, why,
+        condition=Condition.HOST_HARDWARE, severity=Severity.FATAL, remedy=Remedy.REPLACE,
+    )  # fmt: skip
 
 
 def _percent(text: str) -> float | None:

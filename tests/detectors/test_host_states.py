@@ -8,7 +8,7 @@ from listed_findings import detected
 from holdfast.detectors.contract import LOGS, Detector, Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.table import detectors
-from holdfast.model.health import Finding, Remedy, Severity
+from holdfast.model.health import Finding, Remedy, Severity, Urgency
 from holdfast.model.names import Reason
 
 NOW = datetime(2025, 11, 20, 12, 0, tzinfo=UTC)
@@ -94,6 +94,37 @@ def test_kills_for_want_of_memory_are_reported_when_there_are_new_ones() -> None
     assert "killed 2 processes" in finding.message
     assert judged("memory-state", values, {"oom_kill": "5"}) == []
     assert judged("memory-state", values, {}) == []
+
+
+HARD = (Remedy.REPLACE, Urgency.IMMEDIATE, Severity.FATAL)
+LATER = (Remedy.REPLACE, Urgency.DEFERRED, Severity.WARNING)
+NOTICE = (Remedy.NONE, Urgency.IMMEDIATE, Severity.WARNING)
+
+
+@pytest.mark.parametrize(
+    ("more_before", "more", "expected"),
+    [
+        ({"memory_failures": "0"}, {"memory_failures": "1"}, [HARD]),
+        ({"memory_failures": "1"}, {"memory_failures": "1"}, [NOTICE]),
+        ({"memory_failures": "1", "edac": ""}, {"memory_failures": "1", "edac": ""}, [NOTICE]),
+        ({"edac": ""}, {"edac": ""}, [LATER]),
+        ({}, {}, [HARD]),
+    ],
+)
+def test_memory_that_was_retired_after_corrected_errors_replaces_no_node_at_once(
+    more_before: dict[str, str], more: dict[str, str], expected: list[tuple]
+) -> None:
+    before = {"MemAvailable": "9999999", "HardwareCorrupted": "0", **more_before}
+    values = {"MemAvailable": "9999999", "HardwareCorrupted": "4", **more}
+
+    hits = judged("memory-state", values, before)
+
+    is_notice = expected == [NOTICE]  # of its own reason, so that it ends no fault
+    assert [one.reason for one in hits] == [
+        Reason.MEMORY_READ_ERROR if is_notice else Reason.MEMORY_CORRUPTED
+    ]
+    assert [(one.remedy, one.urgency, one.severity) for one in hits] == expected
+    assert judged("memory-state", values, values) == []
 
 
 def unit(state: str, restarts: int = 0, name: str = "kubelet") -> dict[str, str]:

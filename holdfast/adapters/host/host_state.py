@@ -11,6 +11,7 @@ from typing import Final
 from holdfast.adapters.host.small_files import names_in, read_small
 from holdfast.model.errors import BackendError
 
+_EDAC: Final = "sys/devices/system/edac/mc"
 _MEMINFO: Final = ("MemTotal", "MemAvailable", "HardwareCorrupted")
 _LOCAL_FILE_SYSTEMS: Final = ("btrfs", "ext2", "ext3", "ext4", "f2fs", "xfs", "zfs")
 """File systems local to this node; ``statvfs`` on a network file system may hang."""
@@ -40,7 +41,9 @@ def memory(root: Path) -> dict[str, str]:
     """Return memory values of ``meminfo``, ``pressure/memory`` and ``vmstat``.
 
     Values of ``meminfo`` in KiB, the pressure (``full/avg60`` in percent), and the number of
-    processes that the OOM killer has killed (``oom_kill``).
+    processes that the OOM killer has killed (``oom_kill``). ``memory_failures`` is the number of
+    pages with uncorrected errors, since Linux 6.3; ``edac`` is present if memory controllers count
+    such errors.
     """
     text = read_small(root / "proc/meminfo") or ""
     rows = (line.partition(":") for line in text.splitlines())
@@ -50,7 +53,21 @@ def memory(root: Path) -> dict[str, str]:
         pairs = (field.partition("=") for field in fields)
         values |= {f"{kind}/{name}": value for name, _, value in pairs if name == "avg60"}
     counts = (line.partition(" ") for line in (read_small(root / "proc/vmstat") or "").splitlines())
-    return values | {name: count for name, _, count in counts if name == "oom_kill"}
+    values |= {name: count for name, _, count in counts if name == "oom_kill"}
+    if _controllers(root):
+        values["edac"] = ""
+    return values | _memory_failures(root)
+
+
+def _memory_failures(root: Path) -> dict[str, str]:
+    nodes = root / "sys/devices/system/node"
+    texts = [read_small(nodes / node / "memory_failure/total") for node in names_in(nodes)]
+    counts = [int(text) for text in texts if text is not None and text.isdigit()]
+    return {"memory_failures": str(sum(counts))} if counts else {}
+
+
+def _controllers(root: Path) -> list[str]:
+    return [name for name in names_in(root / _EDAC) if name.startswith("mc")]
 
 
 def disks(root: Path) -> dict[str, str]:
@@ -114,11 +131,9 @@ def _space(point: str, path: str) -> dict[str, str]:
 
 def edac(root: Path) -> dict[str, str]:
     """Return memory error counts by controller: ``mc0/ue_count`` and ``mc0/ce_count``."""
-    directory = root / "sys/devices/system/edac/mc"
     found = {
-        f"{controller}/{counter}": read_small(directory / controller / counter)
-        for controller in names_in(directory)
-        if controller.startswith("mc")
+        f"{controller}/{counter}": read_small(root / _EDAC / controller / counter)
+        for controller in _controllers(root)
         for counter in ("ue_count", "ce_count", "ue_noinfo_count")
     }
     return {name: count for name, count in found.items() if count is not None}

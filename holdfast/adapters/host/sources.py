@@ -237,7 +237,7 @@ SOURCES: Final = {
         values=efa_domains, needs=("sys/class/infiniband",),
     ),
     "ibstat": _command("ibstat", needs=("sys/class/infiniband",), needs_root=True),
-    "memory": _files(host_state.memory, "proc/meminfo"),
+    "memory": _files(host_state.memory, "proc/meminfo", reads=("sys",)),
     "disks": _files(host_state.disks, "proc/self/mountinfo", needs_root=True),
     "edac": _files(host_state.edac, "sys/devices/system/edac/mc"),
     "clock": _files(host_state.clock),

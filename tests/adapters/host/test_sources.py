@@ -343,6 +343,17 @@ def test_memory_and_its_pressure(tmp_path: Path) -> None:
     }
 
 
+def test_uncorrected_errors_of_pages_are_counted_where_the_kernel_does(tmp_path: Path) -> None:
+    nodes = "sys/devices/system/node"
+    write(tmp_path, {"proc/meminfo": "MemAvailable: 7 kB\n", f"{nodes}/online": "0-1\n"})
+    assert host_state.memory(tmp_path) == {"MemAvailable": "7"}
+
+    write(tmp_path, {f"{nodes}/node{n}/memory_failure/total": f"{n + 1}\n" for n in range(2)})
+    write(tmp_path, {"sys/devices/system/edac/mc/mc0/ue_count": "0\n"})
+
+    assert host_state.memory(tmp_path) == {"MemAvailable": "7", "memory_failures": "3", "edac": ""}
+
+
 def test_the_controllers_of_memory_are_read(tmp_path: Path) -> None:
     write(
         tmp_path / "sys/devices/system/edac/mc",
