@@ -169,6 +169,7 @@ def restored(lines: list[dict]) -> list[str]:
     return [why for why in chosen if "was restored from" in why]
 
 
+@pytest.mark.usefixtures("local_platform")
 @pytest.mark.parametrize("kind", ["clusters", "s3_clusters"])
 def test_a_job_that_loses_all_its_checkpoints_resumes_from_the_copies(
     request, tmp_path, kind

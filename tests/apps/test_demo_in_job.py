@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def test_ranks_restart_inside_the_job_and_train_the_same_weights(tmp_path: Path) -> None:
+def test_ranks_restart_inside_the_job_and_train_the_same_weights(local_platform: Path) -> None:
     done = subprocess.run(
         [
             sys.executable,
@@ -20,7 +20,7 @@ def test_ranks_restart_inside_the_job_and_train_the_same_weights(tmp_path: Path)
             "--output",
             "json",
         ],
-        env={**os.environ, "HOLDFAST_HOME": str(tmp_path)},
+        env={**os.environ, "HOLDFAST_HOME": str(local_platform)},
         capture_output=True,
         check=False,
         encoding="utf-8",
