@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions, stays
 
+from holdfast.adapters.slurm.commands.jobs import JobCommands
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 RENEWED = """
@@ -15,10 +17,11 @@ echo "$1" >> {folder}/renewed
 
 
 @pytest.fixture
-def slurm(programs: SlurmPrograms) -> Iterator[SlurmCluster]:
+def slurm(programs: SlurmPrograms, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]:
     """With the times of a real cluster: what Slurm sees to by itself takes minutes."""
     settings = {"SlurmdTimeout": "300", "ReturnToService": "2"}
     with SlurmCluster(programs, nodes=("node1", "node2"), settings=settings) as cluster:
+        monkeypatch.setenv("PATH", cluster.environment["PATH"])
         yield cluster
 
 
@@ -56,20 +59,72 @@ def test_no_job_gets_a_new_machine_before_the_site_has_prepared_it(fleet: Fleet)
     assert fleet.orders == [["replace", "node1"]]
 
 
+def never_ends(slurm: SlurmCluster) -> str:
+    """A job whose Epilog on node1 does not end; returns its ID."""
+    program = slurm.folder / "Epilog"
+    program.write_text("#!/bin/sh\n[ $SLURMD_NODENAME != node1 ] || sleep 600\n", encoding="utf-8")
+    job = slurm.submit("-N1", "-w", "node1", script="true")
+    slurm.until(lambda: "COMPLETING" in slurm.state("node1"))
+    return job
+
+
 @on_both_versions
 def test_what_was_to_end_on_the_machine_before_holds_no_node_back(fleet: Fleet) -> None:
-    program = fleet.slurm.folder / "Epilog"
-    program.write_text("#!/bin/sh\n[ $SLURMD_NODENAME != node1 ] || sleep 600\n", encoding="utf-8")
     fleet.control(provider=fleet.by_command(), drain="2s")
-    job = fleet.slurm.submit("-N1", "-w", "node1", script="true")
-    fleet.until(lambda: "COMPLETING" in fleet.slurm.state("node1"))
+    job = never_ends(fleet.slurm)
 
     fleet.machines["node1"].log(REPLACE_XID)
     fleet.until(lambda: fleet.orders)
-    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    (fleet.slurm.folder / "Epilog").write_text("#!/bin/sh\n", encoding="utf-8")
     fleet.machines["node1"].renew()
 
     fleet.until_recovered("node1")
     fleet.until(lambda: fleet.is_idle("node1"))
     assert fleet.slurm.jobs()[job] == "COMPLETED"
     assert "update_node: node node1 state set to DOWN" in fleet.slurm.log(lines=1000)
+
+
+@on_both_versions
+def test_a_node_that_was_drained_meanwhile_stays_so_when_its_jobs_are_forgotten(
+    fleet: Fleet,
+) -> None:
+    fleet.control(provider=fleet.by_command(), drain="2s")
+    never_ends(fleet.slurm)
+    fleet.machines["node1"].log(REPLACE_XID)
+    fleet.until(lambda: fleet.orders)
+
+    fleet.update("node1", state="drain", reason="burnt PSU")
+    (fleet.slurm.folder / "Epilog").write_text("#!/bin/sh\n", encoding="utf-8")
+    fleet.machines["node1"].renew()
+
+    fleet.until(lambda: "COMPLETING" not in fleet.slurm.state("node1"))
+    stays(lambda: "DRAIN" in fleet.slurm.state("node1"), 3.0)
+    assert fleet.reason("node1") == "burnt PSU"
+    fleet.update("node1", state="resume")
+    fleet.until_recovered("node1")
+
+
+@on_both_versions
+@pytest.mark.parametrize("state", ["drain", "fail"])
+def test_a_job_that_ends_nowhere_leaves_a_node_as_somebody_has_closed_it(
+    slurm: SlurmCluster, state: str
+) -> None:
+    commands = JobCommands(slurm.conf, timedelta(seconds=15))
+    never_ends(slurm)
+    slurm.run("scontrol", "update", "nodename=node1", f"state={state}", "reason=burnt PSU")
+
+    commands.clear_node("node1")
+
+    assert slurm.state("node1") == {"DOWN", state.upper()}
+    assert slurm.node("node1")["Reason"] == "burnt PSU"
+
+
+@on_both_versions
+def test_a_job_that_ends_nowhere_leaves_a_node_open_that_nobody_has_closed(
+    slurm: SlurmCluster,
+) -> None:
+    never_ends(slurm)
+
+    JobCommands(slurm.conf, timedelta(seconds=15)).clear_node("node1")
+
+    slurm.until(lambda: slurm.state("node1") == {"IDLE"})

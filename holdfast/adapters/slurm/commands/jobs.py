@@ -158,7 +158,14 @@ class JobCommands(Slurm):
         self._try(("scontrol", "delete", f"reservationname={name}"), _NOT_FOUND)
 
     def clear_node(self, node: str) -> None:
-        """Make Slurm forget the ending jobs of a node that has rebooted, or is off."""
-        reason = "reason=holdfast: its jobs have ended"
-        self._call("scontrol", "update", f"nodename={node}", "state=down", reason)
-        self.open_node(node)
+        """Make Slurm forget the ending jobs of a node that has rebooted, or is off.
+
+        A node that somebody else has closed stays closed, for that reason: DOWN keeps DRAIN and
+        FAIL, but no state is set without a reason.
+        """
+        facts = self.nodes(node)[node]
+        if facts.is_taken:
+            self.down_node(node, facts.reason.text)
+        else:
+            self.down_node(node, "holdfast: its jobs have ended")
+            self.open_node(node)

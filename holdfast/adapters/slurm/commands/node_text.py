@@ -6,7 +6,12 @@ from functools import lru_cache
 from typing import Final
 
 from holdfast.adapters.slurm.commands.hostlist import expand
-from holdfast.adapters.slurm.commands.reasons import RESUME_TIMEOUT, ParsedReason, parse_reason
+from holdfast.adapters.slurm.commands.reasons import (
+    RESUME_TIMEOUT,
+    Author,
+    ParsedReason,
+    parse_reason,
+)
 
 SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 """Command whose output has the same format in every version since 22.05."""
@@ -62,6 +67,11 @@ class NodeFacts:
     def is_closed(self) -> bool:
         """Whether it is closed to jobs, by a person or program, or by Slurm."""
         return bool(self.state & CLOSED)
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a person or another program has closed it for its own purpose."""
+        return self.is_closed and self.reason.author is Author.OTHER
 
     @property
     def closed_by(self) -> str:

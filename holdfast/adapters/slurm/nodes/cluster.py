@@ -343,8 +343,12 @@ class SlurmCluster:
         self._nodes.invalidate()
 
     def _clear(self, node: str, record: NodeRecord) -> None:
-        """Make Slurm forget the jobs that ended with the previous machine."""
-        self._slurm.down_node(node, our_reason(record))
+        """Make Slurm forget the jobs that ended with the previous machine.
+
+        A node that somebody else has closed keeps its reason, and stays closed.
+        """
+        facts = self._nodes.read_one(node)
+        self._slurm.down_node(node, facts.reason.text if facts.is_taken else our_reason(record))
         self._mark(node, record, was_closed=False)
 
     def _record(self, known: Known) -> NodeRecord:

@@ -82,7 +82,7 @@ def held_by(facts: NodeFacts | None, hold: str) -> str:
     if hold or facts is None:
         return hold
     who = facts.reason_set.partition("@")[0] or "somebody"
-    if facts.is_closed and facts.reason.author is Author.OTHER:
+    if facts.is_taken:
         return f"taken out of service by {who} in Slurm: {facts.reason.text}"
     if facts.state & _MAINTENANCE:
         return "it is reserved for maintenance in Slurm"
@@ -183,7 +183,7 @@ def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:
     """
     if record.phase is Phase.SCHEDULABLE:
         return None
-    if facts.is_closed and facts.reason.author is Author.OTHER:
+    if facts.is_taken:
         return None
     if "FAIL" in facts.state and facts.start_error:
         return None  # sinfo -R shows Slurm's own reason
