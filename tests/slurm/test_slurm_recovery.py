@@ -171,6 +171,26 @@ def test_what_somebody_else_has_drained_is_neither_repaired_nor_opened(fleet: Fl
     fleet.until_recovered("node1")
 
 
+def test_what_slurm_conf_drains_is_neither_repaired_nor_opened(fleet: Fleet) -> None:
+    fleet.slurm.stop_controller()
+    text = fleet.slurm.conf.read_text(encoding="utf-8")
+    begin, mark, end = text.partition("NodeName=node1 ")
+    end = end.replace("State=UNKNOWN", 'State=DRAIN Reason="bad DIMM, RMA 4711"', 1)
+    fleet.slurm.conf.write_text(f"{begin}{mark}{end}", encoding="utf-8")
+    for path in (fleet.slurm.folder / "state").glob("node_state*"):
+        path.unlink()
+    fleet.slurm.start_controller()
+    fleet.until(lambda: fleet.slurm.state("node1") == {"IDLE", "DRAIN"})
+    controller = fleet.control(provider=fleet.by_command())
+
+    fleet.machines["node1"].log(REPLACE_XID)
+
+    fleet.until(lambda: "bad DIMM, RMA 4711" in controller.log)
+    stays(lambda: fleet.slurm.state("node1") == {"IDLE", "DRAIN"}, 1.0)
+    assert "Reason=bad DIMM, RMA 4711\n" in fleet.scontrol("-o", "show", "node", "node1")
+    assert not fleet.orders
+
+
 def test_an_order_whose_answer_a_killed_controller_lost_is_repeated_under_its_token(
     fleet: Fleet,
 ) -> None:

@@ -54,6 +54,22 @@ def test_fields_of_later_versions_may_follow_the_reason(after: str) -> None:
     assert node.instance_id == ("i-1" if "i-1" in after else "")
 
 
+@pytest.mark.parametrize("after", ["", " Comment=who knows", " Extra=y InstanceId=i-1"])
+def test_a_reason_of_the_configuration_is_somebodys(after: str) -> None:
+    node = only(line("IDLE+DRAIN", f" Reason=bad DIMM, RMA 4711{after}"))
+
+    assert (node.reason.text, node.reason.author) == ("bad DIMM, RMA 4711", Author.OTHER)
+    assert node.reason_set == ""
+    assert node.closed_by == "slurm.conf set it to DRAIN in Slurm: bad DIMM, RMA 4711"
+
+
+def test_what_a_comment_says_is_no_reason() -> None:
+    node = only(line("IDLE+DRAIN", " Comment=no Reason=x Foo=y"))
+
+    assert (node.reason.text, node.reason.author) == ("", Author.NONE)
+    assert node.closed_by == "Slurm set it to DRAIN in Slurm"
+
+
 @pytest.mark.parametrize(
     ("state", "closed", "heard", "asleep"),
     [

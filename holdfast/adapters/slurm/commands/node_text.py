@@ -19,6 +19,10 @@ SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 JOBS_FORMAT: Final = "%i|%T|%N"
 
 _REASON: Final = re.compile(r" Reason=(.*?) \[([^\[\]]*@\d{4}-\d\d-\d\dT[\d:]+)\]")
+_CONFIGURED_REASON: Final = re.compile(r" Reason=(.*?)(?= [A-Z]\w*=|$)")
+"""Reason of ``slurm.conf``, which nobody has set at any time."""
+
+_FREE_TEXT: Final = re.compile(r" (?:Comment|Extra)=")
 _NAME: Final = "NodeName="
 _ABSENT: Final = ("", "(null)", "N/A", "None", "Unknown")
 
@@ -78,7 +82,8 @@ class NodeFacts:
         """Return who closed it to jobs, and why, for messages; empty if it is open."""
         if not self.is_closed:
             return ""
-        who = self.reason_set.partition("@")[0] or "Slurm"
+        unnamed = "slurm.conf" if self.reason.text else "Slurm"
+        who = self.reason_set.partition("@")[0] or unnamed
         why = f": {self.reason.text}" if self.reason.text else ""
         return f"{who} set it to {'+'.join(sorted(self.state & CLOSED))} in Slurm{why}"
 
@@ -160,8 +165,7 @@ def _node(line: str) -> NodeFacts:
     state = _value(line, " State=")
     if not state:
         raise ValueError(f"scontrol printed no state of {line[:100]!r}")
-    found = _REASON.search(line) if " Reason=" in line else None
-    reason, reason_set = (found[1], found[2]) if found is not None else ("", "")
+    reason, reason_set = _reason_text(line) if " Reason=" in line else ("", "")
     return NodeFacts(
         line[len(_NAME) :].split(None, 1)[0],
         _flags(state),
@@ -172,6 +176,15 @@ def _node(line: str) -> NodeFacts:
         _value(line, " NodeAddr="),
         _value(line, " Partitions=").partition(",")[0],
     )
+
+
+def _reason_text(line: str) -> tuple[str, str]:
+    """Return the reason of a node, and who set it when; the latter is empty for ``slurm.conf``."""
+    found = _REASON.search(line)
+    if found is not None:
+        return found[1], found[2]
+    found = _CONFIGURED_REASON.search(_FREE_TEXT.split(line, maxsplit=1)[0])
+    return ("" if found is None else found[1]), ""
 
 
 def _value(line: str, key: str) -> str:
