@@ -50,6 +50,15 @@ def submit(log: str = "/fsx/checks/n1.log", nodes: tuple[str, ...] = ("n1",)) ->
     )  # fmt: skip
 
 
+def test_a_pair_shares_a_partition_whatever_the_reasons_of_its_nodes_hold(answers) -> None:
+    one = f"{NODE} Reason=bad\nDIMM [bob@2026-11-21T01:38:11]"
+    argv = answers(f"{one}\n{one.replace('n1', 'n2').replace('train,', '')}\n")
+
+    submit(nodes=("n1", "n2"))
+
+    assert "--partition=debug" in argv.read_text(encoding="utf-8")
+
+
 def test_a_check_has_all_of_its_node_and_only_that(answers) -> None:
     argv = answers(NODE)
 

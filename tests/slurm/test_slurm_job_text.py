@@ -143,6 +143,8 @@ def test_reservations_are_read() -> None:
     assert found["HOLDFAST_7"].ends_at == datetime(2026, 11, 21, 4, 9, 21).astimezone()
     assert (found["empty"].nodes, found["empty"].ends_at) == ((), None)
     assert [name for name, one in found.items() if not one.is_active] == ["later"]
+    noted = text.replace(" State=INACTIVE", " State=INACTIVE Comment=a\nb\x85c", 1)
+    assert parse_reservations(noted) == found
     assert parse_reservations("No reservations in the system\n") == {}
     with pytest.raises(ValueError, match="unexpected output of scontrol"):
         parse_reservations("slurm error\n")

@@ -1,4 +1,6 @@
 from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.adapters.slurm.commands.node_text import JobFacts, parse_jobs, parse_nodes
 from holdfast.adapters.slurm.commands.reasons import Author
+from holdfast.kit.commands import run
 
 # Slurm 22.05.8
 OLD = (
@@ -125,6 +128,20 @@ def test_all_nodes_are_read_and_blank_lines_are_not() -> None:
     other = line().replace("NodeName=node1", "NodeName=node2")
 
     assert list(parse_nodes(f"{line()}\n\n{other}\n")) == ["node1", "node2"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_an_end_of_line_in_a_reason_hides_no_node(tmp_path: Path, end: str) -> None:
+    said = line("IDLE+DRAIN", f" Reason=bad{end}DIMM{end}{end}x [bob@2026-11-21T01:38:11]")
+    other = line().replace("NodeName=node1", "NodeName=node2")
+    (tmp_path / "said").write_bytes(f"{said}\n{other}\n".encode())
+
+    text = run(["cat", str(tmp_path / "said")], timeout=timedelta(seconds=20)).output
+    closed, idle = parse_nodes(text).values()
+
+    assert (closed.reason.author, closed.reason_set) == (Author.OTHER, "bob@2026-11-21T01:38:11")
+    assert closed.reason.text.split() == ["bad", "DIMM", "x"]
+    assert (idle.name, idle.state) == ("node2", {"IDLE"})
 
 
 @pytest.mark.parametrize("text", ["no nodes here", "NodeName=n1 Arch=x"])

@@ -120,8 +120,7 @@ def _shared_partition(nodes: str) -> str:
     """The first partition that all of these nodes are in; empty if there is none."""
     each = [
         found[1].split(",") if (found := _PARTITIONS.search(line)) else []
-        for line in nodes.splitlines()
-        if line.strip()
+        for line in nodes.split("\nNodeName=")  # a reason may contain ends of lines
     ]
     first = each[0] if each else []
     return next((name for name in first if all(name in one for one in each)), "")

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from holdfast.adapters.slurm.commands.hostlist import expand
+from holdfast.adapters.slurm.commands.records import records
 
 _FIELDS: Final = (
     "JobArrayID", "JobID", "HetJobID", "HetJobOffset", "State", "Reason", "RestartCnt", "Requeue",
@@ -167,10 +168,10 @@ def parse_reservations(text: str) -> dict[str, Reservation]:
         ValueError: the output is not as expected.
 
     """
-    found = {}
-    for line in text.splitlines():
-        if not line or line.startswith("No reservations"):
-            continue
+    found: dict[str, Reservation] = {}
+    if text.startswith("No reservations"):
+        return found
+    for line in records(text, "ReservationName="):
         values = {key: value for key, _, value in (word.partition("=") for word in line.split())}
         if not values.get("ReservationName"):
             raise ValueError(f"unexpected output of scontrol: {line[:100]!r}")

@@ -12,6 +12,7 @@ from holdfast.adapters.slurm.commands.reasons import (
     ParsedReason,
     parse_reason,
 )
+from holdfast.adapters.slurm.commands.records import records
 
 SHOW_NODES: Final = ("scontrol", "-o", "show", "node")
 """Command whose output has the same format in every version since 22.05."""
@@ -138,7 +139,7 @@ def parse_nodes(text: str) -> dict[str, NodeFacts]:
         ValueError: the output is not as expected.
 
     """
-    nodes = (_node(line) for line in text.splitlines() if line)
+    nodes = (_node(line) for line in records(text, _NAME))
     return {node.name: node for node in nodes}
 
 
@@ -160,8 +161,6 @@ def parse_jobs(text: str) -> list[JobFacts]:
 
 
 def _node(line: str) -> NodeFacts:
-    if not line.startswith(_NAME):
-        raise ValueError(f"unexpected output of scontrol: {line[:100]!r}")
     state = _value(line, " State=")
     if not state:
         raise ValueError(f"scontrol printed no state of {line[:100]!r}")
