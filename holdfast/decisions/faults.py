@@ -163,8 +163,13 @@ def _counts(node: NodeView, silent: Fault, policy: RemediationPolicy) -> bool:
     return node.record.phase is not Phase.CHECKING and not _forgiven(node, silent)
 
 
+def check_ends_at(node: NodeView, policy: RemediationPolicy) -> datetime:
+    """Return the time limit of a node's own deep health check."""
+    return (node.check_began_at or node.record.phase_since) + policy.deep_check_timeout
+
+
 def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:
-    """Return the fault of a node whose own deep health check failed or never ended."""
+    """Return the fault of a node whose own deep health check failed, or began and never ended."""
     if node.record.phase is not Phase.CHECKING or node.record.pairing is not None:
         return None
     if node.check is not None and not node.check.passed:
@@ -175,8 +180,8 @@ def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fau
             node.check.ended_at,
             node.check.detail,
         )
-    deadline = node.record.phase_since + policy.deep_check_timeout
-    if node.check is None and now >= deadline:
+    deadline = check_ends_at(node, policy)
+    if node.check is None and not node.check_pending and now >= deadline:
         return _fault(
             Condition.DEEP_CHECK,
             Reason.CHECK_NEVER_ENDED,

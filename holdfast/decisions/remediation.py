@@ -10,6 +10,7 @@ from holdfast.decisions.check_schedule import is_checked_by_policy, next_check_a
 from holdfast.decisions.faults import (
     agent_fault,
     agent_silent_at,
+    check_ends_at,
     check_fault,
     has_joined,
     node_faults,
@@ -210,7 +211,7 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
         return _quarantine(node, fault, policy, now)
     is_checking = node.record.phase is Phase.CHECKING
     if is_checking and node.check is None and node.record.pairing is None:
-        return Wait(until=node.record.phase_since + policy.deep_check_timeout)
+        return _await_check(node, policy, now)
     if is_checking:
         return _after_check(node, policy, now)
     if not has_joined(node):
@@ -221,6 +222,14 @@ def _decide_joining(node: NodeView, policy: RemediationPolicy, now: datetime) ->
     if must_check and node.record.checked_machine != node.machine:
         return StartCheck(node=node.name)
     return Release(node=node.name)
+
+
+def _await_check(node: NodeView, policy: RemediationPolicy, now: datetime) -> Wait:
+    ends_at = check_ends_at(node, policy)
+    if node.check_pending and now >= ends_at:
+        why = f"its deep health check has not begun: {node.check_pending}"
+        return Wait(until=None, why=why)
+    return Wait(until=ends_at)
 
 
 def _after_check(node: NodeView, policy: RemediationPolicy, now: datetime) -> NodeAction | Wait:

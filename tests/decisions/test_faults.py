@@ -229,6 +229,25 @@ def test_a_check_that_never_ends_has_failed_at_its_deadline() -> None:
     assert fault.since == NOW
 
 
+def test_a_check_that_began_late_has_its_time() -> None:
+    began_at = NOW - POLICY.deep_check_timeout
+    since = {"phase_since": began_at - POLICY.deep_check_timeout}
+    node = a_node(Phase.CHECKING, check_began_at=began_at, record=since)
+
+    assert check_fault(node, POLICY, NOW - TICK) is None
+    assert check_fault(node, POLICY, NOW) is not None
+
+
+def test_a_check_that_has_not_begun_is_no_fault() -> None:
+    node = a_node(
+        Phase.CHECKING,
+        check_pending="its job waits (Resources)",
+        record={"phase_since": LONG_AGO - POLICY.deep_check_timeout},
+    )
+
+    assert check_fault(node, POLICY, NOW) is None
+
+
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.CHECKING])
 def test_only_a_node_under_check_can_fail_it(phase) -> None:
     node = a_node(phase, check=CheckResult(passed=False, ended_at=NOW))

@@ -136,6 +136,20 @@ def test_a_check_has_its_time_and_then_has_failed() -> None:
     assert isinstance(decided(node_heard_then, now=deadline), Quarantine)
 
 
+def test_a_node_whose_check_has_not_begun_stays_out_of_service_and_says_why() -> None:
+    deadline = NOW + POLICY.deep_check_timeout
+    node = a_node(
+        Phase.CHECKING,
+        record={"phase_since": NOW},
+        heartbeat_at=deadline - TICK,
+        check_pending="its job waits (Resources)",
+    )
+
+    assert decided(node, now=deadline - TICK) == Wait(until=deadline)
+    why = "its deep health check has not begun: its job waits (Resources)"
+    assert decided(node, now=deadline) == Wait(until=None, why=why)
+
+
 def test_a_fault_ends_a_check_even_if_it_was_passed() -> None:
     node = a_node(Phase.CHECKING, check=CheckResult(passed=True, ended_at=NOW), faults=(a_fault(),))
 

@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -99,8 +99,9 @@ def test_a_node_without_a_partition_cannot_be_checked(answers) -> None:
 
 def test_jobs_and_reservations_of_others_are_left_alone(answers) -> None:
     answers(
-        "7|PENDING|holdfast-check-1|Resources\n8|RUNNING|holdfast-check-2|None\n"
-        "9|RUNNING|a|holdfast-check-3|None\n10|RUNNING|train|None\n"
+        "7|PENDING|N/A|holdfast-check-1|Resources\n"
+        "8|RUNNING|2026-11-21T03:59:17|holdfast-check-2|None\n"
+        "9|RUNNING|N/A|a|holdfast-check-3|None\n10|RUNNING|N/A|train|None\n"
     )
     slurm = CheckCommands(None, TIME)
 
@@ -108,7 +109,12 @@ def test_jobs_and_reservations_of_others_are_left_alone(answers) -> None:
 
     assert found == {
         "holdfast-check-1": CheckJob(id="7", state="PENDING", waits_for="Resources"),
-        "holdfast-check-2": CheckJob(id="8", state="RUNNING", waits_for="None"),
+        "holdfast-check-2": CheckJob(
+            id="8",
+            state="RUNNING",
+            waits_for="None",
+            began_at=datetime(2026, 11, 21, 3, 59, 17).astimezone(),
+        ),
     }
     assert [job.is_waiting for job in found.values()] == [True, False]
     answers(
@@ -127,7 +133,7 @@ def test_a_node_that_somebody_else_has_closed_is_not_opened_for_its_check(
 ) -> None:
     wanted = RequestedCheck(nodes=("n1",), began_at=NOW)
     name = wanted.name
-    argv = answers(f"7|PENDING|{name}|Resources\n" if waits else f"{NODE}\n")
+    argv = answers(f"7|PENDING|N/A|{name}|Resources\n" if waits else f"{NODE}\n")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
     checks.refresh([wanted])
 
@@ -155,6 +161,39 @@ def test_a_log_that_cannot_be_read_holds_up_no_other_node(answers, tmp_path: Pat
     assert checks.result("n2", record) == CheckResult(passed=True, ended_at=NOW)
     (reported,) = events.reported
     assert reported.what == "the deep health check of n1"
+
+
+@pytest.mark.parametrize(
+    ("text", "has_begun"),
+    [
+        ("", True),  # cut short, as by the time limit of its job
+        ("NAME ended with exit status 127\n", False),
+        ("NAME ended with exit status 137\n", False),
+    ],
+)
+def test_a_check_has_begun_unless_it_waits_or_could_not_be_run(
+    answers, tmp_path: Path, text: str, *, has_begun: bool
+) -> None:
+    record = a_record(Phase.CHECKING)
+    wanted = requested_of("n1", record)
+    answers(f"7|PENDING|2026-11-21T03:59:17|{wanted.name}|Resources\n")
+    checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(), FakeEvents())
+    checks.refresh([wanted])
+    assert checks.pending("n1", record) == "its job waits (Resources)"
+    assert checks.began_at("n1", record) is None
+
+    answers(f"7|RUNNING|2026-11-21T03:59:17|{wanted.name}|None\n")
+    checks.refresh([wanted])
+    began_at = datetime(2026, 11, 21, 3, 59, 17).astimezone()
+    assert (checks.pending("n1", record), checks.began_at("n1", record)) == ("", began_at)
+
+    answers("")
+    (tmp_path / "checks").mkdir()
+    (tmp_path / "checks/n1.log").write_text(text.replace("NAME", wanted.name), encoding="utf-8")
+    checks.refresh([wanted])
+
+    assert checks.pending("n1", record) == ("" if has_begun else "its job was not found")
+    assert checks.began_at("n1", record) == (began_at if has_begun else None)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +274,7 @@ def test_a_test_that_does_not_begin_says_nothing_after_a_while(
 ) -> None:
     record, clock = a_pair(), FakeClock()
     name = requested_of("n1", record).name
-    answers(f"7|PENDING|{name}|Resources\n" if waits else "")
+    answers(f"7|PENDING|N/A|{name}|Resources\n" if waits else "")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), clock, FakeEvents())
     checks.refresh([requested_of("n1", record)])
 
@@ -247,7 +286,7 @@ def test_a_test_that_does_not_begin_says_nothing_after_a_while(
 
 def test_a_test_that_runs_is_not_taken_for_one_that_never_began(answers, tmp_path: Path) -> None:
     record = a_pair()
-    answers(f"7|RUNNING|{requested_of('n1', record).name}|None\n")
+    answers(f"7|RUNNING|N/A|{requested_of('n1', record).name}|None\n")
     checks = DeepChecks(SlurmSettings(report_dir=tmp_path), FakeClock(NOW + 9 * TIME), FakeEvents())
     checks.refresh([requested_of("n1", record)])
 

@@ -112,15 +112,31 @@ def test_a_check_that_cannot_be_run_is_reported_and_is_not_the_nodes_fault(
     fleet: Fleet, capsys, monkeypatch
 ) -> None:
     monkeypatch.setenv("PATH", fleet.slurm.environment["PATH"])
-    controller = fleet.control(provider=checked(fleet, "/no/such/check"))
+    nodes = 'deep_check_timeout = "1s"'
+    controller = fleet.control(nodes=nodes, provider=checked(fleet, "/no/such/check"))
     ask(fleet, capsys, "node1")
 
     fleet.until(lambda: "exited with 127" in controller.log)
 
     assert "deep health check of node1" in controller.log
     fleet.until(lambda: {"IDLE", "FAIL"} <= fleet.slurm.state("node1"))
+    fleet.until(lambda: "its deep health check has not begun" in controller.log)
     stays(lambda: fleet.phase("node1") == "checking" and not fleet.orders, 1.0)
     assert controller.log.count("exited with 127") == 1
+
+
+def test_a_node_that_is_drained_before_its_check_is_checked_when_it_is_back(fleet: Fleet) -> None:
+    fleet.update("node1", state="drain", reason="cabling")
+    nodes = 'deep_check_on_start = true\ndeep_check_timeout = "5s"'
+    controller = fleet.control(nodes=nodes, provider=checked(fleet), wait=False)
+
+    fleet.until(lambda: "its deep health check has not begun" in controller.log)
+    assert (fleet.phase("node1"), fleet.orders) == ("checking", [])
+    fleet.update("node1", state="resume")
+
+    fleet.until(lambda: (one := fleet.record("node1")) and one.checks)
+    fleet.until(lambda: fleet.is_idle("node1"))
+    assert fleet.orders == []
 
 
 def test_a_requested_check_waits_for_the_job_on_its_node_and_idle_nodes_go_first(

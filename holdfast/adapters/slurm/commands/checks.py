@@ -6,16 +6,18 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.slurm.commands.execution import Slurm
+from holdfast.adapters.slurm.commands.job_text import parse_time
 from holdfast.model.errors import BackendError
 
 PREFIX: Final = "holdfast-check-"
 """How the names of the jobs and reservations of checks begin."""
 
-_JOBS_FORMAT: Final = "%i|%T|%j|%r"
+_JOBS_FORMAT: Final = "%i|%T|%S|%j|%r"
 _RESERVATION: Final = re.compile(rf"^ReservationName=({PREFIX}\S+)", re.MULTILINE)
 _PARTITIONS: Final = re.compile(r" Partitions=(\S+)")
 _GRES: Final = re.compile(r" Gres=(\S+)")
@@ -35,6 +37,9 @@ class CheckJob:
     waits_for: str
     """Why it has not begun, in Slurm's word."""
 
+    began_at: datetime | None = None
+    """When it began, or is expected to."""
+
     @property
     def is_waiting(self) -> bool:
         """Whether its node is not given to it yet."""
@@ -50,9 +55,10 @@ class CheckCommands(Slurm):
         for line in self._call("squeue", "-h", "--me", "-o", _JOBS_FORMAT).splitlines():
             job, _, rest = line.strip().partition("|")
             state, _, rest = rest.partition("|")
+            begins, _, rest = rest.partition("|")
             name, _, why = rest.rpartition("|")
             if name.startswith(PREFIX):
-                found[name] = CheckJob(id=job, state=state, waits_for=why)
+                found[name] = CheckJob(id=job, state=state, waits_for=why, began_at=_time(begins))
         return found
 
     def check_reservations(self) -> frozenset[str]:
@@ -114,6 +120,13 @@ class CheckCommands(Slurm):
     def end_check_reservation(self, name: str) -> None:
         """Let go of its node; that there is none is no error."""
         self._try(("scontrol", "delete", f"reservationname={name}"), _NOT_FOUND)
+
+
+def _time(value: str) -> datetime | None:
+    try:
+        return parse_time(value)
+    except ValueError as error:
+        raise BackendError(f"squeue printed an {error}") from error
 
 
 def _shared_partition(nodes: str) -> str:

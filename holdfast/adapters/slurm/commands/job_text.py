@@ -180,7 +180,7 @@ def parse_reservations(text: str) -> dict[str, Reservation]:
         found[name] = Reservation(
             name=name,
             nodes=expand(nodes),
-            ends_at=_time(values.get("EndTime", "")),
+            ends_at=parse_time(values.get("EndTime", "")),
             is_active=values.get("State") != "INACTIVE",
         )
     return found
@@ -201,8 +201,8 @@ def _job(values: Mapping[str, str]) -> BatchJob:
         restarts=_number(values["RestartCnt"]),
         can_requeue=values["Requeue"] == "1",
         is_batch=_number(values["BatchFlag"]) > 0,  # 2 after a failed launch
-        eligible_at=_time(values["EligibleTime"]),
-        started_at=_time(values["StartTime"]),
+        eligible_at=parse_time(values["EligibleTime"]),
+        started_at=parse_time(values["StartTime"]),
         wants=max(1, _number(values["NumNodes"].partition("-")[0])),
         nodes=() if values["State"] in WAITING else expand(_present(values["NodeList"])),
         pinned=_present(values["ReqNodes"]),
@@ -211,8 +211,8 @@ def _job(values: Mapping[str, str]) -> BatchJob:
         reservation=_present(values["Reservation"]),
         exit_status=_status(values["exit_code"]),
         comment=_present(values["Comment"]),
-        submitted_at=_time(values["SubmitTime"]),
-        ended_at=_time(values["EndTime"]),
+        submitted_at=parse_time(values["SubmitTime"]),
+        ended_at=parse_time(values["EndTime"]),
         parts=(array_id,) if het else (),
     )
 
@@ -249,7 +249,7 @@ def _status(value: str) -> int:
     return _number(code) << 8 | _number(signal) if colon else _number(code)
 
 
-def _time(value: str) -> datetime | None:
+def parse_time(value: str) -> datetime | None:
     """Return a time that Slurm printed in the time zone of this machine."""
     if not value or not value[0].isdecimal():
         return None

@@ -192,6 +192,11 @@ class SlurmCluster:
             check=self._checks.result(name, record),
             pair=self._checks.pair_outcome(name, record),
         )
+        view = replace(
+            view,
+            check_began_at=self._checks.began_at(name, record),
+            check_pending=self._checks.pending(name, record),
+        )
         if view.heartbeat_at is not None and is_renewed(record) and not self._is_prepared(known):
             # Restart its join timeout: the site's preparation may take any time.
             joins = replace(record, phase_since=now)

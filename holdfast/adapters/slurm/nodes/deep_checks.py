@@ -121,6 +121,8 @@ class DeepChecks:
         self._jobs: dict[str, CheckJob] = {}
         self._reserved: frozenset[str] = frozenset()
         self._ended: dict[str, _Ended] = {}
+        self._began: dict[str, datetime] = {}
+        """When checks began. One that was cut short counts on, unless it could not be run."""
         self._tried_at: dict[str, float] = {}
         self._reported: set[CallFailed] = set()
         self._may_be_left = True
@@ -137,6 +139,10 @@ class DeepChecks:
         for name in self._reserved - requested.keys() - self._jobs.keys():
             self._slurm.end_check_reservation(name)
         self._ended = {name: one for name, one in self._ended.items() if name in requested}
+        self._began = {name: at for name, at in self._began.items() if name in requested}
+        for name, job in self._jobs.items():
+            if job.began_at is not None and not job.is_waiting:
+                self._began.setdefault(name, job.began_at)
         self._tried_at = {name: at for name, at in self._tried_at.items() if name in requested}
         for name in requested.keys() - self._ended.keys() - self._jobs.keys():
             try:
@@ -162,6 +168,18 @@ class DeepChecks:
             kinds=ended.result.kinds,
         )
 
+    def began_at(self, node: str, record: NodeRecord) -> datetime | None:
+        """Return when the current check of a single node began; None if it has not."""
+        requested = requested_of(node, record)
+        return None if requested is None else self._began.get(requested.name)
+
+    def pending(self, node: str, record: NodeRecord) -> str:
+        """Return why the current check of a single node has not begun; empty if it has."""
+        requested = requested_of(node, record)
+        if requested is None or requested.name in self._began or requested.name in self._ended:
+            return ""
+        return self._not_begun(requested)
+
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
         """Return the result of the pair test in the record of a node; None until it ends."""
         requested = requested_of(node, record)
@@ -184,10 +202,12 @@ class DeepChecks:
         now, job = self._clock.now(), self._jobs.get(requested.name)
         if now - requested.began_at < _BEGINS or (job is not None and not job.is_waiting):
             return None
-        why = f"its job waits ({job.waits_for})" if job is not None else "its job was not found"
-        return PairOutcome(
-            partner=requested.nodes[1], passed=None, ended_at=now, detail=f"it did not begin: {why}"
-        )
+        detail = f"it did not begin: {self._not_begun(requested)}"
+        return PairOutcome(partner=requested.nodes[1], passed=None, ended_at=now, detail=detail)
+
+    def _not_begun(self, requested: RequestedCheck) -> str:
+        job = self._jobs.get(requested.name)
+        return f"its job waits ({job.waits_for})" if job is not None else "its job was not found"
 
     def opened(self, expected: Iterable[RequestedCheck]) -> frozenset[str]:
         """Return the nodes that must not be set to FAIL, as their check is about to begin."""
@@ -271,6 +291,7 @@ class DeepChecks:
             is_lost = is_lost or (not written and _ran_nothing(output))
         elif is_lost:
             self._report(requested, " ".join((f"exited with {status}:", *last)))
+            self._began.pop(requested.name, None)
             return None
         return _Ended(status=status, at=self._clock.now(), result=result, is_lost=is_lost)
 
