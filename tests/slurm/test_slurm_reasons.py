@@ -70,13 +70,37 @@ def test_an_unknown_action_is_distinguished_from_a_note(text: str, is_similar: b
         "Not responding",
         " : Not responding",  # since 24.11, of a node whose reason was taken off
         "Node unexpectedly rebooted",
-        "gres/gpu count reported lower (0 < 8)",
+        "gres/gpu count reported lower than configured (0 < 8)",
+        "Low RealMemory",
+        "Low RealMemory (reported:990 < 100.00% of configured:1000)",
+        "Low socket*core*thread count, Low CPUs",
+        "Low TmpDisk",
+        "ResumeTimeout reached",
+        "reboot issued : reboot timed out",
+        "Prolog error : Not responding",
         "Prolog error",
         "Epilog error",
     ],
 )
 def test_slurms_own_reasons_are_recognized(text: str) -> None:
     assert parse_reason(text).author is Author.SLURM
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Kill task failed again, keep for debugging",
+        "Kill task failed : keep for debugging",
+        "Duplicate jobid, see RMA 4711",
+        "Not responding to IPMI, RMA 4711",
+        "Node unexpectedly rebooted, being examined",
+        "Low RealMemory since the last DIMM swap",
+        "reboot after the fan is replaced",
+        "Prolog error of a new script, do not resume",
+    ],
+)
+def test_who_begins_a_reason_like_slurm_and_continues_it_is_a_person(text: str) -> None:
+    assert (parse_reason(text).author, parse_reason(text).verb) == (Author.OTHER, None)
 
 
 @pytest.mark.parametrize("text", ["", " ", "none"])

@@ -120,6 +120,8 @@ def test_slurm_may_take_a_node_down_for_its_repair_shortly_after_its_release(rea
 
     assert is_to_open(taken, free, soon, was_closed=False)
     assert not is_to_open(taken, free, late, was_closed=False)
+    by_a_person = facts("DOWN", "Node unexpectedly rebooted, being examined")
+    assert not is_to_open(by_a_person, free, soon, was_closed=False)
     assert not is_to_open(facts("DOWN", "Not responding"), free, soon, was_closed=False)
     assert not is_to_open(facts("IDLE+FAIL"), free, soon, was_closed=False)
     assert not is_to_open(taken, record_in(Phase.REPLACING), soon, was_closed=False)

@@ -20,25 +20,30 @@ _NOT_LETTERS: Final = re.compile(r"[^a-z]+")
 RESUME_TIMEOUT: Final = "ResumeTimeout reached"
 """Reason that slurmctld sets for a node that did not register in time after power-up."""
 
-_SLURMS_OWN: Final = (
-    "Not responding",
-    "Node unexpectedly rebooted",
-    RESUME_TIMEOUT,
-    "reboot ",
-    "gres/gpu count",
-    "Low RealMemory",
-    "Low socket",
-    "Low Cores",
-    "Low CPUs",
-    "Low TmpDisk",
-    "Prolog error",
-    "Epilog error",
-)
-"""Prefixes of reasons that slurmctld sets itself, for states that a repair may change."""
-
 _REBOOT_HELPS: Final = ("Kill task failed", "Duplicate jobid", "batch job complete failure")
-"""Prefixes of reasons with which slurmctld drains a node permanently: processes that do not end or
-are unknown. Without Holdfast, such nodes wait for a person."""
+"""Reasons with which slurmctld drains a node permanently: processes that do not end or are unknown.
+Without Holdfast, such nodes wait for a person."""
+
+_PHRASE: Final = "|".join(
+    (
+        *_REBOOT_HELPS,
+        "Not responding",
+        "Node unexpectedly rebooted",
+        RESUME_TIMEOUT,
+        "reboot (?:requested|issued|complete|timed out)",
+        r"gres/gpu count [a-z ]+\(\d+ < \d+\)",
+        r"Low RealMemory(?: \(reported:\d+ < [\d.]+% of configured:\d+\))?",
+        r"Low socket[a-z*]+ count",
+        "Low (?:Cores|CPUs|TmpDisk)",
+        "Prolog error",
+        "Epilog error",
+    )
+)
+"""Reasons that Slurm sets itself, for states that a repair may change; in full, the same from 22.05
+to 26.05. Who set a reason does not distinguish them: administrators use Slurm's accounts, too."""
+
+_BY_SLURM: Final = re.compile(rf"(?:{_PHRASE})(?:(?: : |, )(?:{_PHRASE}))*")
+"""A whole reason: a person who begins one like Slurm, and continues it, means something else."""
 
 
 class Author(StrEnum):
@@ -80,9 +85,9 @@ def parse_reason(text: str) -> ParsedReason:
         return ParsedReason(text, Author.HOLDFAST)
     if token in _VERBS:
         return ParsedReason(text, Author.REQUEST, verb=_VERBS[SlurmReason(token)])
-    if text.startswith(_REBOOT_HELPS):
-        return ParsedReason(text, Author.REQUEST, verb=Verb.REBOOT)
-    if text.startswith(_SLURMS_OWN):
+    if _BY_SLURM.fullmatch(text):
+        if text.startswith(_REBOOT_HELPS):
+            return ParsedReason(text, Author.REQUEST, verb=Verb.REBOOT)
         return ParsedReason(text, Author.SLURM)
     letters = _NOT_LETTERS.sub("", text.lower())
     suggestions = (one for one in _VERBS if letters.startswith(_NOT_LETTERS.sub("", one.lower())))

@@ -220,7 +220,9 @@ def _is_down_for_boot(facts: NodeFacts) -> bool:
     else can set a node DOWN without a reason.
     """
     text = facts.reason.text
-    return text.startswith(_REBOOTED) or (not text and "DOWN" in facts.state)
+    if not text:
+        return "DOWN" in facts.state
+    return facts.reason.author is Author.SLURM and text.startswith(_REBOOTED)
 
 
 def is_renewed(record: NodeRecord) -> bool:
