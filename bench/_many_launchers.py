@@ -13,6 +13,7 @@ from holdfast.adapters.launch.client import CoordinatorLink
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import Failed, Joined, Member
 from holdfast.decisions.launch_orders import Order, OrderKind
+from holdfast.decisions.launch_runs import RunName
 
 _HEARTBEAT_S = 1.0
 
@@ -22,7 +23,8 @@ class Launchers:
 
     def __init__(self, port: int, key: bytes, count: int, lease_s: float) -> None:
         self._links = [
-            CoordinatorLink(("127.0.0.1", port), key, lease_s, lambda _: None) for _ in range(count)
+            CoordinatorLink(("127.0.0.1", port), key, lease_s, lambda _: None, RunName())
+            for _ in range(count)
         ]
         self._joined: set[int] = set()
         self._orders: dict[int, Order] = {}

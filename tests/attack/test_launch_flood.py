@@ -16,6 +16,7 @@ from holdfast.adapters.launch.channel import Channel
 from holdfast.adapters.launch.messages import event_message
 from holdfast.adapters.launch.server import LauncherServer
 from holdfast.decisions.launch_events import Event, Joined, Lost, Member
+from holdfast.decisions.launch_runs import RunName
 from holdfast.kit.free_ports import free_port
 
 KEY = b"0123456789abcdef"
@@ -30,7 +31,9 @@ class Server:
     def __init__(self) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.events: list[Event] = []
-        self.server = LauncherServer(self.listener, KEY, LONG_S, self.events.append, MOST)
+        self.server = LauncherServer(
+            self.listener, KEY, LONG_S, self.events.append, RunName(), MOST
+        )
         self.open = ExitStack()
 
     def connect(self) -> socket.socket:
@@ -78,7 +81,11 @@ def test_launchers_with_the_key_are_never_replaced(server: Server) -> None:
     answered: set[int] = set()
     while len(answered) < MOST and time.monotonic() < deadline:
         server.advance()
-        answered |= {place for place, one in enumerate(launchers) if one.receive()}
+        answered |= {
+            place
+            for place, one in enumerate(launchers)
+            if any("heartbeat" in message for message in one.receive())
+        }
     late = server.connect()
     server.advance()
 

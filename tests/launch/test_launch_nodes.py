@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -251,6 +252,52 @@ def test_a_launcher_with_another_key_does_not_take_part(job: Job) -> None:
     assert "give all launchers the same HOLDFAST_LAUNCH_KEY" in errors
     assert ends(guards) == [0, 0]
     assert len(job.ranks(1)) == 4
+
+
+@contextmanager
+def job_at(endpoint: str, folder: Path) -> Iterator[Job]:
+    folder.mkdir()
+    with running_job(folder, "2") as made:
+        made.endpoint = endpoint
+        yield made
+
+
+def test_a_run_does_not_join_another_one_at_its_endpoint(job: Job, tmp_path: Path) -> None:
+    job.nnodes = "2"
+    guards = [job.start("--rdzv-id", "A") for _ in range(2)]
+    job.await_round(1)
+    with job_at(job.endpoint, tmp_path / "other") as other:
+        options = ("--rdzv-id", "B", "--join-timeout", "1s")
+        others = [other.start(*options) for _ in range(2)]
+        printed = [one.communicate(timeout=LIMIT_S)[1] for one in others]
+    job.exit_rank(1, 3, 5)
+    job.await_round(2)
+    job.finish()
+
+    assert [one.returncode for one in others] == [1, 1]
+    used = f"endpoint {job.endpoint} is used by the job with --rdzv-id 'A'; choose another"
+    assert [f"no coordinator: {used}" in one for one in printed] == [True, True]
+    assert other.ranks(1) == []
+    shown = "".join(one.communicate(timeout=LIMIT_S)[1] for one in guards)
+    assert [one.returncode for one in guards] == [0, 0]
+    assert set(re.findall("hot spares: .", shown)) == {"hot spares: 0"}
+
+
+def test_a_run_starts_when_another_one_has_left_its_endpoint(job: Job, tmp_path: Path) -> None:
+    job.nnodes = "2"
+    guards = [job.start("--rdzv-id", "A") for _ in range(2)]
+    job.await_round(1)
+    with job_at(job.endpoint, tmp_path / "other") as other:
+        others = [other.start("--rdzv-id", "B") for _ in range(2)]
+        for one in others:
+            assert one.stderr is not None
+            assert "waiting for the endpoint: endpoint" in one.stderr.readline()
+        job.finish()
+        assert ends(guards) == [0, 0]
+        other.await_round(1)
+        other.finish()
+
+        assert ends(others) == [0, 0]
 
 
 def test_too_few_launchers_fail_after_the_join_timeout(job: Job) -> None:

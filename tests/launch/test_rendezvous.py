@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from holdfast.apps.launch.options import LaunchOptions, parse
+from holdfast.decisions.launch_runs import RunName
 from holdfast.model.errors import ConfigError
 
 KEY = {"HOLDFAST_LAUNCH_KEY": "0123456789abcdef"}
@@ -66,6 +67,27 @@ def test_a_step_of_slurm_names_its_nodes() -> None:
     assert place(options) == ("gpu-07", 20_001, 2, 1)
     assert options.node_rank == 1
     assert place(parsed(variables=STEP | {"SLURM_NODEID": "0"})) == ("gpu-07", 20_001, 2, 0)
+
+
+def test_steps_of_a_job_meet_at_different_ports() -> None:
+    steps = [parsed(variables=STEP | {"SLURM_STEP_ID": str(step)}) for step in range(20)]
+    assert len({place(one)[1] for one in steps}) == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "step"),
+    [
+        ((), "9001.3"),
+        (("--nnodes", "1:2", "--rdzv-endpoint", "a:5"), "9001.3"),
+        (("--nnodes", "2:3"), ""),  # the third launcher is in another step
+    ],
+)
+def test_a_run_is_known_by_the_step_that_has_all_of_its_launchers(
+    options: tuple[str, ...], step: str
+) -> None:
+    met = parsed(*options, "--rdzv-id", "a", variables=STEP | {"SLURM_STEP_ID": "3"}).rendezvous
+    assert met is not None
+    assert met.run == RunName(run_id="a", step=step)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from holdfast.adapters.launch.channel import Channel, ChannelClosed
-from holdfast.adapters.launch.messages import event_message, read_order
+from holdfast.adapters.launch.messages import event_message, read_order, read_run
 from holdfast.decisions.launch_events import Reported
 from holdfast.decisions.launch_orders import Order
+from holdfast.decisions.launch_runs import RunName
 
 _Address = tuple[int, int, int, str, Any]
 """Result of ``socket.getaddrinfo``."""
@@ -33,11 +34,13 @@ class CoordinatorLink:
         key: bytes,
         lease_s: float,
         renewed: Callable[[float], None],
+        run: RunName,
     ) -> None:
         self._endpoint = endpoint
         self._key = key
         self._lease_s = lease_s
         self._renewed = renewed
+        self._run = run
         self._channel: Channel | None = None
         self._connecting: socket.socket | None = None
         self._address: _Address | None = None
@@ -53,6 +56,9 @@ class CoordinatorLink:
 
         self.problem = ""
         """Why there is no connection."""
+
+        self.is_taken = False
+        """Whether the last coordinator at the endpoint was that of another run."""
 
     def is_connected(self) -> bool:
         """Return whether events can be sent."""
@@ -143,7 +149,9 @@ class CoordinatorLink:
     def _exchange(self, channel: Channel, now: float) -> None:
         channel.flush()
         for message in channel.receive():
+            self._check_run(message)
             self._is_accepted = True  # it was signed with the key
+            self.is_taken = False
             self.lost_since = float("inf")
             if isinstance(sent_at := message.get("heartbeat"), float) and sent_at <= now:
                 self.lease_until = max(self.lease_until, sent_at + self._lease_s)
@@ -157,12 +165,22 @@ class CoordinatorLink:
             channel.send({"heartbeat": now})
             self._next_heartbeat_at = now + self._lease_s / _HEARTBEATS_PER_LEASE
 
+    def _check_run(self, message: dict[str, Any]) -> None:
+        other = read_run(message)
+        if other is not None and not other.is_of(self._run):
+            self.is_taken = True
+            host, port = self._endpoint
+            raise ChannelClosed(
+                f"endpoint {host}:{port} is used by {other}; choose another --rdzv-endpoint, or "
+                "end that job first"
+            )
+
     def _disconnect(self, problem: str, now: float) -> None:
-        if self._channel is not None and not self._is_accepted:
+        if self._channel is not None and not (self._is_accepted or self.is_taken):
             problem += "; give all launchers the same HOLDFAST_LAUNCH_KEY"
         self.close()
         self.problem = problem
-        self._retry_at = now + _RETRY_S
+        self._retry_at = now + (self._lease_s if self.is_taken else _RETRY_S)
         self.lost_since = min(self.lost_since, now)
 
 

@@ -17,6 +17,7 @@ from holdfast.decisions.launch_events import (
     Suspected,
 )
 from holdfast.decisions.launch_orders import Order
+from holdfast.decisions.launch_runs import RunName
 from holdfast.kit.serial import checked_value, to_plain
 
 _EVENTS: Final[dict[str, type[Reported]]] = {
@@ -63,3 +64,18 @@ def read_order(message: dict[str, Any]) -> Order | None:
 
     """
     return checked_value(Order, message["order"]) if "order" in message else None
+
+
+def run_message(run: RunName) -> dict[str, Any]:
+    """Return the message for the name of a run."""
+    return {"run": to_plain(run)}
+
+
+def read_run(message: dict[str, Any]) -> RunName | None:
+    """Return the name of the run in a message; None if it has none.
+
+    Raises:
+        ValueError: the name is not valid.
+
+    """
+    return checked_value(RunName, message["run"]) if "run" in message else None

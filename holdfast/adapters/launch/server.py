@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.adapters.launch.channel import Channel, ChannelClosed
-from holdfast.adapters.launch.messages import order_message, read_event
+from holdfast.adapters.launch.messages import order_message, read_event, run_message
 from holdfast.decisions.launch_events import Event, Joined, Lost
 from holdfast.decisions.launch_orders import Order
+from holdfast.decisions.launch_runs import RunName
 
 MAX_CONNECTIONS: Final = 4096
 _BACKLOG: Final = 1024
@@ -34,6 +35,7 @@ class LauncherServer:
     A launcher is lost when its connection ends, or when its last heartbeat is older than the lease.
     It ends its ranks itself when it has no response to a heartbeat for as long as that. If there
     are ``most`` connections, a further one replaces the oldest that has not shown the key.
+    The first message to each is the name of the run: launchers of others do not join.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class LauncherServer:
         key: bytes,
         lease_s: float,
         handle: Callable[[Event], object],
+        run: RunName,
         most: int = MAX_CONNECTIONS,
     ) -> None:
         listener.listen(_BACKLOG)
@@ -51,6 +54,7 @@ class LauncherServer:
         self._lease_s = lease_s
         self._handle = handle
         self._most = most
+        self._run = run
         self._launchers: dict[int, _Launcher] = {}
         """By descriptor."""
 
@@ -118,6 +122,8 @@ class LauncherServer:
             channel = Channel(connection, self._key, is_server=True)
             launcher = _Launcher(channel, time.monotonic() + self._lease_s)
             self._launchers[connection.fileno()] = launcher
+            with suppress(ChannelClosed):  # seen by the next ``advance``
+                channel.send(run_message(self._run))
 
     def _make_room(self) -> bool:
         """Close the oldest connection without the key; return whether there was one."""

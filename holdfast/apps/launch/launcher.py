@@ -75,7 +75,7 @@ class Launcher:
         self._lease = lease
         self._reports: deque[Reported] = deque()
         self._order: Order | None = None
-        self._is_joined, self._leaving = False, 0
+        self._is_joined, self._is_awaiting_endpoint, self._leaving = False, False, 0
         self._ready: frozenset[int] = frozenset()
         self._leave_at: float | None = None
         member = Member(
@@ -113,9 +113,13 @@ class Launcher:
             self._meet(options.rendezvous)
 
     def _meet(self, rendezvous: Rendezvous) -> None:
-        listener = rendezvous.listen()
-        lease_s = rendezvous.lease.total_seconds()
-        if listener is not None:
+        self._listen(rendezvous)
+        endpoint, lease_s = (rendezvous.host, rendezvous.port), rendezvous.lease.total_seconds()
+        self._link = CoordinatorLink(endpoint, rendezvous.key, lease_s, self._renew, rendezvous.run)
+
+    def _listen(self, rendezvous: Rendezvous) -> None:
+        """Coordinate the run if the endpoint is on this machine and free."""
+        if (listener := rendezvous.listen()) is not None:
             settings = RoundSettings(
                 nodes=rendezvous.nodes,
                 join_timeout=rendezvous.join_timeout,
@@ -130,12 +134,11 @@ class Launcher:
             self._server = LauncherServer(
                 listener,
                 rendezvous.key,
-                lease_s,
+                rendezvous.lease.total_seconds(),
                 coordinator.handle,
+                rendezvous.run,
                 _most_connections(rendezvous.nodes),
             )
-        endpoint = (rendezvous.host, rendezvous.port)
-        self._link = CoordinatorLink(endpoint, rendezvous.key, lease_s, self._renew)
 
     def _coordinating(self, settings: RoundSettings) -> Coordinator:
         evidence = EvidenceOptions(
@@ -149,9 +152,7 @@ class Launcher:
         """Run the job. Returns the exit code."""
         wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        if self._is_watching and self._coordinator is not None:
-            self._watch = start_watch(self._checkpoints, None)
-            self._node.spared.add(self._watch.pid)
+        self._watch_checkpoints()
         for signum in (*FORWARDED, signal.SIGCHLD):
             signal.signal(signum, lambda *_: None)
         self._check_node()
@@ -170,9 +171,7 @@ class Launcher:
                 self._node.advance()
                 if signal.SIGCHLD in signals:
                     own = self._coordinator.pids if self._coordinator is not None else ()
-                    self._node.reap_adopted(
-                        own
-                    )  # after its own ranks: only other children are left
+                    self._node.reap_adopted(own)  # after its ranks: only other children are left
         finally:
             self._lease.renew(math.inf)
             if self._watch is not None:
@@ -184,6 +183,11 @@ class Launcher:
                 if other is not None:
                     other.close()
         return self._exit_code()
+
+    def _watch_checkpoints(self) -> None:
+        if self._is_watching and self._coordinator is not None:
+            self._watch = start_watch(self._checkpoints, None)
+            self._node.spared.add(self._watch.pid)
 
     def _check_node(self) -> None:
         if not self._health.has_changed():
@@ -246,10 +250,20 @@ class Launcher:
             self._is_joined = False
             sys.stderr.write(f"holdfast: connection to the coordinator lost: {link.problem}\n")
         rendezvous = self._options.rendezvous
+        if rendezvous is not None and link.is_taken and is_idle and self._server is None:
+            self._await_endpoint(rendezvous, link.problem)
         limit_s = rendezvous.join_timeout.total_seconds() if rendezvous is not None else 0.0
         if not self._leaving and time.monotonic() - link.lost_since > limit_s:
             sys.stderr.write(f"holdfast: no coordinator: {link.problem or 'timed out'}\n")
             self._order = Order(kind=OrderKind.END, round=0, outcome=Outcome.FAILED)
+
+    def _await_endpoint(self, rendezvous: Rendezvous, problem: str) -> None:
+        """Coordinate the run as soon as another one has left the endpoint."""
+        if not self._is_awaiting_endpoint:
+            self._is_awaiting_endpoint = True
+            sys.stderr.write(f"holdfast: waiting for the endpoint: {problem}\n")
+        self._listen(rendezvous)
+        self._watch_checkpoints()
 
     def _joined(self, address: str) -> Joined:
         member = self._node.member

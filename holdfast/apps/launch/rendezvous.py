@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
+from holdfast.decisions.launch_runs import RunName
 from holdfast.model.errors import ConfigError
 from holdfast.model.jobs import FENCED_VARIABLE, LAUNCH_KEY_VARIABLE
 
@@ -23,7 +24,11 @@ _POD_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
 """Set by the kubelet in each container. Whoever ends a job there ends all of its pods."""
 
 _SLURM_PORTS: Final = range(20_000, 29_000)
-"""Ports for steps of Slurm, by number of the job; below the ephemeral ports of Linux (32768)."""
+"""Ports for steps of Slurm, by their number and that of the job; below the ephemeral ports of Linux
+(32768)."""
+
+_STEP_PORTS: Final = 1009
+"""Distance of the ports of two steps of a job: jobs on the same nodes often have near numbers."""
 
 _NODES: Final = re.compile(r"([1-9][0-9]{0,4})(?::([1-9][0-9]{0,4}))?")
 _FIRST_HOST: Final = re.compile(r"([^\[\],]+)(?:\[([0-9]+)[^\]]*\])?([^\[\],]*)")
@@ -36,6 +41,7 @@ class Rendezvous:
     host: str
     port: int
     key: bytes
+    run: RunName
     nodes: int
     """Nodes of a round. Launchers beyond this number are hot spares."""
 
@@ -69,6 +75,7 @@ class Rendezvous:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listener.bind(address)
+                listener.listen()  # two sockets may have the address until one of them listens
             except OSError as error:
                 listener.close()
                 if error.errno == errno.EADDRNOTAVAIL:
@@ -84,6 +91,7 @@ class Rendezvous:
 class SlurmStep:
     """Slurm's variables of the step that this process is a task of."""
 
+    name: str
     nodes: int
     node_rank: int
     first_host: str
@@ -103,6 +111,8 @@ def slurm_step(environment: Mapping[str, str]) -> SlurmStep | None:
     if first is None or not all(number.isdecimal() for number in numbers):
         return None
     nodes, tasks, node_rank, job = map(int, numbers)
+    step = environment.get("SLURM_STEP_ID", "")
+    number = int(step) if step.isdecimal() else 0
     if nodes == 1:
         return None
     if tasks != nodes:
@@ -111,10 +121,11 @@ def slurm_step(environment: Mapping[str, str]) -> SlurmStep | None:
             "--ntasks-per-node=1"
         )
     return SlurmStep(
+        name=f"{job}.{number}",
         nodes=nodes,
         node_rank=node_rank,
         first_host=f"{first[1]}{first[2] or ''}{first[3]}",
-        port=_SLURM_PORTS[job % len(_SLURM_PORTS)],
+        port=_SLURM_PORTS[(job + number * _STEP_PORTS) % len(_SLURM_PORTS)],
     )
 
 
@@ -168,6 +179,9 @@ def meeting_point(
         host=host.strip("[]"),
         port=int(port_text) if port_text else port,
         key=key.encode(),
+        run=RunName(
+            run_id=given.rdzv_id, step=step.name if step is not None and most <= step.nodes else ""
+        ),
         nodes=least,
         node_rank=given_rank,
         join_timeout=given.join_timeout,
