@@ -4,10 +4,21 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from launch.launched import LIMIT_S, launch, launcher_of, none_runs, numbers_in, start, wait_for
+from launch.launched import (
+    LIMIT_S,
+    clean_environment,
+    command,
+    launch,
+    launcher_of,
+    none_runs,
+    numbers_in,
+    start,
+    wait_for,
+)
 
 PID_FILE = """
 import os, pathlib, sys, time
@@ -251,6 +262,26 @@ def test_a_signal_ends_ranks_that_ignore_it_after_the_grace_period(
     assert launcher.returncode == 128 + signum
     assert none_runs(all_pids(tmp_path))
     assert f"JobStopped: signal {signum.value}" in errors
+
+
+def test_signals_that_the_caller_ignores_do_not_end_a_job(tmp_path: Path) -> None:
+    text = f"""{PID_FILE}
+import signal
+note("default", int(signal.getsignal(signal.SIGHUP) is signal.SIG_DFL))
+while not (folder / "finish").exists():
+    time.sleep(0.01)
+"""
+    shell = ("sh", "-c", 'trap "" HUP; exec "$@"', "sh")  # as ``nohup``
+    arguments = (*shell, *command(script(tmp_path, text), tmp_path))
+    guard = subprocess.Popen(arguments, env=clean_environment())
+    wait_for(lambda: numbers_in(tmp_path, "default.*"), "the start")
+    for pid in (guard.pid, launcher_of(guard.pid)):
+        os.kill(pid, signal.SIGHUP)
+    time.sleep(0.5)
+    (tmp_path / "finish").touch()
+
+    assert guard.wait(LIMIT_S) == 0
+    assert numbers_in(tmp_path, "default.*") == [1]
 
 
 def test_ranks_get_the_signal_that_the_launcher_got(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 from holdfast.adapters.launch.cgroups import Cgroup, remove_unused
 from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.kit.processes import become_subreaper, die_with_parent, kill_below, reap
+from holdfast.kit.signals import heeded
 
 FORWARDED: Final = (
     signal.SIGTERM,
@@ -28,7 +29,7 @@ FORWARDED: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-"""Signals that the guard passes to the launcher."""
+"""Signals that the guard passes to the launcher, except those that the caller ignores."""
 
 _DEADLINE: Final = struct.Struct("=d")
 _REAP_MS: Final = 10_000
@@ -69,7 +70,7 @@ def fork_under_guard(cgroup: Cgroup | None) -> Lease | int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         return Lease(writer)
     os.close(writer)
-    for signum in FORWARDED:
+    for signum in heeded(FORWARDED):
         signal.signal(signum, lambda number, _: _pass_on(child, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     with StderrRelay():

@@ -40,6 +40,7 @@ from holdfast.decisions.launch_orders import Order, OrderKind
 from holdfast.decisions.launch_state import Outcome, RoundSettings
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.open_files import raise_limit
+from holdfast.kit.signals import heeded
 from holdfast.model.errors import ConfigError
 from holdfast.model.jobs import CHECKPOINTS_VARIABLE, JOB_VARIABLE, LAUNCH_KEY_VARIABLE
 
@@ -153,7 +154,8 @@ class Launcher:
         wake, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         self._watch_checkpoints()
-        for signum in (*FORWARDED, signal.SIGCHLD):
+        numbers = {*heeded(FORWARDED), signal.SIGTERM}  # SIGTERM: the end of the guard, too
+        for signum in (*FORWARDED, signal.SIGCHLD):  # ranks get the default action
             signal.signal(signum, lambda *_: None)
         self._check_node()
         try:
@@ -166,7 +168,7 @@ class Launcher:
                         writers += one.writers()
                 self._ready = _ready(readers, writers, self._pause())
                 signals = _received(wake)
-                self._handle_signals(signals)
+                self._handle_signals(signals & numbers)
                 self._check_node()  # what it finds is sent before the end of the ranks
                 self._node.advance()
                 if signal.SIGCHLD in signals:
@@ -309,7 +311,7 @@ class Launcher:
         return max(0.0, min(times) - time.monotonic()) if times else None
 
     def _handle_signals(self, numbers: frozenset[int]) -> None:
-        for signum in sorted(numbers & set(FORWARDED)):
+        for signum in sorted(numbers):
             if signum in _RELAYED:
                 self._node.relay(signum)
             elif self._coordinator is not None and not self._may_leave(signum):
