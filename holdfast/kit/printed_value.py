@@ -8,15 +8,13 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
+from holdfast.kit.processes import end_children
 from holdfast.kit.serial import checked_value
 
 T = TypeVar("T")
 D = TypeVar("D")
 
 _OUTPUT_LIMIT: Final = 1 << 26
-_KILL_S: Final = 0.5
-"""Time for a killed command to end. One that waits for storage or a driver in the kernel does not,
-and the caller must not wait for it."""
 
 
 class PrintedValue(Generic[T]):
@@ -64,7 +62,7 @@ class PrintedValue(Generic[T]):
         """Return the value once the command has ended; ``default`` if none was printed in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, self._until - time.monotonic()))
-        self._kill()
+        end_children([self._process])
         self._output.seek(0)
         try:
             return checked_value(self._kind, json.loads(self._output.read(_OUTPUT_LIMIT)))
@@ -73,10 +71,5 @@ class PrintedValue(Generic[T]):
 
     def close(self) -> None:
         """End the process, and release the file."""
-        self._kill()
+        end_children([self._process])
         self._output.close()
-
-    def _kill(self) -> None:
-        self._process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_KILL_S)

@@ -4,8 +4,9 @@ import contextlib
 import ctypes
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +14,9 @@ _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER: Final = 36  # linux/prctl.h
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _POLL_S: Final = 0.002
+_END_S: Final = 0.5
+"""Time for killed children to end."""
+
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -78,6 +82,20 @@ def send(pid: int, signum: int) -> None:
     """Send a signal; a missing process is no error."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signum)
+
+
+def end_children(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Send SIGKILL to children and wait for their end, but not long.
+
+    One that waits for storage or a driver in the kernel does not end, and the caller must not wait
+    for it.
+    """
+    for child in children:
+        child.kill()
+    until = time.monotonic() + _END_S
+    for child in children:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, until - time.monotonic()))
 
 
 def kill_below(root: int, *, spare: Collection[int] = (), timeout_s: float = 5.0) -> bool:

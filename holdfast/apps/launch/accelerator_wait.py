@@ -6,8 +6,13 @@ import time
 from datetime import timedelta
 from typing import Final
 
+from holdfast.kit.processes import end_children
+
 _DRIVER_S: Final = 5.0
 """Time for calls of the driver beyond the timeout."""
+
+_END_S: Final = 30.0
+"""Time after SIGKILL for the process to end: in a call of a driver that hangs, it does not."""
 
 _NOT_CHECKED: Final = 2
 
@@ -39,16 +44,23 @@ class AcceleratorWait:
         return self._process.pid
 
     def seconds(self) -> float | None:
-        """Return how long it took, and print why the memory may be in use; None while it lasts."""
+        """Return how long it took, and print why the memory may be in use; None while it lasts.
+
+        ``is_running`` is true afterwards if SIGKILL did not end the process.
+        """
         now, status = time.monotonic(), self._process.poll()
-        if status is None and now < self._until:
-            return None
-        if problem := _PROBLEMS.get(-1 if status is None else status, _IN_USE):
+        if status is None:
+            if now >= self._until:
+                self._process.kill()
+            return None if now < self._until + _END_S else now - self._since
+        if problem := _PROBLEMS.get(status, _IN_USE):
             sys.stderr.write(f"holdfast: {problem}; restarting anyway\n")
-        self.close()
         return now - self._since
+
+    def is_running(self) -> bool:
+        """Return whether the process runs."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.wait()
+        end_children([self._process])

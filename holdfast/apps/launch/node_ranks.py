@@ -374,7 +374,11 @@ class NodeRanks:
             self._report_stopped()
 
     def _after_wait(self) -> None:
-        if self._wait is not None and (seconds := self._wait.seconds()) is not None:
+        if self._wait is None or (seconds := self._wait.seconds()) is None:
+            return
+        if self._wait.is_running():  # its driver hangs
+            self.unkillable = [self._wait.pid]
+        else:
             self._wait = None
             self._report_stopped(seconds)
 

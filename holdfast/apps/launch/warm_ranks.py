@@ -14,7 +14,7 @@ from holdfast.adapters.launch.cgroups import Cgroup
 from holdfast.apps.launch.options import WarmScript
 from holdfast.apps.launch.rank_output import RankStreams
 from holdfast.apps.launch.ranks import become_rank
-from holdfast.kit.processes import descendants
+from holdfast.kit.processes import descendants, end_children
 
 _MODULE: Final = "holdfast.apps.launch.warm_rank"
 _SEND_S: Final = 1.0
@@ -90,8 +90,7 @@ class WarmRanks:
                 link.sendall(data[sent:])
                 link.shutdown(socket.SHUT_WR)
             except OSError:
-                warm.process.kill()
-                warm.process.wait()
+                end_children([warm.process])
                 return None
         return warm.process
 
@@ -104,6 +103,5 @@ class WarmRanks:
         """End all warm ranks."""
         for warm in self._waiting.values():
             warm.link.close()
-            warm.process.kill()
-            warm.process.wait()
+        end_children([warm.process for warm in self._waiting.values()])
         self._waiting.clear()

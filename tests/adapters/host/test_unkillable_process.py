@@ -2,21 +2,26 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from launch.launched import clean_environment, command
 
 from holdfast.adapters.host import host_state
+from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.suspect_nodes import uncorroborated_nodes
 from holdfast.detectors.contract import Profile, Readings, Sample
 from holdfast.detectors.folding import Health, fold
 from holdfast.detectors.process_state import FAMILY, build
+from holdfast.kit.processes import end_children
 from holdfast.kit.quota import Quota
 from holdfast.model.health import Urgency
 from holdfast.model.names import Reason
@@ -85,6 +90,65 @@ def test_a_process_that_sigkill_does_not_end_leads_to_a_check_of_its_node(frozen
         subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
         process.wait(30)
         subprocess.run(["fsfreeze", "--freeze", frozen], check=True)
+
+
+@contextmanager
+def blocked(frozen: Path, *program: object) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that waits for the file system, until the end of the block."""
+    process = subprocess.Popen([*map(str, program)])
+    try:
+        wait_for(lambda: f"{process.pid}:" in host_state.processes(Path("/"))["blocked"], "block")
+        yield process
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
+        process.wait(30)
+        subprocess.run(["fsfreeze", "--freeze", frozen], check=True)
+
+
+def test_nobody_waits_long_for_killed_children(frozen: Path) -> None:
+    with blocked(frozen, sys.executable, "-c", WRITE, frozen / "file") as stuck:
+        other = subprocess.Popen(["sleep", "600"])
+        began = time.monotonic()
+        end_children([stuck, other])
+
+        assert time.monotonic() - began < 5
+        assert stuck.returncode is None
+        assert other.returncode == -signal.SIGKILL
+
+
+MODULE = "holdfast.adapters.host.accelerator_memory"
+SITE = f"""
+import os, sys
+if {MODULE!r} in sys.orig_argv:
+    open(os.environ["FROZEN"], "w").write("x")
+"""
+
+
+def test_a_launcher_does_not_wait_for_a_driver_that_hangs(
+    frozen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(SITE, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
+    monkeypatch.setenv("FROZEN", str(frozen / "file"))
+    wait = AcceleratorWait("", timedelta())
+    longest, seconds = 0.0, None
+    try:
+        while seconds is None:
+            began = time.monotonic()
+            seconds = wait.seconds()
+            longest = max(longest, time.monotonic() - began)
+            time.sleep(0.05)
+        assert wait.is_running()
+        began = time.monotonic()
+        wait.close()
+        longest = max(longest, time.monotonic() - began)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
+        wait_for(lambda: not wait.is_running(), "the end of the process")
+        subprocess.run(["fsfreeze", "--freeze", frozen], check=True)
+
+    assert 30 < seconds < 60
+    assert longest < 5
 
 
 RANK = """
