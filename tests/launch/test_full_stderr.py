@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ from launch.launched import (
 )
 
 from holdfast.apps.launch.stderr_relay import StderrRelay
+from holdfast.kit.free_ports import free_port
 
 FILLER = b"-"
 
@@ -92,6 +94,39 @@ def test_ranks_restart_and_no_message_is_lost(tmp_path: Path) -> None:
     for attempt in range(3):
         expected += [f"attempt {attempt}", f"ValueError: {attempt}", "RankFailed", "RanksRestarted"]
     assert lines == [*expected, "attempt 3", "JobSucceeded"]
+
+
+MANY = """
+import os, pathlib, sys, time
+folder, attempt = pathlib.Path(sys.argv[1]), os.environ["TORCHELASTIC_RESTART_COUNT"]
+(folder / f"started.{attempt}.{os.environ['RANK']}").write_text("1\\n")
+if attempt == "0":
+    while not (folder / "fail").exists():
+        time.sleep(0.01)
+    sys.exit("failed")
+"""
+
+
+@pytest.mark.parametrize("has_logs", [False, True])
+def test_a_launcher_keeps_its_lease_when_many_ranks_fail_at_once(
+    tmp_path: Path, *, has_logs: bool
+) -> None:
+    path, pipe = tmp_path / "train.py", FullPipe()
+    path.write_text(MANY, encoding="utf-8")
+    meeting = ("--nnodes", "1:2", "--rdzv-endpoint", f"127.0.0.1:{free_port()}")
+    options = (*meeting, "--lease-timeout", "2s", "--nproc-per-node", 16)
+    options = (*options, "--log-dir", tmp_path / "logs") if has_logs else options
+    launcher = start(pipe, *options, path, tmp_path, HOLDFAST_LAUNCH_KEY=KEY)
+    wait_for(lambda: len(numbers_in(tmp_path, "started.0.*")) == 16, "the start")
+    os.kill(launcher_of(launcher.pid), signal.SIGSTOP)  # it sees all ends at once
+    (tmp_path / "fail").touch()
+    time.sleep(1)
+    os.kill(launcher_of(launcher.pid), signal.SIGCONT)
+    wait_for(lambda: len(numbers_in(tmp_path, "started.1.*")) == 16 or launcher.poll(), "restart")
+    pipe.begin()
+
+    assert launcher.wait(LIMIT_S) == 0
+    assert "RanksRestarted: in-place" in pipe.text()
 
 
 def test_messages_follow_what_ranks_have_written_before(capfd: pytest.CaptureFixture[str]) -> None:

@@ -151,8 +151,11 @@ class RankOutput:
             is_over: whether the ranks have ended: the last line may then lack its end.
 
         """
+        full: set[int] = set()  # waited for once for all ranks: the lease is short
         for file in self._followed:
-            file.copy(is_over=is_over)
+            limit_s = _LAST_COPY_S if is_over and file.target not in full else 0.0
+            if not file.copy(limit_s, is_over=is_over):
+                full.add(file.target)
         if is_over:
             for file in self._followed:
                 file.close()
@@ -190,14 +193,14 @@ class _FollowedFile:
     def __init__(self, path: Path, target: int, prefix: bytes) -> None:
         self._file = path.open("rb", buffering=0)
         self._file.seek(0, os.SEEK_END)
-        self._target = target
+        self.target = target
         self._prefix = prefix
         self._partial = b""
         self._unwritten = b""
 
-    def copy(self, *, is_over: bool) -> None:
-        limit_s = _LAST_COPY_S if is_over else 0.0
-        while self._write(limit_s) and (data := self._file.read(_CHUNK)):
+    def copy(self, limit_s: float, *, is_over: bool) -> bool:
+        """Copy new lines; return whether the target has accepted all that was given to it."""
+        while (is_accepted := self._write(limit_s)) and (data := self._file.read(_CHUNK)):
             *lines, self._partial = (self._partial + data).split(b"\n")
             if len(self._partial) > _LONGEST_LINE:
                 lines.append(self._partial)
@@ -206,7 +209,8 @@ class _FollowedFile:
         if is_over and self._partial:
             self._unwritten += self._prefix + self._partial + b"\n"
             self._partial = b""
-            self._write(limit_s)
+            is_accepted = self._write(limit_s if is_accepted else 0.0)
+        return is_accepted
 
     def close(self) -> None:
         self._file.close()
@@ -214,11 +218,11 @@ class _FollowedFile:
     def _write(self, limit_s: float) -> bool:
         """Write what is unwritten while the target accepts it; return whether all was written."""
         while self._unwritten:
-            if not select.select([], [self._target], [], limit_s)[1]:
+            if not select.select([], [self.target], [], limit_s)[1]:
                 return False
             part = self._unwritten[: select.PIPE_BUF]  # such a write does not block
             try:
-                self._unwritten = self._unwritten[os.write(self._target, part) :]
+                self._unwritten = self._unwritten[os.write(self.target, part) :]
             except OSError:  # nobody reads it any more; the file has it
                 self._unwritten = b""
         return True

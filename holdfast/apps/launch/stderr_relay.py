@@ -29,7 +29,8 @@ _MESSAGES: Final = 16 * _CHUNK
 messages. More are lost."""
 
 _FLUSH_S: Final = 0.2
-"""Time for a slow reader to accept what a rank wrote, before the launcher reports its end."""
+"""Time for a reader to accept what a rank wrote, before the launcher reports its end. There is none
+for a reader that was too slow, until it has accepted all."""
 
 _ACCEPT_S: Final = 5.0
 """Timeout for a reader to accept more, at the end of the process."""
@@ -65,6 +66,9 @@ class StderrRelay:
         """By local rank."""
 
         self._unwritten = bytearray()
+        self._is_slow = False
+        """Whether the reader did not accept all in time, and has not done so since."""
+
         self._wake, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -145,7 +149,8 @@ class StderrRelay:
 
     def _flush(self) -> None:
         self._notify()
-        self._is_shown.wait_for(lambda: not self._unwritten, _FLUSH_S)
+        if not self._is_slow:  # once for all ranks that fail together: the lease is short
+            self._is_slow = not self._is_shown.wait_for(lambda: not self._unwritten, _FLUSH_S)
 
     def _read(self, source: _Source, limit: int = _UNWRITTEN) -> None:
         """Read the available output, while less than ``limit`` bytes are unwritten."""
@@ -199,6 +204,7 @@ class StderrRelay:
             count = len(piece)
         with self._lock:
             del self._unwritten[:count]
+            self._is_slow = self._is_slow and bool(self._unwritten)
             self._is_shown.notify_all()
 
     def _run(self) -> None:
