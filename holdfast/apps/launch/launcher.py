@@ -268,8 +268,9 @@ class Launcher:
         self._watch_checkpoints()
 
     def _joined(self, address: str) -> Joined:
-        member = self._node.member
-        if not member.address:
+        member, rendezvous = self._node.member, self._options.rendezvous
+        if not member.address and rendezvous is not None:
+            address = rendezvous.address_for_others(address)
             member = replace(member, address=address)
         if self._order is None:
             return Joined(member=member)

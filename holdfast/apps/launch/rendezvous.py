@@ -4,10 +4,10 @@ import argparse
 import errno
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from holdfast.decisions.launch_runs import RunName
 from holdfast.model.errors import ConfigError
@@ -29,6 +29,9 @@ _SLURM_PORTS: Final = range(20_000, 29_000)
 
 _STEP_PORTS: Final = 1009
 """Distance of the ports of two steps of a job: jobs on the same nodes often have near numbers."""
+
+_ELSEWHERE: Final = {socket.AF_INET: "203.0.113.1", socket.AF_INET6: "2001:db8::1"}
+"""Addresses that belong to no machine (RFC 5737, RFC 3849): the default route leads to them."""
 
 _NODES: Final = re.compile(r"([1-9][0-9]{0,4})(?::([1-9][0-9]{0,4}))?")
 _FIRST_HOST: Final = re.compile(r"([^\[\],]+)(?:\[([0-9]+)[^\]]*\])?([^\[\],]*)")
@@ -63,15 +66,8 @@ class Rendezvous:
         """Return a socket at the endpoint if it is on this machine and free; None if it is not."""
         if self.node_rank:
             return None
-        for host in [self.host, *([""] if self.node_rank == 0 else [])]:
-            try:
-                found = socket.getaddrinfo(
-                    host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-                )
-            except socket.gaierror:
-                continue
-            family, kind, protocol, _, address = found[0]
-            listener = socket.socket(family, kind, protocol)
+        for family, address in self._own_addresses():
+            listener = socket.socket(family, socket.SOCK_STREAM)
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 listener.bind(address)
@@ -85,6 +81,35 @@ class Rendezvous:
                 raise
             return listener
         return None
+
+    def _own_addresses(self) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Yield the families and addresses at which the coordinator may listen."""
+        for host in [self.host, *([""] if self.node_rank == 0 else [])]:
+            try:
+                family, address = _resolved(host, self.port)
+            except socket.gaierror:
+                continue
+            if _is_loopback(address[0]) and not _is_loopback(self.host):
+                # /etc/hosts of Debian has the machine's own name at 127.0.1.1: others cannot come.
+                family, address = _resolved("", self.port)
+            yield family, address
+
+    def address_for_others(self, address: str) -> str:
+        """Return the address at which ranks of other nodes reach those of this one.
+
+        Args:
+            address: that of the connection to the coordinator.
+
+        """
+        if not _is_loopback(address) or _is_loopback(self.host):
+            return address
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((_ELSEWHERE[family], 9))  # sends nothing, but selects the route
+            except OSError:  # without a default route, all ranks are on this machine
+                return address
+            return str(probe.getsockname()[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,3 +214,15 @@ def meeting_point(
         leaves_on_sigterm=leaves,
         may_succeed_another=leaves and not is_fenced,
     )
+
+
+def _resolved(host: str, port: int) -> tuple[int, tuple[Any, ...]]:
+    """Return the family and the address of a server; an empty host is each address."""
+    kind, flags = socket.SOCK_STREAM, socket.AI_PASSIVE
+    family, _, _, _, address = socket.getaddrinfo(host or None, port, type=kind, flags=flags)[0]
+    return family, address
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether a name or an address is meant to be reached from this machine only."""
+    return host.startswith(("127.", "localhost.")) or host in ("localhost", "::1")
