@@ -8,14 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from launch.launched import clean_environment, command
 
 from holdfast.adapters.host import host_state
-from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.suspect_nodes import uncorroborated_nodes
 from holdfast.detectors.contract import Profile, Readings, Sample
@@ -117,38 +115,53 @@ def test_nobody_waits_long_for_killed_children(frozen: Path) -> None:
 
 
 MODULE = "holdfast.adapters.host.accelerator_memory"
-SITE = f"""
-import os, sys
+DRIVER = f"""
+import os, pathlib, sys
 if {MODULE!r} in sys.orig_argv:
+    pathlib.Path(os.environ["PID_FILE"]).write_text(str(os.getpid()))
     open(os.environ["FROZEN"], "w").write("x")
+"""
+"""Blocks the process that asks the driver of the GPUs."""
+
+WITH_GPU = """
+mount -t tmpfs none "$1" && touch "$1/nvidia0" && mkdir "$1/shm"
+for name in null zero full random urandom; do
+    touch "$1/$name" && mount --bind "/dev/$name" "$1/$name"
+done
+mount --rbind "$1" /dev
+shift
+exec "$@"
 """
 
 
-def test_a_launcher_does_not_wait_for_a_driver_that_hangs(
-    frozen: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "sitecustomize.py").write_text(SITE, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *filter(None, sys.path)]))
-    monkeypatch.setenv("FROZEN", str(frozen / "file"))
-    wait = AcceleratorWait("", timedelta())
-    longest, seconds = 0.0, None
+def test_a_launcher_does_not_wait_for_a_driver_that_hangs(frozen: Path, tmp_path: Path) -> None:
+    if not shutil.which("unshare"):
+        pytest.skip("needs unshare")
+    pid, devices = tmp_path / "pid", tmp_path / "dev"
+    devices.mkdir()
+    (tmp_path / "sitecustomize.py").write_text(DRIVER, encoding="utf-8")
+    machine = ("unshare", "--mount", "--propagation", "private", "sh", "-c", WITH_GPU, "sh")
+    options = ("--nproc-per-node", 1, "--accelerator-timeout", "0s", "--no-python", "false")
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    printed = tmp_path / "printed"  # a pipe would stay open with the process
+    with printed.open("wb") as file:
+        launcher = subprocess.Popen(
+            [*machine, devices, *command(*options)],
+            env=clean_environment(PYTHONPATH=paths, FROZEN=str(frozen / "file"), PID_FILE=str(pid)),
+            stderr=file,
+        )
     try:
-        while seconds is None:
-            began = time.monotonic()
-            seconds = wait.seconds()
-            longest = max(longest, time.monotonic() - began)
-            time.sleep(0.05)
-        assert wait.is_running()
-        began = time.monotonic()
-        wait.close()
-        longest = max(longest, time.monotonic() - began)
+        launcher.wait(90)
     finally:
         subprocess.run(["fsfreeze", "--unfreeze", frozen], check=True)
-        wait_for(lambda: not wait.is_running(), "the end of the process")
+        launcher.kill()
+        wait_for(lambda: not Path(f"/proc/{pid.read_text()}").exists(), "the end of the process")
         subprocess.run(["fsfreeze", "--freeze", frozen], check=True)
 
-    assert 30 < seconds < 60
-    assert longest < 5
+    errors = printed.read_text(encoding="utf-8")
+    assert launcher.returncode == 1
+    assert f"holdfast: process {pid.read_text()} did not end after SIGKILL (" in errors
+    assert "RanksRestarted" not in errors
 
 
 RANK = """
