@@ -8,7 +8,7 @@ from recorded import flip, keeping_times, unpacked
 
 from holdfast.adapters.checkpoints.dcp import Index, read_index
 from holdfast.adapters.checkpoints.plain_files import listed, opened
-from holdfast.adapters.checkpoints.torch_file import records
+from holdfast.adapters.checkpoints.torch_archive import records
 from holdfast.apps.run.checkpoints import DEPTH_VARIABLE, Prepared, prepare, prepare_step
 from holdfast.model.checkpoints import Depth
 

@@ -71,7 +71,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         yield incomplete(f"random_states_{missing}.pkl is missing")
     if not weights_in(names):
         yield incomplete("model weights are missing")
-    yield from files_problems(path, names, depth)
+    yield from files_problems(path, names, depth, older)
     yield from problems_within(names, depth)
     yield from fewer_files(names, older)
 
@@ -88,5 +88,5 @@ FORMAT: Final = CheckpointFormat(
     " missing that the checkpoint before has",
     loads="the highest first number in a name",
     not_detected="changed bytes in a safetensors file; files of the last ranks missing in the first"
-    " checkpoint",
+    " checkpoint; damage of a file that the script adds, unless `torch.save` wrote it",
 )

@@ -51,7 +51,8 @@ from holdfast.adapters.checkpoints.plain_files import (
     read_bytes,
 )
 from holdfast.adapters.checkpoints.safetensors_file import window_problems as safetensors_problems
-from holdfast.adapters.checkpoints.torch_file import ZIP_START, window_problems
+from holdfast.adapters.checkpoints.torch_archive import ZIP_START
+from holdfast.adapters.checkpoints.torch_file import window_problems
 from holdfast.model.checkpoints import Depth, Problem
 
 INDEX: Final = ".metadata"

@@ -22,7 +22,8 @@ from holdfast.adapters.checkpoints.own_steps import saved_step, step_problems
 from holdfast.adapters.checkpoints.pickles import Pairs
 from holdfast.adapters.checkpoints.plain_files import listed, names_in, read_text
 from holdfast.adapters.checkpoints.state_files import fewer_files
-from holdfast.adapters.checkpoints.torch_file import InvalidTorchFile, file_problems, saved_object
+from holdfast.adapters.checkpoints.torch_archive import InvalidTorchFile
+from holdfast.adapters.checkpoints.torch_file import file_problems, saved_object
 from holdfast.kit.files import write_durably
 from holdfast.model.checkpoints import Checkpoint, Depth, Pointer, PointerKind, Problem
 

@@ -28,7 +28,8 @@ from holdfast.adapters.checkpoints.deepspeed import (
 )
 from holdfast.adapters.checkpoints.plain_files import listed, names_in, opened
 from holdfast.adapters.checkpoints.state_trees import fewer_in_tree, tree_problems
-from holdfast.adapters.checkpoints.torch_file import InvalidTorchFile, storages
+from holdfast.adapters.checkpoints.torch_archive import InvalidTorchFile
+from holdfast.adapters.checkpoints.torch_file import storages
 from holdfast.kit.files import write_durably
 from holdfast.model.checkpoints import Depth, Problem
 
@@ -61,7 +62,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     for one in parameters:
         if _WEIGHT not in names_in(one.path):
             yield incomplete(f"{_PARAMETERS}/{one.name[:80]}/{_WEIGHT} is missing")
-    yield from tree_problems(path, depth)
+    yield from tree_problems(path, depth, older)
     yield from fewer_in_tree(path, older)
     yield from model_step_problems(path, names, older)
     if older is not None:

@@ -92,7 +92,7 @@ def _check_step(path: Path, depth: Depth, older: Path | None) -> Iterator[Proble
     missing = next((rank for rank in range(max(ranks, default=0) + 1) if rank not in ranks), None)
     if missing is not None:
         yield incomplete(f"rank_{missing}.pt is missing")
-    yield from files_problems(path, names, depth)
+    yield from files_problems(path, names, depth, older)
     yield from fewer_files(names, older)
 
 
@@ -104,7 +104,7 @@ _STEPS: Final = CheckpointFormat(
     recognized_by="directories `STEP` with `rank_R.pt`",
     complete_when="the files of all ranks are whole",
     loads="what the tracker names",
-    not_detected="as `torch-save`",
+    not_detected="as `torch-save`; damage of files of other kinds",
 )
 _INNER: Final = (megatron.FORMAT, deepspeed.FORMAT, _STEPS, dcp.FORMAT, torch_save.FORMAT)
 """Formats beside the tracker, in the order of detection."""

@@ -52,7 +52,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     yield from _state_problems(path, names)
     if not weights_in(names):
         yield incomplete("model weights are missing")
-    yield from files_problems(path, names, depth)
+    yield from files_problems(path, names, depth, older)
     yield from problems_within(names, depth)
     yield from fewer_files(names, older)
 
@@ -82,5 +82,6 @@ FORMAT: Final = CheckpointFormat(
     " whole, an index names files and tensors that are there, and no file is missing that the"
     " checkpoint before has",
     loads="the highest N",
-    not_detected="changed bytes in a safetensors file: it has no checksum",
+    not_detected="changed bytes in a safetensors file: it has no checksum; damage of a file that a"
+    " callback adds, unless `torch.save` wrote it",
 )

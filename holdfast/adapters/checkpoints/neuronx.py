@@ -45,7 +45,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
     if _LAST not in listed(path):
         yield incomplete(f"{_LAST}, which is written last, is missing")
-    yield from tree_problems(path, depth)
+    yield from tree_problems(path, depth, older)
     yield from fewer_in_tree(path, older)
 
 

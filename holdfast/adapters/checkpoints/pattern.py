@@ -63,7 +63,7 @@ class _Pattern:
         files = [(name, one) for name, one in files_in(path) if name != self.marker]
         if not files:
             yield incomplete("it has no file")
-        yield from tree_problems(path, depth)
+        yield from tree_problems(path, depth, older)
         if not self.marker:
             yield from fewer_in_tree(path, older)
 

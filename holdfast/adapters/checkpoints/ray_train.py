@@ -62,7 +62,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         ended = frozenset((path.name,))  # unknown
     if path.name not in ended:
         yield incomplete(f"{_SNAPSHOT} does not list it: not all workers have saved")
-    yield from tree_problems(path, depth)
+    yield from tree_problems(path, depth, older)
     yield from fewer_in_tree(path, older)
 
 

@@ -60,7 +60,7 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         yield from file_problems(path)
         return
     names = listed(path)
-    yield from files_problems(path, names, depth)
+    yield from files_problems(path, names, depth, older)
     yield from _missing_parts(names)
     yield from fewer_files(names, older)
 
@@ -95,5 +95,6 @@ FORMAT: Final = CheckpointFormat(
     " that the checkpoint before has",
     loads="what a link such as `latest` names; else what the script chooses, taken to be the"
     " highest number in a name",
-    not_detected="changed bytes in a safetensors file: it has no checksum; a file of another step",
+    not_detected="changed bytes in a safetensors file: it has no checksum; a file of another step;"
+    " damage of a file of another kind, unless `torch.save` wrote it",
 )

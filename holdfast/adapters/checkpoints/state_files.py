@@ -1,5 +1,6 @@
 """Verifies the files of a checkpoint directory by the format that each file name implies."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -11,10 +12,21 @@ from holdfast.adapters.checkpoints.npz_file import file_problems as npz_problems
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, read_object
 from holdfast.adapters.checkpoints.safetensors_file import BadHeader, tensor_names
 from holdfast.adapters.checkpoints.safetensors_file import file_problems as safetensors_problems
-from holdfast.adapters.checkpoints.torch_file import file_problems
+from holdfast.adapters.checkpoints.torch_file import file_problems, is_torch_file
 from holdfast.model.checkpoints import Depth, Problem
 
 TORCH_SUFFIXES: Final = (".pt", ".pth", ".bin", ".pkl", ".ckpt")
+_BY_TORCH: Final = re.compile(
+    r"(optimizer|scheduler|scaler|sampler|dl_state_dict|rng_state|training_args|user_content"
+    r"|(dp_|mp_)?rank_\d|tensor_\d).*\.(pt|pth|bin)|(fp32|exp_avg|exp_avg_sq|step)\.pt"
+    r"|.*(optimizer|optim_states|model_states)\.pt|.*model.*\.bin"
+    r"|(random_states|custom_checkpoint)_\d+\.pkl"
+)
+"""Names under which frameworks write with ``torch.save``: such a file has to be one.
+
+Scripts and callbacks use the same suffixes for files of ``pickle`` and of other libraries.
+"""
+
 _SAFETENSORS: Final = ".safetensors"
 _INDEX_END: Final = ".index.json"
 
@@ -26,14 +38,16 @@ def is_state(entry: Entry) -> bool:
     )
 
 
-def files_problems(path: Path, names: Names, depth: Depth) -> Iterator[Problem]:
+def files_problems(
+    path: Path, names: Names, depth: Depth, older: Path | None = None
+) -> Iterator[Problem]:
     """Yield the problems of the state files of a directory, and of DCP directories in it.
 
     A truncated file shows that the save did not complete: these formats write no file last.
     """
     for entry in names.values():
         if is_state(entry) and not entry.name.endswith(_INDEX_END):
-            yield from _file_problems(entry, depth)
+            yield from _file_problems(entry, depth, older)
         elif entry.name.endswith(_INDEX_END):
             yield from _index_problems(path, entry)
         elif entry.is_dir and is_dcp(inside := listed(entry.path)):
@@ -62,14 +76,28 @@ def weights_in(names: Names) -> list[str]:
     ]
 
 
-def _file_problems(entry: Entry, depth: Depth) -> Iterator[Problem]:
+def _file_problems(entry: Entry, depth: Depth, older: Path | None) -> Iterator[Problem]:
     if entry.name.endswith(_SAFETENSORS):
         problems = safetensors_problems(entry.path)
     elif entry.name.endswith(NPZ):
         problems = npz_problems(entry.path, depth)
-    else:
+    elif _is_of_torch(entry, older):
         problems = file_problems(entry.path, depth)
+    else:
+        return
     yield from (within(f"{entry.name} ", one) for one in problems)
+
+
+def _is_of_torch(entry: Entry, older: Path | None) -> bool:
+    """Return whether ``torch.save`` must have written a file.
+
+    One that was cut off or zeroed at its start is known by the older checkpoint. No writer leaves
+    an empty file.
+    """
+    if entry.size == 0 or _BY_TORCH.fullmatch(entry.name) or is_torch_file(entry.path):
+        return True
+    before = older / entry.name if older is not None else None
+    return before is not None and before.is_file() and is_torch_file(before)
 
 
 def _index_problems(path: Path, entry: Entry) -> Iterator[Problem]:

@@ -18,7 +18,9 @@ _LEVELS: Final = 8
 _NUMBER: Final = re.compile(r"\d+")
 
 
-def tree_problems(path: Path, depth: Depth, levels: int = _LEVELS) -> Iterator[Problem]:
+def tree_problems(
+    path: Path, depth: Depth, older: Path | None, levels: int = _LEVELS
+) -> Iterator[Problem]:
     """Yield the problems of the state files in a directory and in those within.
 
     Raises:
@@ -31,10 +33,11 @@ def tree_problems(path: Path, depth: Depth, levels: int = _LEVELS) -> Iterator[P
     names = listed(path)
     if is_dcp(names):
         yield from directory_problems(path, names, depth)
-    yield from files_problems(path, names, depth)
+    yield from files_problems(path, names, depth, older)
     for entry in names.values():
         if entry.is_dir and not entry.is_link and not is_dcp(listed(entry.path)):
-            for problem in tree_problems(entry.path, depth, levels - 1):
+            before = older / entry.name if older is not None else None
+            for problem in tree_problems(entry.path, depth, before, levels - 1):
                 yield within(f"{entry.name}/", problem)
 
 

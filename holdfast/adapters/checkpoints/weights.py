@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints import safetensors_file, torch_file
+from holdfast.adapters.checkpoints import safetensors_file, torch_archive, torch_file
 from holdfast.adapters.checkpoints.contract import CannotVerify
 from holdfast.adapters.checkpoints.dcp import SHARD, is_dcp, read_index
 from holdfast.adapters.checkpoints.nonfinite import BF16, F16, F32, F64, scan
@@ -135,9 +135,9 @@ def _of_window(window: Window) -> Iterator[tuple[str, str, Window]]:
     """Yield name, type and bytes of each tensor; none if it is of neither form."""
     head = window.read(0, 9)
     try:
-        if head.startswith(torch_file.ZIP_START):
+        if head.startswith(torch_archive.ZIP_START):
             yield from torch_file.storages(window)
         elif head[8:] == b"{":
             yield from safetensors_file.tensors(window)
-    except (torch_file.InvalidTorchFile, safetensors_file.BadHeader, CannotVerify):
+    except (torch_archive.InvalidTorchFile, safetensors_file.BadHeader, CannotVerify):
         return
