@@ -6,6 +6,7 @@ No file is written last, and ``latest`` is written before other ranks have compl
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -78,11 +79,12 @@ def tag_pointer(folder: Path, names: Names, file: str) -> Pointer:
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
     names = listed(path)
-    yield from _missing_ranks(path, names)
+    world = _world(path, names)
+    yield from _missing_ranks(names, world)
     for entry in names.values():
         if entry.name.endswith(".pt") and not entry.is_dir:
             yield from (within(f"{entry.name} ", one) for one in file_problems(entry.path, depth))
-    yield from fewer_files(names, older)
+    yield from fewer_files(names, older, _RANKS if world.datas else None)
     yield from model_step_problems(path, names, older)
 
 
@@ -113,7 +115,7 @@ def repoint(folder: Path, name: str) -> None:
     write_durably(folder / _LATEST, name.encode())
 
 
-def _missing_ranks(path: Path, names: Names) -> Iterator[Problem]:
+def _missing_ranks(names: Names, world: "_World") -> Iterator[Problem]:
     """Check that each kind of file exists for all data parallel by model parallel ranks."""
     kinds: dict[str, set[tuple[int, int]]] = {}
     for name in names:
@@ -122,31 +124,41 @@ def _missing_ranks(path: Path, names: Names) -> Iterator[Problem]:
             kind = re.sub(r"rank_\d+", "rank_N", name)
             ranks = (int(found["data"] or 0), int(found["model"] or found["alone"] or 0))
             kinds.setdefault(kind, set()).add(ranks)
-    datas, models, has_optimizer = _world(path, names)
     every = [rank for ranks in kinds.values() for rank in ranks]
-    datas = max([datas, *(data + 1 for data, _ in every)])
-    models = max([models, *(model + 1 for _, model in every)])
+    datas = max([world.datas, *(data + 1 for data, _ in every)])
+    models = max([world.models, *(model + 1 for _, model in every)])
     for kind, present in sorted(kinds.items()):
         expected = models * (datas if "pp_rank" in kind else 1)
         if len(present) < expected:
             yield incomplete(f"{expected - len(present)} of {expected} files {kind} are missing")
     if not any("model_states" in name for name in names):
         yield incomplete("model files are missing")
-    elif has_optimizer and not any("optim_states" in name for name in names):
+    elif world.has_optimizer and not any("optim_states" in name for name in names):
         yield incomplete("optimizer files are missing")
 
 
-def _world(path: Path, names: Names) -> tuple[int, int, bool]:
-    """Return the data and model parallel ranks in a model file, and whether ZeRO is used."""
+@dataclass(frozen=True, slots=True)
+class _World:
+    """What a file of the model records."""
+
+    datas: int = 0
+    """Data parallel ranks; 0 if it does not record them."""
+
+    models: int = 0
+    has_optimizer: bool = False
+    """Whether ZeRO is used."""
+
+
+def _world(path: Path, names: Names) -> _World:
     for name in names:
         if _RANKS.fullmatch(name) and name.endswith("_model_states.pt"):
             with suppress(OSError, InvalidTorchFile):
                 state = saved_object(path / name)
                 if isinstance(state, Pairs):
                     sizes = (state.get(key) for key in ("dp_world_size", "mp_world_size"))
-                    data, model = (one if isinstance(one, int) else 1 for one in sizes)
-                    return min(data, _MOST), min(model, _MOST), _zero_stage(state) > 0
-    return 1, 1, False
+                    data, model = (one if isinstance(one, int) else 0 for one in sizes)
+                    return _World(min(data, _MOST), min(model, _MOST), _zero_stage(state) > 0)
+    return _World()
 
 
 def _zero_stage(state: Pairs) -> int:
@@ -164,7 +176,7 @@ FORMAT: Final = CheckpointFormat(
     repoint=repoint,
     recognized_by="directories with `*_model_states.pt` or `*_optim_states.pt`",
     complete_when="the files of each kind exist for the number of ranks that a model file records,"
-    " each is complete, and no file of the previous checkpoint is missing",
+    " each is complete, and no other file of the previous checkpoint is missing",
     loads="what `latest` names",
     not_detected="a file of the optimizer of another step; in the first checkpoint, any file of"
     " another step",

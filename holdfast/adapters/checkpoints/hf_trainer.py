@@ -5,10 +5,12 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.checkpoints.contract import (
+    CannotVerify,
     CheckpointFormat,
     Found,
     Names,
@@ -17,8 +19,11 @@ from holdfast.adapters.checkpoints.contract import (
     incomplete,
 )
 from holdfast.adapters.checkpoints.deepspeed import problems_within
+from holdfast.adapters.checkpoints.pickles import Built, Pairs
 from holdfast.adapters.checkpoints.plain_files import listed, names_in, read_object
 from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems, weights_in
+from holdfast.adapters.checkpoints.torch_archive import InvalidTorchFile
+from holdfast.adapters.checkpoints.torch_file import saved_object
 from holdfast.model.checkpoints import Depth, Problem
 
 _NAME: Final = re.compile(r"checkpoint-(\d{1,15})")
@@ -26,7 +31,12 @@ _STATE: Final = "trainer_state.json"
 _SENTINEL: Final = "checkpoint-is-incomplete.txt"
 """Written by transformers 5 during a save at SIGTERM; its own search ignores the file."""
 
-_SIGNS: Final = (_STATE, "training_args.bin", "optimizer.pt", "scheduler.pt", "config.json")
+_ARGUMENTS: Final = "training_args.bin"
+_RANDOM: Final = re.compile(r"rng_state(_\d{1,9})?\.pth")
+_MOST: Final = 1 << 20
+"""Maximum plausible number of ranks of a job."""
+
+_SIGNS: Final = (_STATE, _ARGUMENTS, "optimizer.pt", "scheduler.pt", "config.json")
 
 
 def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
@@ -54,7 +64,30 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         yield incomplete("model weights are missing")
     yield from files_problems(path, names, depth, older)
     yield from problems_within(names, depth)
-    yield from fewer_files(names, older)
+    ranks = _ranks(path) if any(_RANDOM.fullmatch(name) for name in names) else None
+    if ranks is not None:
+        yield from _missing_ranks(names, ranks)
+    yield from fewer_files(names, older, None if ranks is None else _RANDOM)
+
+
+def _missing_ranks(names: Names, ranks: int) -> Iterator[Problem]:
+    """Check that each rank has written its file: rank 0 does not wait for it."""
+    every = range(ranks) if ranks > 1 else ()
+    expected = [f"rng_state_{rank}.pth" for rank in every] or ["rng_state.pth"]
+    missing = next((name for name in expected if name not in names), None)
+    if missing is not None:
+        yield incomplete(f"{missing} is missing, and {_ARGUMENTS} has {ranks} ranks")
+
+
+def _ranks(path: Path) -> int | None:
+    """Return the number of ranks that the arguments record; None if they do not."""
+    with suppress(OSError, InvalidTorchFile, CannotVerify):
+        value = saved_object(path / _ARGUMENTS)
+        for key in ("distributed_state", "num_processes"):
+            own = value.state if isinstance(value, Built) else None
+            value = own.get(key) if isinstance(own, Pairs) else None
+        return value if isinstance(value, int) and 0 < value <= _MOST else None
+    return None
 
 
 def _state_problems(path: Path, names: Names) -> Iterator[Problem]:
@@ -79,8 +112,8 @@ FORMAT: Final = CheckpointFormat(
     check=check,
     recognized_by="directories `checkpoint-N` with `trainer_state.json`, `optimizer.pt` or such",
     complete_when="`trainer_state.json` is there and has the step of the name, all state files are"
-    " whole, an index names files and tensors that are there, and no file is missing that the"
-    " checkpoint before has",
+    " whole, an index names files and tensors that are there, each rank that `training_args.bin`"
+    " records has its file, and no other file is missing that the checkpoint before has",
     loads="the highest N",
     not_detected="changed bytes in a safetensors file: it has no checksum; damage of a file that a"
     " callback adds, unless `torch.save` wrote it",

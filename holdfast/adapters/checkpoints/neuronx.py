@@ -43,10 +43,11 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
 
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
-    if _LAST not in listed(path):
+    is_committed = _LAST in listed(path)
+    if not is_committed:
         yield incomplete(f"{_LAST}, which is written last, is missing")
     yield from tree_problems(path, depth, older)
-    yield from fewer_in_tree(path, older)
+    yield from fewer_in_tree(path, older, is_committed=is_committed)
 
 
 FORMAT: Final = CheckpointFormat(

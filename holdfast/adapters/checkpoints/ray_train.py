@@ -57,13 +57,14 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     if not any(files_in(path)):
         yield incomplete("it has no file")
     try:
-        ended = _listed_names(read_object(path.parent / _SNAPSHOT))
+        is_committed = path.name in _listed_names(read_object(path.parent / _SNAPSHOT))
+        is_unknown = False
     except ValueError:
-        ended = frozenset((path.name,))  # unknown
-    if path.name not in ended:
+        is_committed, is_unknown = False, True
+    if not is_committed and not is_unknown:
         yield incomplete(f"{_SNAPSHOT} does not list it: not all workers have saved")
     yield from tree_problems(path, depth, older)
-    yield from fewer_in_tree(path, older)
+    yield from fewer_in_tree(path, older, is_committed=is_committed)
 
 
 def repoint(folder: Path, name: str) -> None:

@@ -55,13 +55,21 @@ def files_problems(
                 yield within(f"{entry.name}/", problem)
 
 
-def fewer_files(names: Names, older: Path | None) -> Iterator[Problem]:
-    """Compare with the older checkpoint: each save writes the same state files."""
+def fewer_files(
+    names: Names, older: Path | None, of_ranks: re.Pattern[str] | None = None
+) -> Iterator[Problem]:
+    """Compare with the older checkpoint: each save writes the same state files.
+
+    The job may have had more ranks then. Without a record of their number, a save that ended before
+    the last ranks had written looks the same, so such a file is missing. ``of_ranks`` matches names
+    of files of ranks that the caller has compared with a record, and that are not compared here.
+    """
     if older is None:
         return
     for entry in listed(older).values():
         is_dir = entry.is_dir and is_dcp(listed(entry.path))
-        if (is_state(entry) or is_dir) and entry.name not in names:
+        is_compared = of_ranks is None or not of_ranks.fullmatch(entry.name)
+        if is_compared and (is_state(entry) or is_dir) and entry.name not in names:
             yield incomplete(f"{entry.name} is missing, but {older.name} has it")
 
 
