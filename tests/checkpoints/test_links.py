@@ -8,6 +8,7 @@ import pytest
 from recorded import content, guarded, unpacked
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
+from holdfast.decisions.checkpoint_choice import ResumeOutcome
 
 NEWEST, BEFORE, FIRST = (f"checkpoint_{step:06d}.pt" for step in (300, 200, 100))
 
@@ -101,3 +102,52 @@ def test_a_link_to_another_directory_is_left_alone(folder: Path) -> None:
 
     assert chosen(folder) == BEFORE
     assert content(folder) == {name: data for name, data in before.items() if name != NEWEST}
+
+
+# Directories of DCP
+
+
+@pytest.fixture
+def steps(tmp_path: Path) -> Path:
+    return unpacked("dcp", tmp_path) / "sync"
+
+
+def test_the_link_to_a_directory_of_dcp_is_set_back(steps: Path) -> None:
+    link(steps, "latest", "step_3")
+    link(steps, "checkpoint-best", "step_1")
+    assert CheckpointDirectory(steps).survey().pointer.name == "step_3"
+    assert chosen(steps) == "step_3"
+    (steps / "step_3/.metadata").unlink()
+
+    assert chosen(steps) == "step_2"
+    assert os.readlink(steps / "latest") == "step_2"
+    assert os.readlink(steps / "checkpoint-best") == "step_1"
+    assert (steps.parent / "sync.set-aside/step_3").is_dir()
+
+
+def test_a_directory_of_dcp_to_which_somebody_has_set_the_link_is_taken(steps: Path) -> None:
+    link(steps, "latest", "step_1")
+    before = content(steps)
+
+    assert chosen(steps) == "step_1"
+    assert content(steps) == before
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_directory_of_dcp_that_is_loaded_by_its_name_is_never_moved(
+    steps: Path, others: bool
+) -> None:
+    """Without it the script would start from the beginning."""
+    (steps / "step_3").rename(steps / "latest")
+    (steps / "step_2").rename(steps / "best")
+    shutil.rmtree(steps / "step_1")
+    os.utime(steps / "best", (1_700_000_000,) * 2)
+    (steps / "latest/.metadata").unlink()
+    if not others:
+        shutil.rmtree(steps / "best")
+    before = content(steps)
+
+    outcome = guarded(steps).choice.outcome
+
+    assert outcome is (ResumeOutcome.UNDECIDED if others else ResumeOutcome.NONE_COMPLETE)
+    assert content(steps) == before

@@ -17,10 +17,7 @@ from typing import Final
 
 from holdfast.adapters.checkpoints.contract import (
     CannotVerify,
-    CheckpointFormat,
-    Found,
     Names,
-    candidate,
     damaged,
     incomplete,
 )
@@ -46,7 +43,6 @@ from holdfast.adapters.checkpoints.plain_files import (
     Entry,
     Window,
     listed,
-    names_in,
     opened,
     read_bytes,
 )
@@ -60,9 +56,6 @@ SHARD: Final = ".distcp"
 _OWN_INDEX: Final = re.compile(r"__(\d{1,9})\.metadata")
 _SHARD_NAME: Final = re.compile(r"__(\d{1,9})_\d{1,9}\.distcp")
 _STEP: Final = re.compile(r"(\d{1,15})(?!.*\d)")
-
-_FIRST: Final = frozenset((".metadata.tmp",))
-"""Names that may be in a directory whose save has only started."""
 
 _SHOWN: Final = 3
 """Maximum number of contradictions of an index that are reported."""
@@ -310,52 +303,7 @@ def _bytes_problems(part: Window, one: Slice) -> Iterator[Problem]:
         yield from window_problems(part, Depth.HASHES)
 
 
-def find_dcp(folder: Path, names: Names) -> Found | None:
-    """Return the checkpoint directories of a run, or the directory itself."""
-    if is_dcp(names):
-        own = Entry(
-            name=".", path=folder, is_dir=True, is_file=False, is_link=False, size=0,
-            changed_at=max(entry.changed_at for entry in names.values()),
-        )  # fmt: skip
-        return Found(checkpoints=(candidate(own, step_in(folder.name), is_ended=has_index(names)),))
-    inside = {
-        entry.name: names_in(entry.path)
-        for entry in names.values()
-        if entry.is_dir and not entry.is_link
-    }
-    kinds = {_STEP.sub("N", name) for name, files in inside.items() if is_dcp(files)}
-    found = [
-        candidate(names[name], step_in(name), is_ended=has_index(files))
-        for name, files in inside.items()
-        if is_dcp(files) or (_STEP.sub("N", name) in kinds and files <= _FIRST)
-    ]
-    found.sort(
-        key=lambda one: (one.step if one.step is not None else -1, one.changed_at), reverse=True
-    )
-    return Found(checkpoints=tuple(found)) if found else None
-
-
 def step_in(name: str) -> int | None:
     """Return the last number in a name."""
     found = _STEP.search(name)
     return int(found[1]) if found else None
-
-
-def check_dcp(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
-    """See ``Check``."""
-    yield from directory_problems(path, listed(path), depth, older)
-
-
-FORMAT: Final = CheckpointFormat(
-    name="dcp",
-    title="PyTorch Distributed Checkpoint",
-    find=find_dcp,
-    check=check_dcp,
-    script_chooses=True,
-    recognized_by="`.metadata` or `__R_N.distcp`, in DIRECTORY or in directories within",
-    complete_when="`.metadata` exists, names files that exist with the recorded length, and was"
-    " written after them",
-    loads="what the script chooses; taken to be the highest number in a name, then the newest",
-    not_detected="a file of another step with the same layout, if its time is old; a changed byte"
-    " in `.metadata` that leaves a consistent index",
-)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints import dcp, deepspeed, megatron, torch_save
+from holdfast.adapters.checkpoints import dcp_directories, deepspeed, megatron, torch_save
 from holdfast.adapters.checkpoints.contract import (
     CheckpointFormat,
     Found,
@@ -106,7 +106,13 @@ _STEPS: Final = CheckpointFormat(
     loads="what the tracker names",
     not_detected="as `torch-save`; damage of files of other kinds",
 )
-_INNER: Final = (megatron.FORMAT, deepspeed.FORMAT, _STEPS, dcp.FORMAT, torch_save.FORMAT)
+_INNER: Final = (
+    megatron.FORMAT,
+    deepspeed.FORMAT,
+    _STEPS,
+    dcp_directories.FORMAT,
+    torch_save.FORMAT,
+)
 """Formats beside the tracker, in the order of detection."""
 
 FORMAT: Final = CheckpointFormat(

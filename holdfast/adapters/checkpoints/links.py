@@ -59,6 +59,11 @@ def repoint_links(folder: Path, name: str) -> None:
     sync_directory(folder)
 
 
+def fixed_group(name: str) -> str:
+    """Return the group of a directory: a script loads ``latest`` by its name, and no other."""
+    return name if step_in(name) is None and FIXED_NAME.match(name) else ""
+
+
 def _first(links: list[tuple[str, str]]) -> tuple[str, str]:
     """Return the pair of link and target that a script most likely follows."""
     return min(links, key=lambda link: (_NEWEST.fullmatch(link[0]) is None, link[0]))

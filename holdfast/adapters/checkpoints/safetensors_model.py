@@ -17,7 +17,7 @@ from holdfast.adapters.checkpoints.contract import (
     incomplete,
 )
 from holdfast.adapters.checkpoints.dcp import step_in
-from holdfast.adapters.checkpoints.links import FIXED_NAME, link_pointer, repoint_links
+from holdfast.adapters.checkpoints.links import fixed_group, link_pointer, repoint_links
 from holdfast.adapters.checkpoints.plain_files import Entry, listed, names_in
 from holdfast.adapters.checkpoints.safetensors_file import file_problems
 from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems
@@ -66,9 +66,8 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
 
 
 def _of_directory(entry: Entry) -> Checkpoint:
-    step = step_in(entry.name)
-    is_fixed = step is None and FIXED_NAME.match(entry.name) is not None
-    return candidate(entry, step, is_ended=True, group=entry.name if is_fixed else "")
+    name = entry.name
+    return candidate(entry, step_in(name), is_ended=True, group=fixed_group(name))
 
 
 def _missing_parts(names: Names) -> Iterator[Problem]:

@@ -6,7 +6,7 @@ from typing import Final
 from holdfast.adapters.checkpoints import (
     accelerate,
     composer,
-    dcp,
+    dcp_directories,
     deepspeed,
     deepspeed_universal,
     dlrover,
@@ -43,7 +43,7 @@ ROWS: Final[tuple[CheckpointFormat, ...]] = (
     orbax.FORMAT,
     neuronx.FORMAT,
     composer.FORMAT,
-    dcp.FORMAT,
+    dcp_directories.FORMAT,
     torch_save.FORMAT,
     safetensors_model.FORMAT,
 )
