@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import damaged
+from holdfast.adapters.checkpoints.contract import CannotVerify, damaged
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests
 from holdfast.adapters.checkpoints.plain_files import Window, chunks, opened
 from holdfast.model.checkpoint_manifests import BLOCK, CheckpointManifest, ManifestFile
-from holdfast.model.checkpoints import Depth, Problem
+from holdfast.model.checkpoints import CheckpointState, Depth, Problem
 
 SAMPLE: Final = 8
 """Full blocks that are compared before an attempt: 128 MiB, 0.05 s from a local disk."""
@@ -108,9 +108,12 @@ def compare(
 
     Raises:
         OSError: a file cannot be read.
+        CannotVerify: it could not be verified when the manifest was written.
 
     """
-    problems = [Problem(text=text) for text in manifest.problems]
+    if manifest.state is CheckpointState.UNKNOWN:
+        raise CannotVerify("; ".join(manifest.problems) or "it could not be verified before")
+    problems = [Problem(text=text, state=manifest.state) for text in manifest.problems]
     touched: list[ManifestFile] = []
     intact: list[ManifestFile] = []
     for file in manifest.files:

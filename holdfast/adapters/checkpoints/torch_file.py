@@ -17,6 +17,7 @@ from holdfast.adapters.checkpoints.pickles import (
     InvalidPickle,
     Loaded,
     Pairs,
+    PickleTooLarge,
     load,
 )
 from holdfast.adapters.checkpoints.plain_files import Window, opened
@@ -90,6 +91,7 @@ def saved_object(path: Path) -> object:
     Raises:
         OSError: the file cannot be read, or is not a regular file.
         InvalidTorchFile: the file is not a valid ``torch.save`` file.
+        CannotVerify: its pickle is too large.
 
     """
     with opened(path) as window:
@@ -120,7 +122,7 @@ def saved_value(path: Path, key: str) -> object:
     """Return the value at a key of the saved dict; None if it cannot be read."""
     try:
         saved = saved_object(path)
-    except (OSError, InvalidTorchFile):
+    except (OSError, InvalidTorchFile, CannotVerify):
         return None
     if isinstance(saved, Built) and saved.pairs is not None:
         return saved.pairs.get(key)
@@ -184,6 +186,8 @@ def _content(window: Window, found: dict[str, Record]) -> Loaded:
         raise CannotVerify("record data.pkl is too large to verify")
     try:
         return load(window.read(record.offset, record.size))
+    except PickleTooLarge as error:
+        raise CannotVerify("record data.pkl is too large to verify") from error
     except InvalidPickle as error:
         raise InvalidTorchFile(f"has an invalid record data.pkl: {error}") from error
 
@@ -244,6 +248,8 @@ def _legacy_pickles(window: Window) -> list[Loaded]:
         for _ in range(5):
             pickles.append(load(data, at))
             at = pickles[-1].end
+    except PickleTooLarge as error:
+        raise CannotVerify("its pickle is too large to verify") from error
     except InvalidPickle as error:
         raise InvalidTorchFile(f"is truncated or corrupt: {error}") from error
     return pickles
