@@ -12,6 +12,7 @@ from enum import StrEnum
 from holdfast.decisions.checkpoint_trust import (
     Rollback,
     Trust,
+    has_resumed,
     is_suspected,
     is_too_far,
     rollback,
@@ -42,7 +43,7 @@ class ResumeOutcome(StrEnum):
 
     START_OVER = "start-over"
     """Only a first save exists, and it was cut off before the framework committed to it: the job
-    starts from the beginning."""
+    starts from the beginning. It is not the first if an attempt has resumed from another one."""
 
     NONE_COMPLETE = "none-complete"
     """Checkpoints exist, but none is complete: a person has to decide."""
@@ -131,7 +132,7 @@ def choose(
     if suspected:  # there is nothing better
         found = _Resumable(suspected[0], tuple(beyond), ())
         return replace(_resumed(survey, found, quiet_since, trust), suspected=(suspected[0],))
-    return _nothing_complete(survey, beyond, quiet_since)
+    return _nothing_complete(survey, beyond, quiet_since, trust)
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +263,10 @@ def _resumed(
 
 
 def _nothing_complete(
-    survey: Survey, beyond: tuple[Checkpoint, ...], quiet_since: datetime | None
+    survey: Survey,
+    beyond: tuple[Checkpoint, ...],
+    quiet_since: datetime | None,
+    trust: Trust,
 ) -> Choice:
     if (fresh := _unverified(beyond)) is not None:
         return fresh
@@ -270,6 +274,8 @@ def _nothing_complete(
     if _is_busy(every, quiet_since):
         return Choice(outcome=ResumeOutcome.BUSY)
     uncommitted = survey.pointer.kind in (PointerKind.NONE, PointerKind.ABSENT)
+    if has_resumed(trust.history):  # it is not the first save: the job would lose all progress
+        return Choice(outcome=ResumeOutcome.NONE_COMPLETE)
     if uncommitted and len(every) == 1 and every[0].name != ".":
         if every[0].state is CheckpointState.INCOMPLETE and not every[0].group:
             return Choice(outcome=ResumeOutcome.START_OVER, aside=every)

@@ -254,6 +254,13 @@ def has_saved(checkpoints: Sequence[Checkpoint], newest_at: datetime | None) -> 
     return any(newest_at is None or one.changed_at > newest_at for one in checkpoints)
 
 
+def has_resumed(history: CheckpointHistory) -> bool:
+    """Return whether a job has resumed from any checkpoint of the directory before."""
+    return any(one.checkpoint for one in history.attempts) or any(
+        one.resumed for one in history.aside
+    )
+
+
 def _resumed_from(attempt: ResumedAttempt, one: Checkpoint) -> bool:
     return attempt.checkpoint == one.name and attempt.saved_at == one.changed_at
 
