@@ -80,7 +80,7 @@ class Controlled:
         self.events = FakeEvents()
         self.woken = threading.Event()
         self.evicted: list[tuple[str, str]] = []
-        self.acts, self.terms = True, 0
+        self.acts, self.elected = True, 0
         self.cluster = KubernetesCluster(
             self.api,
             settings or KubernetesSettings(),
@@ -89,7 +89,7 @@ class Controlled:
                 events=self.events,
                 changed=self.woken.set,
                 may_act=lambda: self.acts,
-                terms=lambda: self.terms,
+                elected=lambda: self.elected,
                 evicted=lambda node, owner: self.evicted.append((node, owner.name)),
             ),
         )

@@ -179,7 +179,7 @@ def test_a_new_leader_sees_what_its_watch_has_not_delivered(one) -> None:
     time.sleep(1)
     assert one.view("node-1").record.phase is not Phase.DRAINING
 
-    one.terms += 1
+    one.elected += 1
 
     assert one.view("node-1").record.phase is Phase.DRAINING
 

@@ -333,7 +333,7 @@ def test_a_new_lease_is_created_renewed_and_released(server: ScriptedServer, api
     one.stop()
 
     assert not one.leading
-    assert one.terms == 1
+    assert one.elected == 1
     assert [
         (requested.verb, requested.path.partition("?")[0]) for requested in server.requested[:4]
     ] == [

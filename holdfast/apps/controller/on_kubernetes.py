@@ -104,7 +104,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             events=EventFanOut(EventLog(config.log, clock), reported),
             changed=wake,
             may_act=leadership.is_held,
-            terms=lambda: election.terms,
+            elected=lambda: election.elected,
             evicted=events.evicted,
             fresh=config.nodes.heartbeat_timeout / 4,
             stops_itself=lambda pod: jobs.stops_itself(pod),  # noqa: PLW0108 - see below

@@ -159,8 +159,8 @@ class LeaderElection:
         self._changed = changed
         self._elector = LeaderElector(identity=identity, durations=durations or LeaseDurations())
         self._yields = yields
-        self.terms = 0
-        """Number of times that this process has become the leader."""
+        self.elected = 0
+        """Number of times that this process was elected."""
 
         self._left_at: float | None = None
         self._error = ""
@@ -223,7 +223,7 @@ class LeaderElection:
         sent_at = _now()
         lease = self._write(self._elector.claim(datetime.now(UTC)))
         if lease is not None:
-            self.terms += not self._elector.leads(_now())  # before others can see that it leads
+            self.elected += not self._elector.leads(_now())  # before others can see that it leads
             self._elector = self._elector.claimed(lease, sent_at)
 
     def _hands_over(self, now: float) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, PairIds
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import NotFound
-from holdfast.adapters.kubernetes.client.terms import Terms
+from holdfast.adapters.kubernetes.client.relist import RelistOnElection
 from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.drain import Drainer
@@ -85,7 +85,7 @@ class KubernetesCluster:
         self._watched: frozenset[str] = frozenset()
         self._left: set[str] = set()
         self._reflectors = (self._nodes.reflector, self._memory.reflector, self._checks.reflector)
-        self._terms = Terms(self._reflectors, dependencies.terms)
+        self._relist = RelistOnElection(self._reflectors, dependencies.elected)
 
     def start(self) -> None:
         """Start the threads; returns at once."""
@@ -129,7 +129,7 @@ class KubernetesCluster:
 
     def snapshot(self, peer_pools: Collection[Pool] = ()) -> ClusterView:
         """See ``ClusterBackend.snapshot``; the leader corrects drift first."""
-        self._terms.begin()
+        self._relist.run()
         if not self.synced:
             raise BackendError(f"caches not synced yet: {'; '.join(self.errors) or 'retrying'}")
         now = self._dependencies.clock.now()

@@ -31,8 +31,8 @@ class Dependencies:
     """Time for which a healthy node's heartbeat is not read again: a quarter of the policy's
     ``heartbeat_timeout``, so that no node times out unread."""
 
-    terms: Callable[[], int] = lambda: 0
-    """Returns how many times this process has become the leader."""
+    elected: Callable[[], int] = lambda: 0
+    """Returns how many times this process was elected as the leader."""
 
     stops_itself: Callable[[str], bool] = lambda _pod: False
     """Whether a pod, as ``namespace/name``, is stopped together with its whole job."""

@@ -10,24 +10,24 @@ _LISTS: Final = timedelta(seconds=10)
 """Time to list a collection; 5,000 nodes take two seconds."""
 
 
-class Terms:
+class RelistOnElection:
     """Lists all collections again when leadership begins.
 
     What the last leader wrote counts for the budget and the circuit breaker. A watch of a standby
     may not have received it: a connection to an API server that hangs fails after minutes.
     """
 
-    def __init__(self, reflectors: Sequence[Reflector[Any]], number: Callable[[], int]) -> None:
-        """Create it; ``number`` returns how many times this process has become the leader."""
+    def __init__(self, reflectors: Sequence[Reflector[Any]], elected: Callable[[], int]) -> None:
+        """Create it; ``elected`` returns how many times this process was elected."""
         self._reflectors = reflectors
-        self._number = number
-        self._begun = number()
+        self._elected = elected
+        self._listed_for = elected()
 
-    def begin(self) -> None:
-        """Begin a term if there is a new one; its caches may be incomplete afterwards."""
-        number = self._number()
-        if number == self._begun:
+    def run(self) -> None:
+        """List all again after an election; the caches may be incomplete afterwards."""
+        number = self._elected()
+        if number == self._listed_for:
             return
-        self._begun = number
+        self._listed_for = number
         for reflector in self._reflectors:
             reflector.list_anew(_LISTS)
