@@ -160,7 +160,7 @@ class LeaderElection:
         self._elector = LeaderElector(identity=identity, durations=durations or LeaseDurations())
         self._yields = yields
         self.elected = 0
-        """Number of times that this process was elected."""
+        """Number of times that this process took the lease over: others may have led before."""
 
         self._left_at: float | None = None
         self._error = ""
@@ -220,10 +220,10 @@ class LeaderElection:
         if not self._elector.may_claim(_now()):
             self._elector = self._elector.resigned()
             return
-        sent_at = _now()
+        sent_at, is_other = _now(), self.holder != self._elector.identity
         lease = self._write(self._elector.claim(datetime.now(UTC)))
         if lease is not None:
-            self.elected += not self._elector.leads(_now())  # before others can see that it leads
+            self.elected += is_other  # before others can see that it leads
             self._elector = self._elector.claimed(lease, sent_at)
 
     def _hands_over(self, now: float) -> bool:

@@ -32,7 +32,7 @@ class Dependencies:
     ``heartbeat_timeout``, so that no node times out unread."""
 
     elected: Callable[[], int] = lambda: 0
-    """Returns how many times this process was elected as the leader."""
+    """Returns how many times this process became the leader after others may have led."""
 
     stops_itself: Callable[[str], bool] = lambda _pod: False
     """Whether a pod, as ``namespace/name``, is stopped together with its whole job."""
