@@ -43,7 +43,7 @@ def test_a_line_is_not_dated_before_it_was_written(tmp_path: Path, matcher: Slow
 
     def tick() -> None:
         time.sleep(0.01)
-        written.append(reader.now())
+        written.append(reader.clock.now())
         logs[1][0].write_text("tick\n", encoding="utf-8")
 
     matcher.meanwhile = tick
