@@ -2,8 +2,13 @@
 
 from collections.abc import Iterable
 from ipaddress import IPv6Address, ip_address
+from typing import Final
 
+from holdfast.kit.units import one_line
 from holdfast.model.nodes import NodeView
+
+_LONGEST_SHOWN: Final = 300
+"""Maximum characters of names in a message: a provider may return any."""
 
 
 def is_machine_of(node: NodeView, machine: Iterable[str]) -> bool:
@@ -24,8 +29,9 @@ def is_machine_of(node: NodeView, machine: Iterable[str]) -> bool:
 
 
 def shown_identity(names: Iterable[str]) -> str:
-    """Return names and addresses for messages, each once."""
-    return ", ".join(dict.fromkeys(one for one in names if one)) or "no name or address"
+    """Return names and addresses for messages, each once, at most 300 characters."""
+    shown = ", ".join(dict.fromkeys(one for one in names if one)) or "no name or address"
+    return one_line(shown, _LONGEST_SHOWN)
 
 
 def _are_same(one: str, other: str) -> bool:

@@ -48,3 +48,4 @@ def test_hosts_of_two_domains_are_two_and_a_bare_name_is_in_any() -> None:
 def test_messages_name_each_once() -> None:
     assert shown_identity(["a", "", "a", "10.0.0.1"]) == "a, 10.0.0.1"
     assert shown_identity([]) == "no name or address"
+    assert len(shown_identity(["9" * 5000, "b"])) <= 300
