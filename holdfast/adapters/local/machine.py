@@ -211,7 +211,7 @@ class LocalMachine:
                 self.unsent = self.unsent[self.channel.send(self.unsent) :]
 
     def exchange(self, now: datetime) -> None:
-        """Send what is left, and process the messages; the end of the channel is that of power."""
+        """Send what is left, and process the messages; a closed channel means that it is off."""
         if self.channel is None:
             return
         self._send()

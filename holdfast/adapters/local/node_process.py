@@ -142,7 +142,7 @@ class _Node:
             self._restart.send()
 
     def _start_agent(self) -> None:
-        """Start the agent; where the system lacks processes or memory, it is tried again."""
+        """Start the agent; a start that fails for lack of processes or memory is retried."""
         with contextlib.suppress(OSError), (self._directory / "console.log").open("ab") as console:
             self._agent = subprocess.Popen(
                 self._agent_argv,

@@ -160,7 +160,7 @@ class NodeCache:
         raise BackendError(f"{path}: not written after {_MAX_ATTEMPTS} conflicting changes")
 
     def write_record(self, node: str, record: NodeRecord, now: datetime) -> None:
-        """Write the record that was decided from what was read last.
+        """Write a record that was decided from the last ``read``.
 
         Raises:
             NotFound: as ``write``.

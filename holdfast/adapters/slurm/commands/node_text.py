@@ -75,7 +75,7 @@ class NodeFacts:
 
     @property
     def is_taken(self) -> bool:
-        """Whether a person or another program has closed it for its own purpose."""
+        """Whether a person or a program other than Slurm and Holdfast has closed it."""
         return self.is_closed and self.reason.author is Author.OTHER
 
     @property
