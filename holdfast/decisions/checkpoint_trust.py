@@ -28,6 +28,9 @@ HISTORY_LIMIT = 200
 _UNKNOWN_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 """Before all checkpoints."""
 
+_REPORT_DELAY: Final = timedelta(seconds=2)
+"""Maximum time between a bad loss and its report: launchers read the reports once a second."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointPolicy:
@@ -138,7 +141,8 @@ def poisoned_by(one: Checkpoint, trust: Trust) -> ResumedAttempt | None:
         return None
     if one.step is not None:
         return attempt if one.step >= end.bad_step else None
-    return attempt if end.bad_at is not None and one.changed_at >= end.bad_at else None
+    since = end.bad_at - _REPORT_DELAY if end.bad_at is not None else None
+    return attempt if since is not None and one.changed_at >= since else None
 
 
 def has_nan(one: Checkpoint, trust: Trust) -> bool:

@@ -116,11 +116,18 @@ def loss_obstacle(fault: LossFault | None, history: RestartHistory) -> str:
     return action_obstacle(fault.action, fault.step, was_skipped=fault.step in history.skipped)
 
 
-def restarted(history: RestartHistory, fault: LossFault | None, now: datetime) -> RestartHistory:
-    """Return the history of a restart that was for a bad loss; unchanged if it was not."""
+def restarted(history: RestartHistory, fault: LossFault | None, at: datetime) -> RestartHistory:
+    """Return the history of a restart that was for a bad loss; unchanged if it was not.
+
+    Args:
+        history: history with the restart.
+        fault: the loss, if it was the cause.
+        at: time at which the ranks were ordered to stop for it.
+
+    """
     if fault is None:
         return history
-    bad = BadStep(reason=fault.reason, step=fault.step, at=now)
+    bad = BadStep(reason=fault.reason, step=fault.step, at=at)
     return history.with_loss(bad, is_skipped=fault.action is LossAction.SKIP)
 
 

@@ -296,7 +296,7 @@ def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRo
                 job.failure.rank if job.failure.is_of_node and leaving else -1,
             ),
             job.failure.loss,
-            now,
+            job.since,  # ranks may have saved since, on the signal to end
         ),
         leaving=leaving,
         rotation=job.rotation + (choice.rung is Rung.IN_PLACE and is_moved),

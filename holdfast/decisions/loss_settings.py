@@ -79,7 +79,7 @@ def bad_loss(failure: Failure | None) -> str:
 
 def bad_loss_text(step: int, at: datetime) -> str:
     """Return the value of ``HOLDFAST_BAD_LOSS`` for a step and the time of its report."""
-    return f"{step}@{at.isoformat(timespec='seconds')}"
+    return f"{step}@{at.isoformat(timespec='milliseconds')}"
 
 
 def parse_bad_loss(text: str) -> tuple[int, datetime] | None:

@@ -36,7 +36,7 @@ SKIP_STEPS_VARIABLE: Final = "HOLDFAST_SKIP_STEPS"
 
 BAD_LOSS_VARIABLE: Final = "HOLDFAST_BAD_LOSS"
 """Environment variable of ranks: step with the loss for which the previous attempt was stopped, and
-the time at which it was found, as ``30@2026-01-01T12:00:00+00:00``; empty for any other reason."""
+the time at which it was found, as ``30@2026-01-01T12:00:00.000+00:00``; empty for other reasons."""
 
 CHECKPOINTS_VARIABLE: Final = "HOLDFAST_CHECKPOINT_DIR"
 """Environment variable of ranks: directory to which the job saves."""

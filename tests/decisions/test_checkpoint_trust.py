@@ -334,6 +334,19 @@ def test_without_a_step_in_its_name_the_time_of_a_checkpoint_counts() -> None:
     assert not is_suspected(replace(saved(200), step=None), known)
 
 
+@pytest.mark.parametrize(("seconds", "poisoned"), [(2, True), (2.001, False)])
+def test_a_loss_is_older_than_its_report(seconds: float, poisoned: bool) -> None:
+    attempt = diverged(250, saved(100))
+    assert attempt.end is not None
+    assert attempt.end.bad_at is not None
+    at = attempt.end.bad_at - timedelta(seconds=seconds)
+    one = replace(saved(200), step=None, changed_at=at)
+
+    assert (
+        is_suspected(one, trust(attempt, policy=CheckpointPolicy(suspect_attempts=0))) is poisoned
+    )
+
+
 def test_checkpoints_of_other_attempts_and_released_ones_are_not_poisoned() -> None:
     first = diverged(150, saved(100))
     off = CheckpointPolicy(suspect_attempts=0)

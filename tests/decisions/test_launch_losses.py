@@ -73,6 +73,15 @@ def test_ranks_restart_in_place_for_a_bad_loss_and_no_node_is_to_blame() -> None
     assert "HOLDFAST_SKIP_STEPS" not in variables
 
 
+def test_what_ranks_save_on_the_signal_to_end_was_saved_after_the_bad_loss() -> None:
+    job, later = after([joined("a"), joined("b"), loss()]), T0 + timedelta(minutes=1)
+    for event in (stopped("a"), stopped("b")):
+        job = advance(job, event, later, TWO)
+
+    assert job.history.loss is not None
+    assert (job.round, job.history.loss.at) == (2, T0)
+
+
 def test_the_variables_of_a_bad_loss_end_with_the_next_restart_but_skipped_steps_stay() -> None:
     job = restarted(loss(action=LossAction.SKIP))
     job = after([failed("a", 2), stopped("a", 2), stopped("b", 2)], job=job)

@@ -233,9 +233,9 @@ def test_no_setting_raises(action, window, tolerance) -> None:
     assert len(problems) <= 3
 
 
-@given(st.integers(0, 10**18 - 1), st.integers(10**9, 4 * 10**9))
-def test_the_bad_loss_of_a_failure_is_read_as_written(step: int, second: int) -> None:
-    at = datetime.fromtimestamp(second, UTC)
+@given(st.integers(0, 10**18 - 1), st.integers(10**12, 4 * 10**12))
+def test_the_bad_loss_of_a_failure_is_read_as_written(step: int, milliseconds: int) -> None:
+    at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=milliseconds)
     failure = Failure(
         kind=FailureKind.APPLICATION,
         reason=Reason.LOSS_NOT_FINITE,

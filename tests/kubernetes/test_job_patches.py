@@ -108,7 +108,8 @@ def test_a_restart_for_a_loss_names_the_steps_to_skip_and_the_bad_one() -> None:
     (container,) = found["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
     variables = {one["name"]: one["value"] for one in container["env"]}
     assert variables["HOLDFAST_SKIP_STEPS"] == told(found)[SKIP_STEPS] == "29,30"
-    assert variables["HOLDFAST_BAD_LOSS"] == told(found)[BAD_LOSS] == "30@2026-01-01T12:00:00+00:00"
+    bad = "30@2026-01-01T12:00:00.000+00:00"
+    assert variables["HOLDFAST_BAD_LOSS"] == told(found)[BAD_LOSS] == bad
     assert told(queued) == told(found)
     assert (told(later)[SKIP_STEPS], told(later)[BAD_LOSS]) == ("29,30", "")
 
