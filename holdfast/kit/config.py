@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -93,6 +94,9 @@ def _read_toml(path: Path, check: Callable[[os.stat_result], str]) -> Mapping[st
         raise ConfigError(f"not TOML: {error}") from error
 
 
+_hints = cache(get_type_hints)
+
+
 class _Reader:
     """Reads values and collects problems; a value that could not be read is None."""
 
@@ -102,7 +106,7 @@ class _Reader:
     def table(self, schema: Any, table: Mapping[str, object], path: str) -> Any:
         """Return a dataclass from a table; ``path`` ends with a dot unless it is empty."""
         known = len(self.problems)
-        hints = get_type_hints(schema)
+        hints = _hints(schema)
         names = [field.name for field in fields(schema)]
         for key in table:
             if key not in names:
