@@ -156,8 +156,8 @@ class NodeRanks:
             times += [at for at in [one.next_call() if one is not None else None] if at is not None]
         return min(times, default=None)
 
-    def advance(self) -> None:
-        """Report what ended, and continue the stop."""
+    def advance(self, others: Collection[int] = ()) -> None:
+        """Report what ended, and continue the stop; ``others`` has further own processes."""
         ended = self._ranks.reap()
         if ended and self._progress is not None:
             self._has_progress = self._progress.has_begun()
@@ -184,7 +184,7 @@ class NodeRanks:
                 self._rules.finish()
             self._is_stopping = True
             self._end_watching()
-            self._sweep()
+            self._sweep(others)
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             self.stop(signal.SIGKILL)
         self._after_wait()
@@ -353,9 +353,9 @@ class NodeRanks:
         """Return whether a rank runs that has not been sent SIGKILL."""
         return self._ranks.are_running() and self._give_up_at is None
 
-    def _sweep(self) -> None:
+    def _sweep(self, others: Collection[int]) -> None:
         """End processes that the ranks left running, in any session, and ranks after SIGKILL."""
-        spared = self.spared | self._inspections.pids | self._rules.pids
+        spared = self.spared | self._inspections.pids | self._rules.pids | {*others}
         spared |= self._warm.pids() if self._warm is not None else set()
         if (left := self._ranks.kill_left(spared)) or self._ranks.are_running():
             self._give_up_at = self._give_up_at or time.monotonic() + _UNKILLABLE_S
