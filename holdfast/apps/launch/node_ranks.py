@@ -112,6 +112,9 @@ class NodeRanks:
             if self._sampling is not None:
                 self._sampling.examine(order.round, order.slow_rank)
         else:
+            if order.kind is OrderKind.STOP and order.round > self.round and self.is_idle():
+                self.round = order.round  # it ended before the order to start it was sent
+                self._report_stopped()
             self.stop(order.signal or self._options.shutdown_signal)
 
     def is_idle(self) -> bool:
@@ -383,11 +386,8 @@ class NodeRanks:
             self._report_stopped(seconds)
 
     def _report_stopped(self, waited_s: float = 0.0) -> None:
-        self._report(
-            Stopped(
-                launcher=self.member.name, round=self.round, port=free_port(), waited_s=waited_s
-            )
-        )
+        name, port = self.member.name, free_port()
+        self._report(Stopped(launcher=name, round=self.round, port=port, waited_s=waited_s))
 
     def reap_adopted(self, others: Collection[int]) -> None:
         """Reap processes whose own parent has ended; ``others`` has further own ones."""
