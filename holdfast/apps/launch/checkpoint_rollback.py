@@ -1,10 +1,9 @@
 """Makes ranks resume from a checkpoint before a bad loss: runs ``holdfast checkpoint verify``."""
 
+import math
 import os
 import sys
-import time
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Final
 
 from holdfast.apps.launch.failure_text import described
@@ -45,19 +44,19 @@ class CheckpointRollback:
     before it. If it is not, the loss is bad again, and the budget for restarts ends the job. Only
     if a person has to decide do the ranks not restart.
 
+    The coordinator has the timeout, and closes it then.
+
     Args:
         folder: the directory.
         bad: the loss for which the ranks were stopped.
         restarts: number of restarts of the job, this one included.
-        limit: time after which it has failed.
 
     """
 
-    def __init__(self, folder: str, bad: BadStep, restarts: int, limit: timedelta) -> None:
+    def __init__(self, folder: str, bad: BadStep, restarts: int) -> None:
         self.restarts = restarts
         self._folder = folder
         self._bad = bad
-        self._until = time.monotonic() + limit.total_seconds()
         self._tries = 0
         self._printed = self._started()
 
@@ -72,7 +71,7 @@ class CheckpointRollback:
         if found is None:
             return None
         problem = "" if found.outcome else _problem(self._printed)
-        if problem and self._tries < _TRIES and time.monotonic() < self._until:
+        if problem and self._tries < _TRIES:
             sys.stderr.write(f"{PRINTED}{self._folder}: not verified: {problem}; trying again\n")
             self._printed.close()
             self._printed = self._started()
@@ -98,15 +97,12 @@ class CheckpointRollback:
         bad_loss = bad_loss_text(self._bad.step, self._bad.at)
         options = ["--job-stopped", "--bad-loss", bad_loss, "-o", "json"]
         environment = {name: text for name, text in os.environ.items() if name not in _OF_ATTEMPTS}
-        limit_s = max(0.0, self._until - time.monotonic())
-        return PrintedValue(Chosen, [*command, *options], limit_s=limit_s, environment=environment)
+        return PrintedValue(Chosen, [*command, *options], limit_s=math.inf, environment=environment)
 
 
 def _problem(printed: PrintedValue[Chosen]) -> str:
     """Return why a verification that has ended has no result."""
-    if printed.code is None:
-        return "the process does not end"
-    if printed.code == 0:
+    if not printed.code:
         return "exit code 0 without a result"
     return described(printed.code, "", printed.errors())
 

@@ -98,6 +98,8 @@ class Coordinator:
 
     def handle(self, event: Event | None) -> None:
         """Apply an event, or the time (None)."""
+        if self._rollback is not None:  # before its timeout: this process may have been stopped
+            self._verify_checkpoints()
         if isinstance(event, Sampled):
             self._search(event)
         elif isinstance(event, LogsRead):
@@ -143,8 +145,7 @@ class Coordinator:
         elif running is None and bad is not None and is_awaited:
             from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback  # noqa: PLC0415 - after a bad loss only
 
-            limit = self.settings.verify_timeout
-            self._rollback = CheckpointRollback(self._checkpoints, bad, job.history.total, limit)
+            self._rollback = CheckpointRollback(self._checkpoints, bad, job.history.total)
 
     @property
     def pids(self) -> set[int]:
