@@ -54,14 +54,22 @@ def plugin_error(group: str, name: str, problem: str) -> ConfigError:
     return ConfigError(f'plug-in "{name}" of {group}: {problem}; fix or uninstall its package')
 
 
+def call_foreign(call: Callable[..., Any], *arguments: object) -> tuple[Any, Exception | None]:
+    """Return the result of code of others, which may raise anything, and what it raised."""
+    try:
+        return call(*arguments), None
+    except Exception as error:  # noqa: BLE001 - returned
+        return None, error
+
+
 def _points(group: str) -> Any:
     # Metadata takes several MiB, so processes without plug-ins do not load it.
     return import_module("importlib.metadata").entry_points(group=group)
 
 
 def _run(group: str, name: str, problem: str, call: Callable[..., Any], *arguments: object) -> Any:
-    try:
-        return call(*arguments)
-    except Exception as error:
+    result, error = call_foreign(call, *arguments)
+    if error is not None:
         why = f"{problem}: {type(error).__name__}: {error}"
         raise plugin_error(group, name, why) from error
+    return result

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -15,6 +16,8 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 _OUTPUT_LIMIT: Final = 1 << 26
+_ERRORS_LIMIT: Final = 1 << 16
+"""Bytes at the end of standard error that are read: more than any traceback."""
 
 
 class PrintedValue(Generic[T]):
@@ -38,11 +41,12 @@ class PrintedValue(Generic[T]):
     ) -> None:
         self._kind = kind
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - until ``close``
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until ``close``
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=self._output,
-            stderr=subprocess.DEVNULL,
+            stderr=self._errors,
             env=environment,
         )
         self._until = time.monotonic() + limit_s
@@ -51,6 +55,17 @@ class PrintedValue(Generic[T]):
     def pid(self) -> int:
         """Return the process."""
         return self._process.pid
+
+    @property
+    def code(self) -> int | None:
+        """Return the exit code, or the negative number of the signal; None until it is known."""
+        return self._process.returncode
+
+    def errors(self) -> str:
+        """Return the end of what the command has written to its standard error."""
+        handle = self._errors.fileno()
+        start = max(0, os.fstat(handle).st_size - _ERRORS_LIMIT)
+        return os.pread(handle, _ERRORS_LIMIT, start).decode("utf-8", "replace")
 
     def value(self, default: T) -> T | None:
         """Return the value; ``default`` if none was printed; None until the command has ended."""
@@ -70,6 +85,7 @@ class PrintedValue(Generic[T]):
             return default
 
     def close(self) -> None:
-        """End the process, and release the file."""
+        """End the process, and release the files."""
         end_children([self._process])
         self._output.close()
+        self._errors.close()

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,28 @@ def test_checkpoints_since_a_bad_loss_are_moved_once(folder: Path, capsys) -> No
 
     assert run([*arguments, "--bad-loss", "250"]) == ExitCode.BAD_INPUT
     assert "'250': expected STEP@TIME" in capsys.readouterr().err
+
+
+def test_what_ranks_save_after_a_restart_for_a_bad_loss_stays_good(folder: Path, capsys) -> None:
+    arguments = ["checkpoint", "verify", str(folder), "--job-stopped", "-o", "json"]
+    first = [*arguments, "--bad-loss", "150@2026-01-01T12:00:00+00:00"]
+    saved = folder / "iter_0000300"
+    saved.rename(folder.parent / saved.name)
+    assert run(first) == 0
+    assert json.loads(capsys.readouterr().out)["aside"] == ["iter_0000200"]
+
+    later = time.time() + 1  # of a file system with a coarse clock
+    (folder.parent / saved.name).rename(saved)
+    for path in (saved, *saved.iterdir()):
+        os.utime(path, (later, later))
+    (folder / "latest_checkpointed_iteration.txt").write_text("300", encoding="utf-8")
+    while time.time() <= later:
+        time.sleep(0.05)
+    assert run(first) == 0  # by the launcher that takes over from the coordinator
+    assert json.loads(capsys.readouterr().out)["aside"] == []
+    assert run([*arguments, "--bad-loss", "350@2026-01-02T12:00:00+00:00"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["checkpoint"], found["aside"]) == ("iter_0000300", [])
 
 
 def test_what_was_done_is_printed(folder: Path, capsys) -> None:

@@ -60,6 +60,32 @@ def variables(folder: Path) -> dict[str, str]:
     return {"NOTES": str(folder), "PYTHONPATH": f"{folder / 'modules'}:{os.getcwd()}"}
 
 
+FAILING_MODULE = """
+import time
+time.sleep(1)  # the rank of the next round is to start meanwhile
+raise RuntimeError("no driver")
+"""
+
+FAIL_EARLY = """
+import os, sys
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    sys.exit(1)
+print("rank has run")
+"""
+
+
+def test_a_module_that_raises_while_a_rank_waits_for_it_is_no_failure_of_the_rank(
+    tmp_path: Path,
+) -> None:
+    script = prepared(tmp_path, FAILING_MODULE, FAIL_EARLY)
+    done = launch("--warm", "--preload", "heavy", script, **variables(tmp_path))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("RanksRestarted:") == 1, done.stderr
+    assert "warm rank not used: --preload heavy: RuntimeError: no driver" in done.stderr
+    assert "rank has run" in done.stdout
+
+
 def test_a_warm_rank_has_imported_and_is_like_a_new_process(tmp_path: Path) -> None:
     script = prepared(tmp_path)
     options = ("--warm", "--preload", "heavy", "--nproc-per-node", 2, "--log-dir", tmp_path / "l")

@@ -1,6 +1,7 @@
 """``holdfast launch`` and losses that are not finite, with real processes."""
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -119,6 +120,57 @@ def test_ranks_restart_in_place_from_the_checkpoint_before_a_nan(
     assert str(job.seen("BAD_LOSS", 2)).startswith("4@")
     assert job.seen("RESTART_REASON", 2) == "LossNotFinite"
     assert job.seen("BAD_LOSS", 1) is None
+
+
+DISTURBED = """
+import os, sys
+
+if sys.orig_argv[3:5] == ["checkpoint", "verify"]:
+    with open(os.environ["TRIES"], "a") as file:
+        file.write("verified\\n")
+    with open(os.environ["TRIES"]) as file:
+        number = len(file.readlines())
+    if number == 1:
+        os.kill(os.getpid(), 9)
+    if os.environ.get("NEVER"):
+        sys.stderr.write("holdfast: /fsx cannot be read: Input/output error\\n")
+        sys.stderr.flush()
+        os._exit(1)
+"""
+
+
+@pytest.fixture
+def disturbed(tmp_path: Path) -> dict[str, str]:
+    """Variables with which the first verification of checkpoints is killed."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(DISTURBED, encoding="utf-8")
+    paths = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
+    return {"PYTHONPATH": paths, "TRIES": str(tmp_path / "tries")}
+
+
+def test_a_verification_that_is_killed_is_repeated(
+    job: Training, undisturbed: str, disturbed: dict[str, str]
+) -> None:
+    options = ("--loss-action", "rollback", *job.arguments)
+    done = launch(*options, **job.checkpoints, **disturbed, BAD="4", CHECKS="1")
+
+    assert done.returncode == 0, done.stderr
+    assert job.final == undisturbed
+    assert "ckpt: not verified: signal 9 (SIGKILL); trying again" in done.stderr
+    assert done.stderr.count("RanksRestarted:") == 1
+
+
+def test_a_verification_that_fails_twice_says_why_and_the_ranks_restart(
+    job: Training, disturbed: dict[str, str]
+) -> None:
+    options = ("--loss-action", "rollback", "--max-restarts", 1, *job.arguments)
+    done = launch(*options, **job.checkpoints, **disturbed, BAD="4", CHECKS="1", NEVER="1")
+
+    why = "exit code 1; last line: holdfast: /fsx cannot be read: Input/output error"
+    assert f"CheckpointChosen: {job.folder / 'ckpt'}: not verified: {why}; the ranks" in done.stderr
+    assert done.stderr.count("RanksRestarted:") == 1
+    assert len((job.folder / "tries").read_text(encoding="utf-8").splitlines()) == 2
 
 
 def test_a_loss_that_stays_nan_ends_the_job_within_its_budget(job: Training) -> None:

@@ -3,13 +3,13 @@
 import sys
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from holdfast.apps.launch.rank_sampling import StragglerOptions
-from holdfast.decisions.launch_events import Event, Examined, LogsRead, Sampled
+from holdfast.decisions.launch_events import Event, Examined, Joined, LogsRead, Sampled
 from holdfast.decisions.launch_losses import reporters
 from holdfast.decisions.launch_orders import Order, order_for, orders_for
 from holdfast.decisions.launch_rounds import advance, next_deadline
@@ -98,6 +98,8 @@ class Coordinator:
 
     def handle(self, event: Event | None) -> None:
         """Apply an event, or the time (None)."""
+        if self._rollback is not None:  # before its timeout: this process may have been stopped
+            self._verify_checkpoints()
         if isinstance(event, Sampled):
             self._search(event)
         elif isinstance(event, LogsRead):
@@ -112,11 +114,23 @@ class Coordinator:
 
     def _apply(self, event: Event | None) -> None:
         before, self.job = self.job, advance(self.job, event, self._now(), self.settings)
+        if self.job.history.total > before.history.total and not isinstance(event, Joined):
+            self._date_loss()
         for line in progress_lines(before, self.job, self.settings):
             sys.stderr.write(f"{PRINTED}{line}\n")
         found = self.job.inspection
         if found is not None and found.seen and found != before.inspection:
             self._keep(found)
+
+    def _date_loss(self) -> None:
+        """Correct the time of a bad loss if the clock was set: checkpoints have that of the files.
+
+        By whole seconds, so that a clock that was not set changes nothing.
+        """
+        history, set_by = self.job.history, datetime.now(UTC) - self._now()
+        if history.loss is not None and (seconds := round(set_by.total_seconds())):
+            loss = replace(history.loss, at=history.loss.at + timedelta(seconds=seconds))
+            self.job = replace(self.job, history=replace(history, loss=loss))
 
     def _verify_checkpoints(self) -> None:
         """Verify the checkpoints before ranks restart for a bad loss."""
@@ -131,8 +145,7 @@ class Coordinator:
         elif running is None and bad is not None and is_awaited:
             from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback  # noqa: PLC0415 - after a bad loss only
 
-            limit = self.settings.verify_timeout
-            self._rollback = CheckpointRollback(self._checkpoints, bad, job.history.total, limit)
+            self._rollback = CheckpointRollback(self._checkpoints, bad, job.history.total)
 
     @property
     def pids(self) -> set[int]:

@@ -170,9 +170,9 @@ class Launcher:
                 signals = _received(wake)
                 self._handle_signals(signals & numbers)
                 self._check_node()  # what it finds is sent before the end of the ranks
-                self._node.advance()
+                own = self._coordinator.pids if self._coordinator is not None else ()
+                self._node.advance(own)
                 if signal.SIGCHLD in signals:
-                    own = self._coordinator.pids if self._coordinator is not None else ()
                     self._node.reap_adopted(own)  # after its ranks: only other children are left
         finally:
             self._lease.renew(math.inf)

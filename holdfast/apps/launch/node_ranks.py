@@ -112,6 +112,9 @@ class NodeRanks:
             if self._sampling is not None:
                 self._sampling.examine(order.round, order.slow_rank)
         else:
+            if order.kind is OrderKind.STOP and order.round > self.round and self.is_idle():
+                self.round = order.round  # it ended before the order to start it was sent
+                self._report_stopped()
             self.stop(order.signal or self._options.shutdown_signal)
 
     def is_idle(self) -> bool:
@@ -156,8 +159,8 @@ class NodeRanks:
             times += [at for at in [one.next_call() if one is not None else None] if at is not None]
         return min(times, default=None)
 
-    def advance(self) -> None:
-        """Report what ended, and continue the stop."""
+    def advance(self, others: Collection[int] = ()) -> None:
+        """Report what ended, and continue the stop; ``others`` has further own processes."""
         ended = self._ranks.reap()
         if ended and self._progress is not None:
             self._has_progress = self._progress.has_begun()
@@ -184,7 +187,7 @@ class NodeRanks:
                 self._rules.finish()
             self._is_stopping = True
             self._end_watching()
-            self._sweep()
+            self._sweep(others)
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             self.stop(signal.SIGKILL)
         self._after_wait()
@@ -353,9 +356,9 @@ class NodeRanks:
         """Return whether a rank runs that has not been sent SIGKILL."""
         return self._ranks.are_running() and self._give_up_at is None
 
-    def _sweep(self) -> None:
+    def _sweep(self, others: Collection[int]) -> None:
         """End processes that the ranks left running, in any session, and ranks after SIGKILL."""
-        spared = self.spared | self._inspections.pids | self._rules.pids
+        spared = self.spared | self._inspections.pids | self._rules.pids | {*others}
         spared |= self._warm.pids() if self._warm is not None else set()
         if (left := self._ranks.kill_left(spared)) or self._ranks.are_running():
             self._give_up_at = self._give_up_at or time.monotonic() + _UNKILLABLE_S
@@ -383,11 +386,8 @@ class NodeRanks:
             self._report_stopped(seconds)
 
     def _report_stopped(self, waited_s: float = 0.0) -> None:
-        self._report(
-            Stopped(
-                launcher=self.member.name, round=self.round, port=free_port(), waited_s=waited_s
-            )
-        )
+        name, port = self.member.name, free_port()
+        self._report(Stopped(launcher=name, round=self.round, port=port, waited_s=waited_s))
 
     def reap_adopted(self, others: Collection[int]) -> None:
         """Reap processes whose own parent has ended; ``others`` has further own ones."""

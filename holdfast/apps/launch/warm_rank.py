@@ -15,6 +15,7 @@ import types
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast.kit.plugins import call_foreign
 from holdfast.kit.stack_requests import answer_requests
 
 _CHUNK: Final = 65536
@@ -42,10 +43,10 @@ def main(argv: list[str]) -> None:
 def _preload(names: list[str]) -> str:
     """Import modules; return why that failed, or nothing."""
     for name in names:
-        try:
-            importlib.import_module(name)
-        except ImportError as error:
-            return f"--preload {name}: {error}"
+        _, error = call_foreign(importlib.import_module, name)
+        if error is not None:
+            kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
+            return f"--preload {name}: {kind}{error}"
     return ""
 
 

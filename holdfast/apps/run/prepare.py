@@ -63,14 +63,19 @@ def sweep(home: Path) -> int:
 
     Such a run was killed together with all its node processes.
     """
-    dead = [run for run in runs(home) if not is_held(run)]
-    machines = {
-        node.name.removeprefix(NODE_NAME_PREFIX)
-        for run in dead
-        if run.nodes.is_dir()
-        for node in run.nodes.iterdir()
-    }
-    return kill_marked(MARK, machines)
+    found = [(run, _machines(run)) for run in runs(home)]
+    # Only now: a run that begins since has machines that were not there before.
+    dead = [machines for run, machines in found if machines and not is_held(run)]
+    return kill_marked(MARK, frozenset().union(*dead))
+
+
+def _machines(run: RunDir) -> frozenset[str]:
+    """Return the instance IDs of the machines of a run, which may be archived meanwhile."""
+    try:
+        nodes = os.listdir(run.nodes)
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+    return frozenset(name.removeprefix(NODE_NAME_PREFIX) for name in nodes)
 
 
 def archive(run: RunDir) -> Path | None:

@@ -148,6 +148,7 @@ def verify_and_record(store: CheckpointDirectory, folder: Path, how: Verificatio
         if one.name in found.moved
     )
     starts = found.choice.outcome in _STARTS and not copy.awaits_decision
+    starts = starts and not _has_begun(history, how)
     history = _continued(history, found, how.attempt if starts else None, moved)
     lines = list(copy.lines)
     if history != known:
@@ -223,6 +224,15 @@ def _before(history: CheckpointHistory, survey: Survey, how: Verification) -> Ch
     if how.bad_loss is not None:
         return _after_loss(history, survey, how.bad_loss, how.job)
     return _closed(history, survey, how.attempt)
+
+
+def _has_begun(history: CheckpointHistory, how: Verification) -> bool:
+    """Return whether the ranks have run since the bad loss, as far as the history shows.
+
+    A launcher that takes over from another one repeats its last verification. What the ranks have
+    saved since is from after the loss, so the record of when they began must stay.
+    """
+    return how.bad_loss is not None and history.attempts[-1].end is None
 
 
 def _after_loss(
