@@ -5,7 +5,7 @@ from holdfast.decisions.planned_work import is_requested_check
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
 from holdfast.model.health import Urgency
 from holdfast.model.names import Condition, DeepCheck
-from holdfast.model.nodes import NodeView, Phase, Remediation
+from holdfast.model.nodes import NodeRecord, NodeView, Phase, Remediation
 from holdfast.model.requests import Request, Verb
 
 
@@ -21,22 +21,23 @@ def yields(node: NodeView, policy: RemediationPolicy) -> bool:
 
 def is_request_taken(node: NodeView) -> bool:
     """Return whether the node's request is already being carried out and can be cleared."""
-    if node.request is None:
-        return False
-    remediation = node.record.remediation
-    if remediation is not None and remediation.request_id == node.request.id:
+    return node.request is not None and carries_out(node.record, node.request)
+
+
+def carries_out(record: NodeRecord, request: Request) -> bool:
+    """Return whether the remediation of a node carries out a request on it."""
+    remediation = record.remediation
+    if remediation is not None and remediation.request_id == request.id:
         return True
-    match node.record.phase:
+    match record.phase:
         case Phase.QUARANTINED | Phase.DRAINING:
-            return remediation is not None and _is_repeated(
-                node.request, remediation, node.record.kinds
-            )
+            return remediation is not None and _is_repeated(request, remediation, record.kinds)
         case Phase.CHECKING:
-            return node.request.verb is Verb.DEEP_CHECK
+            return request.verb is Verb.DEEP_CHECK
         case Phase.REBOOTING:
-            return node.request.verb is Verb.REBOOT
+            return request.verb is Verb.REBOOT
         case Phase.REPLACING:
-            return node.request.verb in (Verb.REBOOT, Verb.REPLACE)
+            return request.verb in (Verb.REBOOT, Verb.REPLACE)
     return False
 
 

@@ -47,7 +47,8 @@ class Problem:
     """Defect and file; the file name is relative to the checkpoint."""
 
     state: CheckpointState = CheckpointState.DAMAGED
-    """State of the checkpoint with this defect: incomplete or damaged."""
+    """State of the checkpoint with this defect: incomplete, damaged, or unknown if a file cannot be
+    verified."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

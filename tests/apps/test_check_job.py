@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -247,6 +248,64 @@ def test_without_an_agent_the_devices_are_counted(node, munged) -> None:
     (gpus / "1").mkdir()
     code, said = node.calls("health", *agent)
     assert (code, "no device is missing" in said) == (0, True)
+    assert node.verdict["report"]["faults"] == []
+
+
+def reasons(node: JobNode) -> list[str]:
+    return [fault["reason"] for fault in node.verdict["report"]["faults"]]
+
+
+def counts(node: JobNode, *gpus: int, agent: bool = False) -> int:
+    """The exit code of the health check on a node with these GPUs; ``agent``: with one at work."""
+    there = node.root / "proc/driver/nvidia/gpus"
+    shutil.rmtree(there, ignore_errors=True)
+    for gpu in gpus:
+        (there / str(gpu)).mkdir(parents=True)
+    heartbeat = node.folder / "run/heartbeat"
+    heartbeat.parent.mkdir(exist_ok=True)
+    heartbeat.write_text("boot-1 1\n")
+    if not agent:
+        os.utime(heartbeat, (time.time() - 60, time.time() - 60))
+    return node.calls("health", "--agent-dir", str(heartbeat.parent))[0]
+
+
+def test_missing_devices_that_are_back_are_withdrawn_beside_an_agent_too(node, munged) -> None:
+    """As after a driver that was loaded late: the agent is started after the first check."""
+    assert counts(node, 0) == 1
+    assert counts(node, 0, agent=True) == 0
+    assert reasons(node) == [Reason.GPU_COUNT]
+
+    assert counts(node, 0, 1, agent=True) == 0
+
+    assert reasons(node) == []
+
+
+def test_a_fault_under_load_stays_whatever_passes_later_in_the_boot(node, munged) -> None:
+    node.diag(BROKEN, status=226)
+    assert node.calls("prolog")[0] == 1
+    under_load = reasons(node)
+    assert counts(node, 0) == 1
+    assert reasons(node) == [*under_load, Reason.GPU_COUNT]
+
+    assert counts(node, 0, 1) == 0
+    node.diag(GOOD)
+    assert node.calls("prolog")[0] == 0
+
+    assert reasons(node) == under_load
+    (node.root / "proc/sys/kernel/random/boot_id").write_text("boot-2\n")
+    assert counts(node, 1) == 1
+    assert reasons(node) == [Reason.GPU_COUNT]
+
+
+def test_a_verdict_that_no_agent_has_signed_is_not_signed_again(node, munged) -> None:
+    assert counts(node, 0) == 1
+    path = node.shared / "n1.check.json"
+    forged = path.read_text().replace(Reason.GPU_COUNT, Reason.CHECK_FAILED)
+    path.write_text(forged)
+
+    assert counts(node, 0) == 1
+
+    assert reasons(node) == [Reason.GPU_COUNT]
 
 
 @pytest.mark.parametrize(("state", "is_drained"), [("IDLE", True), ("IDLE+DRAIN", False)])
@@ -280,3 +339,19 @@ def test_a_part_that_fails_without_a_finding_is_a_fault_of_the_node_all_the_same
     assert {(fault.reason, fault.remedy) for fault in faults} == {
         (Reason.CHECK_FAILED, Remedy.REPLACE)
     }
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_the_part_that_counts_a_device_has_to_pass_too_after_a_job(node, munged, is_whole) -> None:
+    """What the driver shows may not respond to its tool."""
+    node.more = "[expected]\ngpus = 8\n"
+    assert counts(node, *range(7)) == 1
+    (node.root / "proc/driver/nvidia/gpus/7").mkdir()
+    if is_whole:
+        node.records("nvidia-smi", "nvidia-smi/healthy.xml")
+    else:
+        node.prints("nvidia-smi", "", status=9)
+
+    assert node.calls("epilog")[0] == 0
+
+    assert reasons(node) == ([] if is_whole else [Reason.GPU_COUNT])

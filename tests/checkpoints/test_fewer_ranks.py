@@ -2,8 +2,10 @@
 
 import json
 import os
+import pickle
 import re
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,64 @@ def test_without_a_record_a_rank_of_deepspeed_is_expected_as_before(tmp_path: Pa
     (folder / "global_step3" / DEEPSPEED.format(1)).unlink()
 
     assert verified(folder, "global_step3").state is CheckpointState.INCOMPLETE
+
+
+# Accelerate, of which a sharded state shows the ranks
+
+
+def sharded(tmp_path: Path, kind: str, before: int, now: int) -> Path:
+    """Accelerate's second and third checkpoint of so many ranks, as far as ``kind`` shows them."""
+    folder = unpacked("accelerate", tmp_path) / "checkpoints"
+    shards = unpacked("dcp", tmp_path / "source") / "sync/step_3"
+    for name, ranks in (("checkpoint_1", before), ("checkpoint_2", now)):
+        checkpoint = folder / name
+        for rank in range(2, ranks):
+            state = checkpoint / f"random_states_{rank}.pkl"
+            shutil.copy(checkpoint / "random_states_0.pkl", state)
+        if kind == "fsdp":
+            state = checkpoint / "pytorch_model_fsdp_0"
+            shutil.copytree(shards, state)
+            for rank in range(2, ranks):
+                shutil.copy2(state / "__1_0.distcp", state / f"__{rank}_0.distcp")
+        elif kind == "deepspeed":
+            (checkpoint / "pytorch_model").mkdir()
+            model = checkpoint / "pytorch_model/mp_rank_00_model_states.pt"
+            sizes = {"dp_world_size": ranks, "mp_world_size": 1}
+            with zipfile.ZipFile(model, "w") as file:
+                file.writestr("archive/data.pkl", pickle.dumps(sizes, protocol=2))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "deepspeed"])
+def test_accelerate_may_have_fewer_ranks_than_before(tmp_path: Path, kind: str) -> None:
+    folder = sharded(tmp_path, kind, 4, 2)
+
+    assert chosen(folder) == "checkpoint_2"
+
+
+@pytest.mark.parametrize("kind", ["fsdp", "deepspeed"])
+@pytest.mark.parametrize("now", [3, 4])
+def test_a_rank_of_accelerate_that_had_not_saved_is_missed(tmp_path, kind: str, now: int) -> None:
+    folder = sharded(tmp_path, kind, 4, now)
+    (folder / f"checkpoint_2/random_states_{now - 1}.pkl").unlink()
+
+    assert verified(folder, "checkpoint_2").state is CheckpointState.INCOMPLETE
+
+
+def test_replicas_of_accelerate_without_shards_are_no_record(tmp_path: Path) -> None:
+    """Two of four ranks have shards, and the states of two had been saved."""
+    folder = sharded(tmp_path, "fsdp", 2, 2)
+    for rank in (2, 3):
+        state = folder / "checkpoint_1/random_states_0.pkl"
+        shutil.copy(state, state.with_name(f"random_states_{rank}.pkl"))
+
+    assert verified(folder, "checkpoint_2").state is CheckpointState.INCOMPLETE
+
+
+def test_without_shards_a_rank_of_accelerate_is_expected_as_before(tmp_path: Path) -> None:
+    folder = sharded(tmp_path, "", 4, 2)
+
+    assert verified(folder, "checkpoint_2").state is CheckpointState.INCOMPLETE
 
 
 # Formats in which the framework records that all ranks have saved

@@ -9,6 +9,7 @@ from recorded import content, guarded, unpacked
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
+from holdfast.model.checkpoints import PointerKind
 
 NEWEST, BEFORE, FIRST = (f"checkpoint_{step:06d}.pt" for step in (300, 200, 100))
 
@@ -151,3 +152,28 @@ def test_a_directory_of_dcp_that_is_loaded_by_its_name_is_never_moved(
 
     assert outcome is (ResumeOutcome.UNDECIDED if others else ResumeOutcome.NONE_COMPLETE)
     assert content(steps) == before
+
+
+@pytest.mark.parametrize("target", ["run_3.log", "logs", "notes"])
+def test_a_broken_link_to_what_was_no_checkpoint_is_not_the_pointer(
+    folder: Path, target: str
+) -> None:
+    name = "latest.log" if target.endswith(".log") else "latest"
+    link(folder, name, target)
+    assert CheckpointDirectory(folder).survey().pointer.file == "latest.pt"
+
+    (folder / "latest.pt").unlink()
+    assert CheckpointDirectory(folder).survey().pointer.kind is PointerKind.NONE
+    assert chosen(folder) == BEFORE
+    assert os.readlink(folder / name) == target
+
+
+@pytest.mark.parametrize("target", ["step_4", "step_3.log", "logs"])
+def test_a_broken_link_beside_directories_counts_with_a_step_and_no_suffix(
+    tmp_path: Path, target: str
+) -> None:
+    folder = unpacked("dcp", tmp_path) / "sync"
+    link(folder, "latest", target)
+
+    is_pointer = CheckpointDirectory(folder).survey().pointer.name == target
+    assert is_pointer is (target == "step_4")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from recorded import flip, guarded, unpacked, verified, zero
 
+from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.model.checkpoints import CheckpointState, Depth
 
 RAY = "checkpoint_2026-11-23_12-0{}-00.000000"
@@ -126,3 +127,76 @@ def test_what_torch_maps_into_memory_must_not_be_compressed(script: Path, member
 
     problems = verified(script.parents[1], "checkpoint-6").problems
     assert problems == ("traced.pt has a corrupt zip directory",)
+
+
+# Zip archives of other libraries
+
+
+def zipped(path: Path, *, method: int = zipfile.ZIP_DEFLATED, comment: bytes = b"") -> None:
+    """As Stable-Baselines3 or ``numpy.savez`` write one."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("data", b"{}" * 300)
+        archive.writestr("arr_0.npy", bytes(5000))
+        archive.writestr("run/log.txt", "step 1")
+        archive.comment = comment
+
+
+kinds = pytest.mark.parametrize(
+    "kind", [{}, {"method": zipfile.ZIP_STORED}, {"comment": b"replay buffer"}]
+)
+
+
+@kinds
+@pytest.mark.parametrize("name", ["replay.pkl", "replay.pt", "replay.bin"])
+def test_a_zip_archive_of_another_library_is_unknown(tmp_path: Path, name: str, kind) -> None:
+    folder = unpacked("hf_trainer", tmp_path) / "one_file"
+    path = folder / "checkpoint-6" / name
+    zipped(path, **kind)
+
+    one = verified(folder, "checkpoint-6", Depth.HASHES)
+    assert one.state is CheckpointState.UNKNOWN
+    assert one.problems == (f"{name} is a zip archive that torch.save did not write",)
+    assert guarded(folder).choice.outcome is ResumeOutcome.UNDECIDED
+    assert path.exists()
+
+    os.truncate(path, path.stat().st_size - 30)
+    assert verified(folder, "checkpoint-6").is_broken
+
+
+@kinds
+def test_another_zip_archive_hides_no_damage_of_a_file_of_torch(tmp_path: Path, kind) -> None:
+    folder = unpacked("hf_trainer", tmp_path) / "one_file"
+    zipped(folder / "checkpoint-6/a.pkl", **kind)
+    os.truncate(folder / "checkpoint-6/optimizer.pt", 600)
+
+    assert verified(folder, "checkpoint-6").state is CheckpointState.INCOMPLETE
+    assert chosen(folder) == "checkpoint-4"
+
+
+def test_a_file_of_the_framework_is_damaged_as_another_zip_archive(tmp_path: Path) -> None:
+    folder = unpacked("hf_trainer", tmp_path) / "one_file"
+    zipped(folder / "checkpoint-6/optimizer.pt")
+
+    assert verified(folder, "checkpoint-6").state is CheckpointState.DAMAGED
+
+
+@kinds
+def test_another_zip_archive_alone_is_unknown(tmp_path: Path, kind) -> None:
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    zipped(folder / "checkpoint_000400.pt", **kind)
+
+    assert verified(folder, "checkpoint_000400.pt").state is CheckpointState.UNKNOWN
+
+
+def test_a_damaged_file_of_torch_is_never_another_zip_archive(tmp_path: Path) -> None:
+    """Whichever byte of its directory changes, and wherever it is cut off."""
+    folder = unpacked("torch_save", tmp_path) / "zip"
+    path = folder / "checkpoint_000300.pt"
+    whole = path.read_bytes()
+    for at in range(len(whole) - 1200, len(whole)):
+        path.write_bytes(whole)
+        flip(path, at)
+        assert verified(folder, path.name, Depth.HASHES).state is not CheckpointState.UNKNOWN
+    for size in range(1, len(whole), 97):
+        path.write_bytes(whole[:size])
+        assert verified(folder, path.name).is_broken

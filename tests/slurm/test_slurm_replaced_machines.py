@@ -8,7 +8,9 @@ import pytest
 from slurm_fleet_at_work import REPLACE_XID, Fleet, on_both_versions, stays
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.nodes.views import request_of
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
+from tests.ports.builders import NOW
 
 RENEWED = """
 echo "$1" >> {folder}/renewed
@@ -106,17 +108,23 @@ def test_a_node_that_was_drained_meanwhile_stays_so_when_its_jobs_are_forgotten(
 
 @on_both_versions
 @pytest.mark.parametrize("state", ["drain", "fail"])
+@pytest.mark.parametrize("reason", ["burnt PSU", "Action:Replace", "Action:Reboot at noon"])
 def test_a_job_that_ends_nowhere_leaves_a_node_as_somebody_has_closed_it(
-    slurm: SlurmCluster, state: str
+    slurm: SlurmCluster, state: str, reason: str
 ) -> None:
+    """A request is still one, which the controller carries out next."""
     commands = JobCommands(slurm.conf, timedelta(seconds=15))
     never_ends(slurm)
-    slurm.run("scontrol", "update", "nodename=node1", f"state={state}", "reason=burnt PSU")
+    slurm.run("scontrol", "update", "nodename=node1", f"state={state}", f"reason={reason}")
+    before = request_of(commands.nodes("node1")["node1"], NOW)
 
     commands.clear_node("node1")
 
     assert slurm.state("node1") == {"DOWN", state.upper()}
-    assert slurm.node("node1")["Reason"] == "burnt PSU"
+    assert slurm.node("node1")["Reason"] == reason
+    after = request_of(commands.nodes("node1")["node1"], NOW)
+    assert (before and before.verb) == (after and after.verb)
+    assert (after is None) is (reason == "burnt PSU")
 
 
 @on_both_versions

@@ -16,7 +16,8 @@ from holdfast.adapters.checkpoints.contract import (
     candidate,
     incomplete,
 )
-from holdfast.adapters.checkpoints.deepspeed import problems_within
+from holdfast.adapters.checkpoints.dcp import INDEX, ranks_in
+from holdfast.adapters.checkpoints.deepspeed import problems_within, ranks_within
 from holdfast.adapters.checkpoints.plain_files import listed, names_in
 from holdfast.adapters.checkpoints.state_files import fewer_files, files_problems, weights_in
 from holdfast.model.checkpoints import Checkpoint, Depth, Problem
@@ -63,7 +64,7 @@ def _is_first_save_cut_off(names: Names, rows: list[Checkpoint]) -> bool:
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
     names = listed(path)
-    ranks = {int(found[1]) for name in names if (found := _RANDOM.fullmatch(name))}
+    ranks = _ranks(names)
     if not ranks:
         yield incomplete("random_states_0.pkl is missing")
     elif len(ranks) <= max(ranks):
@@ -73,7 +74,31 @@ def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
         yield incomplete("model weights are missing")
     yield from files_problems(path, names, depth, older)
     yield from problems_within(names, depth)
-    yield from fewer_files(names, older)
+    yield from fewer_files(names, older, _RANDOM if _is_resized(names, older) else None)
+
+
+def _ranks(names: Names) -> frozenset[int]:
+    return frozenset(int(found[1]) for name in names if (found := _RANDOM.fullmatch(name)))
+
+
+def _is_resized(names: Names, older: Path | None) -> bool:
+    """Return whether all ranks have saved, of whatever number before.
+
+    A sharded state, which is saved before the random numbers, shows the ranks of the job: those
+    that DeepSpeed records, or those with shards of FSDP beside an index, which is written once all
+    have written theirs. In the older checkpoint, all ranks must have such shards, too: with
+    replicas, only some may.
+    """
+    if older is None:
+        return False
+    before = listed(older)
+    return all(_sharded(one) == {len(_ranks(one))} for one in (before, names))
+
+
+def _sharded(names: Names) -> frozenset[int]:
+    """Return the numbers of ranks that the sharded states in a checkpoint show."""
+    folders = [names_in(entry.path) for entry in names.values() if entry.is_dir]
+    return ranks_within(names) | {ranks_in(one) for one in folders if INDEX in one}
 
 
 FORMAT: Final = CheckpointFormat(
@@ -85,7 +110,8 @@ FORMAT: Final = CheckpointFormat(
     recognized_by="directories `checkpoint_N` with `random_states_R.pkl`, or"
     " `checkpoints/checkpoint_0` alone with weights",
     complete_when="all state files are whole, those of the ranks are counted from 0, and no file is"
-    " missing that the checkpoint before has",
+    " missing that the checkpoint before has, except those of ranks that shards of FSDP or"
+    " DeepSpeed show to be no longer in the job",
     loads="the highest first number in a name",
     not_detected="changed bytes in a safetensors file; files of the last ranks missing in the first"
     " checkpoint; damage of a file that the script adds, unless `torch.save` wrote it",

@@ -112,6 +112,11 @@ def damaged(text: str) -> Problem:
     return Problem(text=text, state=CheckpointState.DAMAGED)
 
 
+def unknown(text: str) -> Problem:
+    """Return the problem of a file that cannot be verified, beside others that can be."""
+    return Problem(text=text, state=CheckpointState.UNKNOWN)
+
+
 def within(name: str, problem: Problem) -> Problem:
     """Return the problem with the name of its file or directory prepended."""
     return replace(problem, text=f"{name}{problem.text}")

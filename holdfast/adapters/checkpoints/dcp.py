@@ -105,6 +105,12 @@ def has_index(names: Collection[str]) -> bool:
     return INDEX in names or any(_OWN_INDEX.fullmatch(name) for name in names)
 
 
+def ranks_in(names: Collection[str]) -> int:
+    """Return the number of ranks that have written shards, which are numbered from 0."""
+    found = (_SHARD_NAME.fullmatch(name) for name in names)
+    return max((int(one[1]) + 1 for one in found if one is not None), default=0)
+
+
 def directory_problems(
     folder: Path, names: Names, depth: Depth, older: Path | None = None
 ) -> Iterator[Problem]:

@@ -107,6 +107,13 @@ def problems_within(names: Names, depth: Depth) -> Iterator[Problem]:
                 yield within(f"{entry.name}/", problem)
 
 
+def ranks_within(names: Names) -> frozenset[int]:
+    """Return the numbers of ranks that files of the model record in DeepSpeed directories."""
+    tags = {entry.path: listed(entry.path) for entry in names.values() if entry.is_dir}
+    worlds = [_world(path, inside) for path, inside in tags.items()]
+    return frozenset(one.datas * one.models for one in worlds if one.datas * one.models)
+
+
 def repoint(folder: Path, name: str) -> None:
     """See ``Repoint``."""
     universal = folder / UNIVERSAL_LATEST

@@ -335,7 +335,11 @@ def _reported(those: Sequence[Checkpoint], reports: Iterable[SaveReport]) -> tup
 
 def _state(problems: Sequence[Problem]) -> CheckpointState:
     states = {problem.state for problem in problems}
-    for state in (CheckpointState.DAMAGED, CheckpointState.INCOMPLETE):
+    for state in (
+        CheckpointState.DAMAGED,
+        CheckpointState.INCOMPLETE,
+        CheckpointState.UNKNOWN,
+    ):
         if state in states:
             return state
     return CheckpointState.COMPLETE

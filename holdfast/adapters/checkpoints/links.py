@@ -19,14 +19,18 @@ _NEWEST: Final = re.compile(r"(last|latest|current|resume)(-rank\d+)?(\.\w+)?", 
 """Names of links that come first: ``checkpoint-best.pt`` may be there as well."""
 
 _RANK: Final = re.compile(r"-rank\d+")
+_NUMBER: Final = re.compile(r"\d+")
 
 
 def link_pointer(names: Names, candidates: Collection[str]) -> Pointer:
-    """Return the link to one of the candidates, or a broken one."""
+    """Return the link to one of the candidates, or a broken one that was a link to such a one."""
     found = []
+    kinds = {_kind(one) for one in candidates}
     for entry in names.values():
         target = _target(entry)
-        if target is not None and (target in candidates or _is_broken(entry)):
+        if target is None:
+            continue
+        if target in candidates or (_is_broken(entry) and _kind(target) in kinds):
             found.append((entry.name, target))
     if not found:
         return Pointer()
@@ -39,13 +43,15 @@ def repoint_links(folder: Path, name: str) -> None:
     """Point the link of the newest checkpoint to another one; see ``Repoint``.
 
     So are links with the same target, those of other ranks, and broken ones. Others, such as one to
-    the best checkpoint, stay.
+    the best checkpoint or to a log, stay.
     """
     links = {}
     for entry in listed(folder).values():
-        target = _target(entry)
-        if target is not None and (_is_broken(entry) or _is_like(folder / target, folder / name)):
-            links[entry.name] = target, _is_broken(entry)
+        target, is_broken = _target(entry), _is_broken(entry)
+        if target is None:
+            continue
+        if _kind(target) == _kind(name) if is_broken else _is_like(folder / target, folder / name):
+            links[entry.name] = target, is_broken
     if not links:
         return
     first, newest = _first([(link, target) for link, (target, _) in links.items()])
@@ -87,6 +93,15 @@ def _target(entry: Entry) -> str | None:
 
 def _is_broken(entry: Entry) -> bool:
     return not (entry.is_dir or entry.is_file)
+
+
+def _kind(name: str) -> tuple[str, bool]:
+    """Return what a broken link shows of its target: the suffix, and whether a step is in the name.
+
+    A name with a suffix counts without a step, too: ``last.pt`` may have been a link to a link.
+    """
+    suffix = Path(_NUMBER.sub("N", name)).suffix
+    return suffix, not suffix and step_in(name) is not None
 
 
 def _is_like(target: Path, chosen: Path) -> bool:

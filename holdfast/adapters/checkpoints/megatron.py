@@ -32,6 +32,7 @@ from holdfast.adapters.checkpoints.dcp import (
     is_dcp,
     read_index,
 )
+from holdfast.adapters.checkpoints.megatron_legacy import MODELS, RANK, legacy_problems
 from holdfast.adapters.checkpoints.own_steps import saved_step, step_problems
 from holdfast.adapters.checkpoints.plain_files import (
     CHUNK,
@@ -55,10 +56,8 @@ _RELEASE: Final = "release"
 _CONFIG: Final = "metadata.json"
 _COMMON: Final = "common.pt"
 _SUMS: Final = "integrity.json"
-_MODELS: Final = ("model_optim_rng.pt", "model_rng.pt")
 _SAVED: Final = saved_step("iteration")
 _ITERATION: Final = re.compile(r"iter_(\d{7,18})")
-_RANK: Final = re.compile(r"mp_rank_(\d{1,6})(?:_(\d{1,6}))?(?:_(\d{1,6}))?")
 _STATE_LIMIT: Final = 1 << 22
 
 
@@ -113,16 +112,14 @@ def _tracked(names: Names, prefix: str) -> Pointer:
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
     names = listed(path)
-    ranks = [name for name, entry in names.items() if _RANK.fullmatch(name) and entry.is_dir]
+    ranks = [name for name, entry in names.items() if RANK.fullmatch(name) and entry.is_dir]
     if _CONFIG in names:
         yield from _torch_dist_problems(path, names, depth, older)
         yield from _step_problems(path, [_COMMON], older)
     elif ranks:
-        yield from _missing_ranks(ranks)
-        yield from _rank_problems(path, ranks, depth)
-        yield from _fewer_files(path, ranks, older)
+        yield from legacy_problems(path, ranks, depth, older)
         yield from _step_problems(
-            path, [f"{rank}/{name}" for rank in ranks for name in _MODELS], older
+            path, [f"{rank}/{name}" for rank in ranks for name in MODELS], older
         )
     elif is_dcp(names):
         yield from directory_problems(path, names, depth, older)
@@ -267,52 +264,6 @@ def _sum(path: Path) -> str:
     return digest.hexdigest()
 
 
-# Legacy
-
-
-def _missing_ranks(names: list[str]) -> Iterator[Problem]:
-    """Check that tensor, pipeline and expert ranks count from 0 and form a full grid."""
-    found = {
-        tuple(int(one) for one in match.groups() if one)
-        for name in names
-        if (match := _RANK.fullmatch(name))
-    }
-    expected = 1
-    for axis in zip(*found, strict=False):
-        expected *= max(axis) + 1
-    if len(found) < expected:
-        yield incomplete(f"{expected - len(found)} of {expected} ranks are missing")
-
-
-def _rank_problems(path: Path, ranks: list[str], depth: Depth) -> Iterator[Problem]:
-    kinds: dict[str, set[str]] = {}
-    for rank in sorted(ranks):
-        files = [one for one in listed(path / rank).values() if one.name.endswith(".pt")]
-        kinds[rank] = {re.sub(r"\d+", "N", one.name) for one in files}
-        if not files:
-            yield incomplete(f"{rank} has no .pt file")
-        for one in files:
-            for problem in file_problems(one.path, depth):
-                yield within(f"{rank}/{one.name} ", problem)
-    every = set().union(*kinds.values())
-    for rank, own in kinds.items():
-        if own and own != every:
-            yield incomplete(f"{rank}/{min(every - own)} is missing, but other ranks have it")
-
-
-def _fewer_files(path: Path, ranks: list[str], older: Path | None) -> Iterator[Problem]:
-    """Compare with the older checkpoint: no file is written last, but all saves write the same."""
-    if older is None:
-        return
-    for rank, entry in listed(older).items():
-        if _RANK.fullmatch(rank) and entry.is_dir:
-            own = {one.name for one in listed(path / rank).values()}
-            names = {name for name in listed(entry.path) if name.endswith(".pt")}
-            if rank not in ranks or names - own:
-                name = rank if rank not in ranks else f"{rank}/{min(names - own)}"
-                yield incomplete(f"{name} is missing, but {older.name} has it")
-
-
 FORMAT: Final = CheckpointFormat(
     name="megatron",
     title="Megatron-LM, Megatron-core, Megatron-Bridge",
@@ -321,8 +272,8 @@ FORMAT: Final = CheckpointFormat(
     repoint=repoint,
     recognized_by=f"`{TRACKER}`, `{BRIDGE_TRACKER}` or directories `iter_NNNNNNN`",
     complete_when="torch_dist: `metadata.json`, `common.pt` (from 0.19 on an item of the index) and"
-    " what DCP needs; torch_dcp and fsdp_dtensor: what DCP needs; legacy: the files of every rank,"
-    " each of them whole",
+    " what DCP needs; torch_dcp and fsdp_dtensor: what DCP needs; legacy: the files of every rank"
+    " that `args` in a model file records, each of them whole",
     loads=f"what `{BRIDGE_TRACKER}` names, else `{TRACKER}`; what a tracker in `{_FREQUENT}` names,"
     " if its iteration is not lower",
     not_detected="as DCP; legacy: a file of the optimizer of another step",

@@ -119,7 +119,7 @@ def _file_problems(path: Path, depth: Depth) -> Iterator[Problem]:
     elif path.suffix == NPZ:
         yield from npz_problems(path, depth)
     elif is_torch_file(path):
-        yield from file_problems(path, depth)
+        yield from file_problems(path, depth, may_be_other=True)
 
 
 def _error(text: str, problem: str) -> ConfigError:

@@ -90,7 +90,8 @@ def _file_problems(entry: Entry, depth: Depth, older: Path | None) -> Iterator[P
     elif entry.name.endswith(NPZ):
         problems = npz_problems(entry.path, depth)
     elif _is_of_torch(entry, older):
-        problems = file_problems(entry.path, depth)
+        is_by_name = _BY_TORCH.fullmatch(entry.name) is not None
+        problems = file_problems(entry.path, depth, may_be_other=not is_by_name)
     else:
         return
     yield from (within(f"{entry.name} ", one) for one in problems)

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from holdfast.adapters.checkpoints.contract import CannotVerify, damaged, incomplete
+from holdfast.adapters.checkpoints.contract import CannotVerify, damaged, incomplete, unknown
+from holdfast.adapters.checkpoints.other_zip import is_other_zip
 from holdfast.adapters.checkpoints.pickles import (
     SIZE_LIMIT,
     Built,
@@ -44,19 +45,28 @@ _ITEM_SIZES: Final = {
 """Bytes per item, by the class of a storage without the suffix Storage."""
 
 
-def file_problems(path: Path, depth: Depth) -> Iterator[Problem]:
+def file_problems(path: Path, depth: Depth, *, may_be_other: bool = False) -> Iterator[Problem]:
     """Yield the problems of a ``torch.save`` file; none if it is valid.
+
+    Args:
+        path: the file.
+        depth: depth of the verification.
+        may_be_other: whether another library may have written it: its name is that of a script. A
+            whole zip archive without members of torch is then unknown.
 
     Raises:
         OSError: the file cannot be read, or is not a regular file.
 
     """
     with opened(path) as window:
-        yield from window_problems(window, depth)
+        problem = next(window_problems(window, depth), None)
+        if problem is not None:
+            is_other = may_be_other and is_other_zip(window)
+            yield unknown("is a zip archive that torch.save did not write") if is_other else problem
 
 
 def window_problems(window: Window, depth: Depth) -> Iterator[Problem]:
-    """Yield the problems of the bytes of ``torch.save``: incomplete if they are truncated."""
+    """Yield the problem of the bytes of ``torch.save``: incomplete if they are truncated."""
     try:
         if window.size == 0:
             raise CutOff("is empty")

@@ -43,7 +43,7 @@ def find(folder: Path, names: Names) -> Found | None:  # noqa: ARG001 - a Find
 
 def check(path: Path, depth: Depth, older: Path | None) -> Iterator[Problem]:
     """See ``Check``."""
-    yield from file_problems(path, depth)
+    yield from file_problems(path, depth, may_be_other=True)
     before = step_in(older.name.rpartition(".")[0]) if older is not None else None
     yield from step_problems(path, older, (step_in(path.name.rpartition(".")[0]), before), _SAVED)
 

@@ -26,7 +26,14 @@ from holdfast.ports.clock import Clock
 BEFORE: Final = ("gpu", "nvlink", "neuron", "efa", "dcgm")
 AFTER: Final = ("gpu", "nvlink", "neuron", "efa")
 
-_FAMILY: Final = "check"
+COUNTED: Final = "check"
+"""Family of the findings of ``missing_devices``."""
+
+_PART_OF: Final = {
+    Reason.GPU_COUNT: "gpu",
+    Reason.EFA_COUNT: "efa",
+    Reason.NEURON_COUNT: "neuron",
+}
 _POLL_S: Final = 0.1
 
 
@@ -74,8 +81,28 @@ def _within(name: str, plan: Work | Skip, left: timedelta, gpus: str | None) -> 
 
 def missing_devices(target: Target, now: datetime) -> tuple[Finding, ...]:
     """Return expected devices that the drivers do not show; takes milliseconds."""
+    return tuple(
+        _finding(reason, Remedy.REBOOT, f"{count} of {expected} {what} are present", now)
+        for reason, what, expected, count in _counts(target)
+        if count < expected
+    )
+
+
+def present_devices(target: Target) -> frozenset[Reason]:
+    """Return the reasons for kinds of devices of which the drivers show all that are expected."""
+    return frozenset(reason for reason, _, expected, count in _counts(target) if count >= expected)
+
+
+def counted_devices(target: Target, parts: Iterable[PartResult]) -> frozenset[Reason]:
+    """Return those of ``present_devices`` whose part of the check has passed, too."""
+    passed = {part.name for part in parts if part.outcome is Outcome.PASSED}
+    return frozenset(one for one in present_devices(target) if _PART_OF[one] in passed)
+
+
+def _counts(target: Target) -> Iterator[tuple[Reason, str, int, int]]:
+    """Yield reason, name, expected and present number of each kind of expected devices."""
     root, equipment = target.machine.root, target.equipment
-    counts = (
+    rows = (
         (Reason.GPU_COUNT, "GPUs", equipment.gpus, names_in(root / "proc/driver/nvidia/gpus")),
         (Reason.EFA_COUNT, "EFA devices", equipment.efa, efa_devices(root)),
         (
@@ -85,11 +112,9 @@ def missing_devices(target: Target, now: datetime) -> tuple[Finding, ...]:
             names_in(root / "sys/devices/virtual/neuron_device"),
         ),
     )
-    return tuple(
-        _finding(reason, Remedy.REBOOT, f"{len(there)} of {expected} {what} are present", now)
-        for reason, what, expected, there in counts
-        if expected is not None and len(there) < expected
-    )
+    for reason, what, expected, there in rows:
+        if expected is not None:
+            yield reason, what, expected, len(there)
 
 
 def faults_found(parts: Iterable[PartResult], now: datetime) -> tuple[Fault, ...]:
@@ -134,7 +159,7 @@ def one_at_a_time(lock: Path, limit: timedelta) -> Iterator[timedelta]:
 
 def _finding(reason: Reason, remedy: Remedy, message: str, now: datetime) -> Finding:
     return Finding(
-        family=_FAMILY,
+        family=COUNTED,
         condition=Condition.DEEP_CHECK,
         reason=reason,
         severity=Severity.FATAL,

@@ -161,10 +161,11 @@ class JobCommands(Slurm):
         """Make Slurm forget the ending jobs of a node that has rebooted, or is off.
 
         A node that somebody else has closed stays closed, for that reason: DOWN keeps DRAIN and
-        FAIL, but no state is set without a reason.
+        FAIL, but no state is set without a reason. If the reason is a request, such as
+        ``Action:Replace``, the controller carries it out next.
         """
         facts = self.nodes(node)[node]
-        if facts.is_taken:
+        if facts.keeps_reason:
             self.down_node(node, facts.reason.text)
         else:
             self.down_node(node, "holdfast: its jobs have ended")

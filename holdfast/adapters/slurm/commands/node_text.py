@@ -79,6 +79,14 @@ class NodeFacts:
         return self.is_closed and self.reason.author is Author.OTHER
 
     @property
+    def keeps_reason(self) -> bool:
+        """Whether its reason must not be replaced: it is taken, or a request not yet carried out.
+
+        slurmctld's own reasons for which Holdfast reboots a node are requests, too.
+        """
+        return self.is_taken or (self.is_closed and self.reason.author is Author.REQUEST)
+
+    @property
     def closed_by(self) -> str:
         """Return who closed it to jobs, and why, for messages; empty if it is open."""
         if not self.is_closed:

@@ -4,53 +4,88 @@ A verdict has the format of a report. It is valid for the same machine in the sa
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
 from holdfast.adapters.slurm.nodes.report import machine_id
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport, verdict_name
-from holdfast.adapters.slurm.nodes.signatures import Credentials, CredentialsUnavailable, signed
+from holdfast.adapters.slurm.nodes.signatures import (
+    CredentialsUnavailable,
+    Trust,
+    signed,
+    signed_at,
+    split,
+)
+from holdfast.kit.bounded_files import parse_json, read_bounded
 from holdfast.kit.files import write_atomically
-from holdfast.kit.serial import to_plain
+from holdfast.kit.serial import checked_value, to_plain
 from holdfast.model.errors import BackendError
 from holdfast.model.health import Fault
-from holdfast.model.report import NodeReport
+from holdfast.model.report import REPORT_LIMIT, NodeReport
+
+Faults = tuple[Fault, ...]
+"""Faults of a verdict, oldest first."""
 
 
-def write_verdict(
+def update_verdict(
     folder: Path,
     node: str,
-    faults: Iterable[Fault],
+    faults: Callable[[Faults], Faults],
     *,
     root: Path,
     now: datetime,
-    credentials: Credentials,
+    trust: Trust,
 ) -> None:
-    """Write a verdict on a node for the controller.
+    """Replace the verdict on a node for the controller; not written if nothing changes.
+
+    The caller excludes concurrent calls for the node.
 
     Args:
         folder: directory of the agents' reports.
         node: name of the node in Slurm.
-        faults: what was found.
+        faults: returns the new faults, by those of earlier checks of this machine in this boot.
         root: directory above the machine's ``/proc`` and ``/sys``.
         now: the present time.
-        credentials: sign the file.
+        trust: signs the file, and has the users whose earlier verdict counts.
 
     Raises:
         BackendError: the file cannot be signed or written.
 
     """
+    name = verdict_name(node)
+    path = folder / f"{name}.json"
     try:
         boot_id = (root / "proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        name = verdict_name(node)
-        report = NodeReport(
-            node=name, boot_id=boot_id, sequence=0, reported_at=now, faults=tuple(faults)
-        )
-        content = {"machine": machine_id(root), "report": to_plain(report)}
-        write_atomically(folder / f"{name}.json", signed(json.dumps(content), credentials))
+        machine = machine_id(root)
+        before = _faults_in(path, name, machine, boot_id, trust)
+        after = faults(before)
+        if after == before:
+            return
+        report = NodeReport(node=name, boot_id=boot_id, sequence=0, reported_at=now, faults=after)
+        content = {"machine": machine, "report": to_plain(report)}
+        write_atomically(path, signed(json.dumps(content), trust.credentials))
     except (OSError, CredentialsUnavailable) as error:
         raise BackendError(f"cannot report to the controller: {error}") from error
+
+
+def _faults_in(path: Path, name: str, machine: str, boot_id: str, trust: Trust) -> Faults:
+    """Return the faults in a verdict on this machine in this boot; none if it is not valid.
+
+    Raises:
+        OSError: it cannot be read.
+        CredentialsUnavailable: its signature cannot be verified now.
+
+    """
+    try:
+        content, credential = split(read_bounded(path, REPORT_LIMIT))
+        signed_at(content, credential, trust)
+        plain = parse_json(content)
+        report = checked_value(NodeReport, plain.get("report") if isinstance(plain, dict) else None)
+    except (FileNotFoundError, ValueError):
+        return ()
+    is_same = report.node == name and report.boot_id == boot_id and plain["machine"] == machine
+    return report.faults if is_same else ()
 
 
 def faults_of(verdict: ReceivedReport | None, received: ReceivedReport | None) -> tuple[Fault, ...]:

@@ -264,7 +264,7 @@ class SlurmCluster:
             return
         requested = request_of(known.facts, self._around.clock.now())
         if requested is not None and requested.id == request_id:
-            self._mark(node, known.remembered.record, was_closed=True)
+            self._mark(node, known.remembered.record, was_closed=True, cleared=request_id)
 
     def request_check(self, node: str, request: Request) -> bool:
         """See ``ClusterBackend.request_check``."""
@@ -334,13 +334,13 @@ class SlurmCluster:
             raise BackendError(f"Slurm no longer lists node {node}")
         return known
 
-    def _mark(self, node: str, record: NodeRecord, *, was_closed: bool) -> None:
+    def _mark(self, node: str, record: NodeRecord, *, was_closed: bool, cleared: str = "") -> None:
         """Close or open a node to match its record.
 
         The node is read again, as a person may have closed it since the last read.
         """
         facts = self._nodes.read_one(node)
-        reason = closing_reason(facts, record)
+        reason = closing_reason(facts, record, cleared)
         if reason is not None:
             self._slurm.close_node(node, reason)
         elif is_to_open(facts, record, self._around.clock.now(), was_closed=was_closed):
@@ -350,10 +350,10 @@ class SlurmCluster:
     def _clear(self, node: str, record: NodeRecord) -> None:
         """Make Slurm forget the jobs that ended with the previous machine.
 
-        A node that somebody else has closed keeps its reason, and stays closed.
+        A node that somebody else has closed keeps its reason, and stays closed, as for a request.
         """
         facts = self._nodes.read_one(node)
-        self._slurm.down_node(node, facts.reason.text if facts.is_taken else our_reason(record))
+        self._slurm.down_node(node, facts.reason.text if facts.keeps_reason else our_reason(record))
         self._mark(node, record, was_closed=False)
 
     def _record(self, known: Known) -> NodeRecord:

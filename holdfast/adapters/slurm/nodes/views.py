@@ -12,6 +12,7 @@ from holdfast.adapters.slurm.nodes.boots import is_other_slurmd
 from holdfast.adapters.slurm.nodes.check_results import faults_of
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport, verdict_name
 from holdfast.adapters.slurm.nodes.state import Memory, RememberedNode
+from holdfast.decisions.taken_requests import carries_out
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Reason
 from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
@@ -176,14 +177,18 @@ def remembered(known: Known, record: NodeRecord) -> RememberedNode:
     return RememberedNode(record=record, machine=known.machine, slurmd=slurmd)
 
 
-def closing_reason(facts: NodeFacts, record: NodeRecord) -> str | None:
+def closing_reason(facts: NodeFacts, record: NodeRecord, cleared: str = "") -> str | None:
     """Return the reason to close a node with; None if it is closed as required, or must stay open.
 
-    A node that somebody else has closed is left alone.
+    A node that somebody else has closed is left alone, as is a request in its reason until the
+    record carries it out, except the one with the ID ``cleared``: the reason alone has it.
     """
     if record.phase is Phase.SCHEDULABLE:
         return None
     if facts.is_taken:
+        return None
+    request = request_of(facts, record.phase_since)
+    if request is not None and request.id != cleared and not carries_out(record, request):
         return None
     if "FAIL" in facts.state and facts.start_error:
         return None  # sinfo -R shows Slurm's own reason

@@ -18,16 +18,19 @@ import click
 
 from holdfast.adapters.host.deep_checks.contract import Work
 from holdfast.adapters.slurm.commands.execution import Slurm
-from holdfast.adapters.slurm.nodes.check_results import write_verdict
-from holdfast.adapters.slurm.nodes.munge import munge_of
+from holdfast.adapters.slurm.nodes.check_results import Faults, update_verdict
+from holdfast.adapters.slurm.nodes.munge import trust_of
 from holdfast.apps.checks.config import CheckConfig
 from holdfast.apps.checks.job import (
     AFTER,
     BEFORE,
+    COUNTED,
     check_for_job,
+    counted_devices,
     faults_found,
     missing_devices,
     one_at_a_time,
+    present_devices,
 )
 from holdfast.apps.checks.node import lay_out
 from holdfast.apps.cli.check.slurm_prolog import before_job
@@ -37,11 +40,11 @@ from holdfast.apps.cli.parameters import Duration
 from holdfast.apps.clock import SystemClock
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.slurm.prolog import JOB_NODES
+from holdfast.decisions.check_verdicts import verdict_after
 from holdfast.detectors.folding import Health, fold
 from holdfast.kit.config import load_config
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import HoldfastError
-from holdfast.model.health import Fault
 from holdfast.model.names import SlurmReason
 from holdfast.model.node_checks import Level, PartResult
 
@@ -54,7 +57,12 @@ _GPUS: Final = "SLURM_JOB_GPUS"
 _FRESH_S: Final = 10.0
 """Maximum age of a heartbeat in seconds; an agent writes one twice a second."""
 
+_REPORTED: Final = "verdict.lock"
+"""Lock file beside that of the checks, held while a verdict is written. In a directory that each
+boot empties, it also shows that there may be one, without access to the shared directory."""
+
 _CONTROL: Final = timedelta(seconds=5)
+"""Time limit for a command of Slurm, and for another check that writes its verdict."""
 
 _config = click.option(
     "--config",
@@ -170,8 +178,9 @@ def epilog(
 def health(*, config_file: Path | None, report_dir: Path | None, agent_dir: Path) -> int:
     """Check that a Holdfast agent is running (Slurm HealthCheckProgram), in under a second.
 
-    If the agent is running, nothing else is checked. Otherwise the devices are counted; if some are
-    missing, the controller is notified, or the node is drained if there is no --report-dir.
+    If the agent is running, only devices that a check has reported as missing are counted again.
+    Otherwise all are counted; if some are missing, the controller is notified, or the node is
+    drained if there is no --report-dir.
     """
     return _or_pass("health", partial(_watched, config_file, report_dir, agent_dir))
 
@@ -220,21 +229,29 @@ def _check_for_job(
         if part.outcome is not Outcome.PASSED:
             _report(node, part.name, f"{part.outcome}: {part.detail}")
     faults = faults_found(parts, clock.now())
-    if faults and report_dir is not None:
-        _report_faults(report_dir, node, faults, config.root)
+    if report_dir is not None and (faults or (lock.parent / _REPORTED).exists()):
+        present = counted_devices(lay_out(config, Level.QUICK, names=()).target, parts)
+        decide = partial(verdict_after, found=faults, present=present)
+        _report_faults(report_dir, node, decide, config.root, lock.parent)
     return not faults
 
 
 def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path, node: str) -> bool:
-    if _is_fresh(agent_dir / "heartbeat"):
+    is_watched = _is_fresh(agent_dir / "heartbeat")
+    is_reported = (agent_dir / _REPORTED).exists()
+    if is_watched and not is_reported:
         return True
     config, now = _load(config_file), SystemClock().now()
     target = lay_out(config, Level.QUICK, names=()).target
-    faults = fold(Health(), missing_devices(target, now)).faults
-    reported = "; ".join(fault.message for fault in faults) or "no device is missing"
-    _report(node, "health", f"no agent is running on this node; {reported}")
-    if faults and report_dir is not None:
-        _report_faults(report_dir, node, faults, config.root)
+    found = () if is_watched else missing_devices(target, now)
+    faults = fold(Health(), found).faults
+    if not is_watched:
+        reported = "; ".join(fault.message for fault in faults) or "no device is missing"
+        _report(node, "health", f"no agent is running on this node; {reported}")
+    if report_dir is not None and (faults or is_reported):
+        present = present_devices(target)
+        decide = partial(verdict_after, found=faults, present=present, families=(COUNTED,))
+        _report_faults(report_dir, node, decide, config.root, agent_dir)
     elif faults:
         slurm = Slurm(None, _CONTROL)
         if not slurm.nodes(node)[node].is_closed:
@@ -242,11 +259,15 @@ def _watched(config_file: Path | None, report_dir: Path | None, agent_dir: Path,
     return not faults
 
 
-def _report_faults(report_dir: Path, node: str, faults: Iterable[Fault], root: Path) -> None:
+def _report_faults(
+    report_dir: Path, node: str, faults: Callable[[Faults], Faults], root: Path, run_dir: Path
+) -> None:
     """Report faults to the controller; a failure does not affect the result of the check."""
     try:
-        now, munge = SystemClock().now(), munge_of(None)
-        write_verdict(report_dir, node, faults, root=root, now=now, credentials=munge)
+        trust = trust_of(None)
+        with one_at_a_time(run_dir / _REPORTED, _CONTROL):
+            now = SystemClock().now()
+            update_verdict(report_dir, node, faults, root=root, now=now, trust=trust)
     except HoldfastError as error:
         _report(node, "report", str(error))
 
