@@ -9,14 +9,13 @@ import pytest
 from controlled import NAMESPACE, controlled, installed
 from real_cluster import until
 
-from holdfast.adapters.kubernetes.checks.deep_checks import (
-    DeepChecks,
+from holdfast.adapters.kubernetes.checks.check_jobs import (
     PairIds,
-    check_job,
     job_name,
     job_object,
     pair_objects,
 )
+from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, check_job
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.adapters.telemetry.check_summary import summary_text
 from holdfast.apps.checks.config import CheckConfig

@@ -2,40 +2,34 @@
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
+from holdfast.adapters.kubernetes.checks.check_jobs import (
+    LABELS,
+    PairIds,
+    job_name,
+    job_object,
+    pair_ids,
+    pair_objects,
+    token_of,
+)
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector
-from holdfast.adapters.kubernetes.client.values import digest, parse_time
+from holdfast.adapters.kubernetes.client.values import parse_time
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.adapters.telemetry.check_summary import read_summary
-from holdfast.model.deep_checks import (
-    KINDS_VARIABLE,
-    PEER_VARIABLE,
-    RESULT_VARIABLE,
-    TOKEN_VARIABLE,
-    Outcome,
-)
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
 from holdfast.model.node_checks import CheckSummary
-from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, PairOutcome, Phase
+from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome
 from holdfast.ports.events import EventSink
-
-RETENTION: Final = timedelta(days=1)
-"""Retention of a Job that has ended, including the log of its pod."""
-
-_TERMINATION_MESSAGE: Final = "/dev/termination-log"
-"""Path whose content becomes part of the container's status, at most 4 KiB."""
-
-_INDEX: Final = "JOB_COMPLETION_INDEX"
-"""Variable with the role of each end of a pair test, as in the pods of an indexed Job."""
 
 _TOKEN_BYTES: Final = 32
 
@@ -47,14 +41,6 @@ _KILLED: Final = 128
 
 AGAIN: Final = timedelta(minutes=1)
 """Delay before an inconclusive check is repeated."""
-
-_WRITABLE: Final = {"tmp": "/tmp", "var-tmp": "/var/tmp"}  # noqa: S108 - volumes of the pod alone
-"""Volumes of a restricted check; the test of the disk writes to ``/var/tmp``."""
-
-_LABELS: Final = {
-    "app.kubernetes.io/managed-by": "holdfast",
-    "app.kubernetes.io/component": "deep-health-check",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,132 +71,6 @@ class _End:
     def is_no_verdict(self) -> bool:
         """Whether the end is inconclusive: the check was killed or could not be executed."""
         return self.status is None or self.status in _NOT_RUN or self.status >= _KILLED
-
-
-class PairIds(NamedTuple):
-    """Identity of one test between two nodes."""
-
-    node: str
-    """Name of the node that measures."""
-
-    partner: str
-    """Name of the node that listens."""
-
-    test_id: str
-
-    @property
-    def listens(self) -> str:
-        """Name of the Job on the node that listens."""
-        return f"holdfast-pair-{digest(*self)}-0"
-
-    @property
-    def measures(self) -> str:
-        """Name of the Job on the node that measures."""
-        return f"holdfast-pair-{digest(*self)}-1"
-
-
-def job_name(node: str, check_id: str) -> str:
-    """Return the name of the Job of a check."""
-    return f"holdfast-check-{digest(node, check_id)}"
-
-
-def jobs_of(node: str, record: NodeRecord) -> tuple[str, ...]:
-    """Return the names of the Jobs that a node's record refers to."""
-    if record.phase is not Phase.CHECKING:
-        return ()
-    if record.pairing is None:
-        return (job_name(node, record.phase_since.isoformat()),)
-    ids = _pair_ids(node, record.pairing)
-    return (ids.listens, ids.measures) if ids is not None else ()
-
-
-def _pair_ids(node: str, pairing: Pairing | None) -> PairIds | None:
-    if pairing is None or pairing.began_at is None:
-        return None
-    return PairIds(node, pairing.partner, pairing.began_at.isoformat())
-
-
-def job_object(
-    node: str, check_id: str, settings: CheckSettings, kinds: tuple[DeepCheck, ...] = ()
-) -> Json:
-    """Return the Job of the check of one node."""
-    more = {KINDS_VARIABLE: " ".join(kinds)} if kinds else {}
-    return _job(job_name(node, check_id), node, settings.command, settings, more)
-
-
-def pair_objects(
-    ids: PairIds, address: str, token: str, settings: CheckSettings
-) -> tuple[Json, Json]:
-    """Return the Jobs of a test between two nodes: the listening one and the measuring one.
-
-    Their pods use the host network, which is what the test measures and whose address is known.
-    """
-    both = {PEER_VARIABLE: address, TOKEN_VARIABLE: token}
-    listens, measures = (
-        _job(name, node, settings.pair_command, settings, {_INDEX: str(rank), **both})
-        for rank, (name, node) in enumerate(((ids.listens, ids.partner), (ids.measures, ids.node)))
-    )
-    for job in (listens, measures):
-        job["spec"]["template"]["spec"]["hostNetwork"] = True
-    return listens, measures
-
-
-def _job(
-    name: str,
-    node: str,
-    command: tuple[str, ...],
-    settings: CheckSettings,
-    variables: Mapping[str, str],
-) -> Json:
-    """Return a Job that ends at the first failure: a node that fails once is unfit."""
-    given = {"NODE_NAME": node, RESULT_VARIABLE: _TERMINATION_MESSAGE, **variables}
-    container: Json = {
-        "name": "check",
-        "image": settings.image,
-        "command": list(command),
-        "env": [{"name": key, "value": value} for key, value in given.items()],
-        "resources": {"limits": dict(settings.resources)},
-        "terminationMessagePath": _TERMINATION_MESSAGE,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-    }
-    pod: Json = {
-        "nodeName": node,  # bypasses the scheduler, which must not use this node
-        "tolerations": [{"operator": "Exists"}],
-        "restartPolicy": "Never",
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-    }
-    own = command[:1] == ("holdfast",)
-    if own if settings.restricted is None else settings.restricted:
-        _restrict(pod, container)
-    if settings.service_account:
-        pod["serviceAccountName"] = settings.service_account
-    else:
-        pod["automountServiceAccountToken"] = False
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": _LABELS},
-        "spec": {
-            "backoffLimit": 0,
-            "ttlSecondsAfterFinished": int(RETENTION.total_seconds()),
-            "template": {"metadata": {"labels": _LABELS}, "spec": pod},
-        },
-    }
-
-
-def _restrict(pod: Json, container: Json) -> None:
-    """Take from a container what the checks do not need; volumes replace its writable root."""
-    container["securityContext"] = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
-    container["workingDir"] = _WRITABLE["tmp"]  # stress-ng needs a writable one
-    container["volumeMounts"] = [
-        {"name": name, "mountPath": path} for name, path in _WRITABLE.items()
-    ]
-    pod["volumes"] = [{"name": name, "emptyDir": {}} for name in _WRITABLE]
 
 
 def check_job(job: Json) -> CheckJob:
@@ -250,7 +110,7 @@ class DeepChecks:
         self._folder = f"/apis/batch/v1/namespaces/{namespace}/jobs"
         self._ends: dict[str, _End] = {}
         """Ends by UID of the Job."""
-        selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
+        selector = ",".join(f"{key}={value}" for key, value in LABELS.items())
         self._reflector = Reflector(
             api,
             self._folder,
@@ -283,11 +143,11 @@ class DeepChecks:
         listens = self._create(new)
         if listens is None:
             listens = self._api.get(f"{self._folder}/{ids.listens}")
-        self._create(pair_objects(ids, address, _token_of(listens), self._settings)[1])
+        self._create(pair_objects(ids, address, token_of(listens), self._settings)[1])
 
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
         """Return the outcome of the pair test in a node's record; None while it runs."""
-        ids = _pair_ids(node, record.pairing)
+        ids = pair_ids(node, record.pairing)
         job = self._find(ids.measures) if ids is not None else None
         if ids is None or job is None or job.passed is None or job.ended_at is None:
             return None
@@ -374,11 +234,6 @@ class DeepChecks:
             lost = _End(result=CheckSummary(), status=None, noticed_at=time.monotonic())
             self._ends[job.uid] = next(filter(None, ends), lost)
         return self._ends[job.uid]
-
-
-def _token_of(job: Json) -> str:
-    [container] = job["spec"]["template"]["spec"]["containers"]
-    return next((one["value"] for one in container["env"] if one["name"] == TOKEN_VARIABLE), "")
 
 
 def _pod_end(pod: Json) -> _End | None:

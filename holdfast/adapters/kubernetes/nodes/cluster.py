@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, PairIds
+from holdfast.adapters.kubernetes.checks.check_jobs import PairIds
+from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import NotFound
 from holdfast.adapters.kubernetes.client.relist import RelistOnElection
