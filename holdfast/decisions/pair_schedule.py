@@ -205,11 +205,11 @@ class _Tests:
             pairing = self._pairings[name]
             if pairing.began_at is None:
                 continue
-            deadline = pairing.began_at + self._policy.pair_timeout
+            deadline = (node.check_began_at or pairing.began_at) + self._policy.pair_timeout
             over = node.pair
             if pairing.partner not in self._present:
                 over = self._outcome(pairing, None, "the peer left before the test ended")
-            elif over is None and self._now >= deadline:
+            elif over is None and not node.check_pending and self._now >= deadline:
                 over = self._outcome(pairing, False, "the test timed out")  # noqa: FBT003
             if over is None:
                 self.wake_times.append(deadline)
