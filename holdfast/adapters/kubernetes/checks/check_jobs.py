@@ -1,11 +1,12 @@
 """Jobs of deep health checks: their names, and the objects that are created. Pure."""
 
 from collections.abc import Mapping
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from holdfast.adapters.kubernetes.client.errors import Json
-from holdfast.adapters.kubernetes.client.values import digest
+from holdfast.adapters.kubernetes.client.values import digest, parse_time
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.model.deep_checks import (
     KINDS_VARIABLE,
@@ -14,7 +15,7 @@ from holdfast.model.deep_checks import (
     TOKEN_VARIABLE,
 )
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import NodeRecord, Pairing, Phase
+from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, Phase
 
 RETENTION: Final = timedelta(days=1)
 """Retention of a Job that has ended, including the log of its pod."""
@@ -33,6 +34,39 @@ LABELS: Final = {
     "app.kubernetes.io/component": "deep-health-check",
 }
 """Labels of the Jobs and of their pods."""
+
+CONTAINER: Final = "check"
+"""Name of the container that runs the check; admission webhooks may add others to its pod."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckJob:
+    """State of a Job that runs a check."""
+
+    name: str
+    uid: str
+    passed: bool | None
+    """Whether it passed; None while it runs."""
+
+    is_suspended: bool
+    """Whether its pod is not created until somebody resumes it, such as a queue."""
+
+    ended_at: datetime | None
+    message: str
+
+
+class CheckState(NamedTuple):
+    """State of the check of a node, as in ``NodeView``."""
+
+    result: CheckResult | None = None
+    """Result of its own check; None while it runs, and for a test with another node."""
+
+    began_at: datetime | None = None
+    pending: str = ""
+
+
+NO_CHECK: Final = CheckState()
+"""State of a node that is under no check."""
 
 
 class PairIds(NamedTuple):
@@ -114,7 +148,7 @@ def _job(
     """Return a Job that ends at the first failure: a node that fails once is unfit."""
     given = {"NODE_NAME": node, RESULT_VARIABLE: _TERMINATION_MESSAGE, **variables}
     container: Json = {
-        "name": "check",
+        "name": CONTAINER,
         "image": settings.image,
         "command": list(command),
         "env": [{"name": key, "value": value} for key, value in given.items()],
@@ -166,3 +200,20 @@ def token_of(job: Json) -> str:
     """Return the token of a test between nodes from one of its Jobs; empty without one."""
     [container] = job["spec"]["template"]["spec"]["containers"]
     return next((one["value"] for one in container["env"] if one["name"] == TOKEN_VARIABLE), "")
+
+
+def check_job(job: Json) -> CheckJob:
+    """Return the state of a Job. It has one pod and no retry, so one failure ends it."""
+    status = job.get("status") or {}
+    conditions = [one for one in status.get("conditions") or () if one.get("status") == "True"]
+    last = conditions[-1] if conditions else {}
+    has_failed = bool(status.get("failed"))
+    is_over = has_failed or last.get("type") == "Complete"
+    return CheckJob(
+        name=job["metadata"]["name"],
+        uid=job["metadata"].get("uid", ""),
+        passed=not has_failed if is_over else None,
+        is_suspended=bool((job.get("spec") or {}).get("suspend")),
+        ended_at=parse_time(last.get("lastTransitionTime")),
+        message=last.get("message", ""),
+    )

@@ -1,5 +1,6 @@
 """Deep health checks: Kubernetes Jobs that are pinned to their node."""
 
+import math
 import secrets
 import time
 from collections.abc import Callable, Collection
@@ -10,25 +11,32 @@ from typing import Final
 
 from holdfast.adapters.kubernetes.checks.check_jobs import (
     LABELS,
+    NO_CHECK,
+    CheckJob,
+    CheckState,
     PairIds,
+    check_job,
     job_name,
     job_object,
+    jobs_of,
     pair_ids,
     pair_objects,
     token_of,
 )
+from holdfast.adapters.kubernetes.checks.check_pods import LONGEST, CheckPod, CheckPods
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector
-from holdfast.adapters.kubernetes.client.values import parse_time
+from holdfast.adapters.kubernetes.client.values import EPOCH
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.adapters.telemetry.check_summary import read_summary
+from holdfast.kit.units import one_line
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
 from holdfast.model.node_checks import CheckSummary
-from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome
+from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase
 from holdfast.ports.events import EventSink
 
 _TOKEN_BYTES: Final = 32
@@ -40,20 +48,11 @@ _KILLED: Final = 128
 """Lowest exit code of a container that was killed by a signal or could not be started."""
 
 AGAIN: Final = timedelta(minutes=1)
-"""Delay before an inconclusive check is repeated."""
+"""Delay before an inconclusive check is repeated, and before the Events of one are read again."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckJob:
-    """State of a Job that runs a check."""
-
-    name: str
-    uid: str
-    passed: bool | None
-    """Whether it passed; None while it runs."""
-
-    ended_at: datetime | None
-    message: str
+BEGINS: Final = timedelta(minutes=5)
+"""Time for a check to begin, before it is reported that it has not, and for a test between nodes,
+before it ends without a verdict: images of several GB are pulled within minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,22 +72,6 @@ class _End:
         return self.status is None or self.status in _NOT_RUN or self.status >= _KILLED
 
 
-def check_job(job: Json) -> CheckJob:
-    """Return the state of a Job. It has one pod and no retry, so one failure ends it."""
-    status = job.get("status") or {}
-    conditions = [one for one in status.get("conditions") or () if one.get("status") == "True"]
-    last = conditions[-1] if conditions else {}
-    has_failed = bool(status.get("failed"))
-    is_over = has_failed or last.get("type") == "Complete"
-    return CheckJob(
-        name=job["metadata"]["name"],
-        uid=job["metadata"].get("uid", ""),
-        passed=not has_failed if is_over else None,
-        ended_at=parse_time(last.get("lastTransitionTime")),
-        message=last.get("message", ""),
-    )
-
-
 class DeepChecks:
     """Starts checks and reads their results; methods with API calls raise ``BackendError``."""
 
@@ -101,15 +84,21 @@ class DeepChecks:
         events: EventSink,
         *,
         again: timedelta = AGAIN,
+        begins: timedelta = BEGINS,
     ) -> None:
         self._api = api
         self._again_s = again.total_seconds()
+        self._begins = begins
         self._settings = settings
         self._events = events
         self._namespace = namespace
         self._folder = f"/apis/batch/v1/namespaces/{namespace}/jobs"
         self._ends: dict[str, _End] = {}
         """Ends by UID of the Job."""
+        self._refused: dict[str, str] = {}
+        """Why Jobs could not be created, by name."""
+        self._waits_since: dict[str, float] = {}
+        """By UID of Jobs whose check has not begun; infinite once that is reported."""
         selector = ",".join(f"{key}={value}" for key, value in LABELS.items())
         self._reflector = Reflector(
             api,
@@ -118,19 +107,70 @@ class DeepChecks:
             changed=changed,
             params={"labelSelector": selector},
         )
+        self._pods = CheckPods(api, namespace, changed, warn_every=again)
+        self._now = EPOCH
 
     @property
-    def reflector(self) -> Reflector[CheckJob]:
-        """Reflector of the Jobs; its owner starts and stops it."""
-        return self._reflector
+    def reflectors(self) -> tuple[Reflector[CheckJob], Reflector[CheckPod]]:
+        """Reflectors of the Jobs and of their pods; their owner starts and stops them."""
+        return self._reflector, self._pods.reflector
+
+    def refresh(self, now: datetime) -> None:
+        """Update the states of the pods; ``now`` is the present time."""
+        self._now = now
+        jobs = self._reflector.objects().values()
+        self._pods.refresh([job for job in jobs if job.passed is None], now)
+
+    def state(self, node: str, record: NodeRecord) -> CheckState:
+        """Return the state of the check, or test between nodes, in a node's record."""
+        if record.phase is not Phase.CHECKING:
+            return NO_CHECK
+        is_alone = record.pairing is None
+        return CheckState(
+            result=self._result(node, record.phase_since.isoformat()) if is_alone else None,
+            began_at=self._began_at(node, record),
+            pending=self._why_pending(node, record),
+        )
+
+    def _began_at(self, node: str, record: NodeRecord) -> datetime | None:
+        """Return when all pods of the check, or of the test, have begun; None if they have not."""
+        jobs = [self._find(name) for name in jobs_of(node, record)]
+        began = [None if job is None else self._pods.began_at(job) for job in jobs]
+        known = [at for at in began if at is not None]
+        return max(known, default=None) if len(known) == len(began) else None
+
+    def _why_pending(self, node: str, record: NodeRecord) -> str:
+        """Return why that check has not begun, or could not be run; empty otherwise."""
+        return next(filter(None, map(self._pending, jobs_of(node, record))), "")
+
+    def _pending(self, name: str) -> str:
+        job = self._find(name)
+        if job is None:
+            why = self._refused.get(name)
+            return f"its Job was not created ({why})" if why else "its Job was not created yet"
+        if job.passed is None:
+            return self._pods.pending(job)
+        return f"it could not be run ({self._how(job)})" if self._is_inconclusive(job) else ""
 
     def begin(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...] = ()) -> None:
         """Start a check unless it exists; restarts an inconclusive one after a delay."""
         job = self._find(job_name(node, check_id))
         if job is None:
             self._create(job_object(node, check_id, self._settings, kinds))
+        elif job.passed is None:
+            self._report_waiting(node, job)
         elif self._is_inconclusive(job) and self._is_long_ago(self._end_of(job)):
             self._delete(job)  # created again in the next round
+
+    def _report_waiting(self, node: str, job: CheckJob) -> None:
+        """Report once why a check has not begun for a while."""
+        why, now = self._pods.pending(job), time.monotonic()
+        if not why:
+            self._waits_since.pop(job.uid, None)
+        elif now - self._waits_since.setdefault(job.uid, now) >= self._begins.total_seconds():
+            self._waits_since[job.uid] = math.inf
+            what = f"the deep health check of {node}"
+            self._events.emit(CallFailed(what=what, error=f"it has not begun: {why}"))
 
     def start_pair(self, ids: PairIds, address: str) -> None:
         """Start a test between two nodes unless it exists.
@@ -148,9 +188,11 @@ class DeepChecks:
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
         """Return the outcome of the pair test in a node's record; None while it runs."""
         ids = pair_ids(node, record.pairing)
-        job = self._find(ids.measures) if ids is not None else None
-        if ids is None or job is None or job.passed is None or job.ended_at is None:
+        if ids is None:
             return None
+        job = self._find(ids.measures)
+        if job is None or job.passed is None or job.ended_at is None:
+            return self._never_begun(node, record)
         end = self._end_of(job)
         result = end.result
         passed: bool | None = job.passed
@@ -165,6 +207,16 @@ class DeepChecks:
             bounds=result.bounds,
         )
 
+    def _never_begun(self, node: str, record: NodeRecord) -> PairOutcome | None:
+        """Return that a test has no verdict if it has not begun in time; None before."""
+        pairing, why = record.pairing, self._why_pending(node, record)
+        if pairing is None or pairing.began_at is None or not why:
+            return None
+        if self._now - pairing.began_at < self._begins:
+            return None
+        detail = f"it did not begin: {why}"
+        return PairOutcome(partner=pairing.partner, passed=None, ended_at=self._now, detail=detail)
+
     def _create(self, new: Json) -> Json | None:
         """Create a Job; returns None if it exists already."""
         if not self._settings.image:
@@ -173,10 +225,14 @@ class DeepChecks:
             created = self._api.create(self._folder, new, repeatable=True)
         except AlreadyExists:
             return None
+        except BackendError as error:
+            self._refused[new["metadata"]["name"]] = one_line(str(error), LONGEST)
+            raise
+        self._refused.pop(new["metadata"]["name"], None)
         self._reflector.learn(created)
         return created
 
-    def result(self, node: str, check_id: str) -> CheckResult | None:
+    def _result(self, node: str, check_id: str) -> CheckResult | None:
         """Return the result of a check; None while it runs or an inconclusive one is repeated."""
         job = self._find(job_name(node, check_id))
         if job is None or job.passed is None or job.ended_at is None:
@@ -198,6 +254,8 @@ class DeepChecks:
         jobs = self._reflector.objects().values()
         present = {job.uid for job in jobs}
         self._ends = {uid: end for uid, end in self._ends.items() if uid in present}
+        self._waits_since = {uid: at for uid, at in self._waits_since.items() if uid in present}
+        self._refused = {name: why for name, why in self._refused.items() if name in waited_for}
         for job in jobs:
             if job.passed is None and job.name not in waited_for:
                 self._delete(job)
@@ -217,10 +275,14 @@ class DeepChecks:
         is_new = job.uid not in self._ends
         end = self._end_of(job)
         if is_new and end.is_no_verdict:
-            how = "its pod was lost" if end.status is None else f"exited with {end.status}"
-            why = f"{how}: {end.result.summary or job.message}; retrying in a minute"
+            why = f"{self._how(job)}; retrying in a minute"
             self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))
         return end.is_no_verdict
+
+    def _how(self, job: CheckJob) -> str:
+        end = self._end_of(job)
+        how = "its pod was lost" if end.status is None else f"exited with {end.status}"
+        return f"{how}: {end.result.summary or job.message}"
 
     def _is_long_ago(self, end: _End) -> bool:
         return time.monotonic() >= end.noticed_at + self._again_s

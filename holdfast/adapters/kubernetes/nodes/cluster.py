@@ -85,7 +85,8 @@ class KubernetesCluster:
         )
         self._watched: frozenset[str] = frozenset()
         self._left: set[str] = set()
-        self._reflectors = (self._nodes.reflector, self._memory.reflector, self._checks.reflector)
+        own = (self._nodes.reflector, self._memory.reflector)
+        self._reflectors = (*own, *self._checks.reflectors)
         self._relist = RelistOnElection(self._reflectors, dependencies.elected)
 
     def start(self) -> None:
@@ -250,6 +251,7 @@ class KubernetesCluster:
                 views.append(view)
             elif (cached.is_managed or name in memory.leaving) and not cached.parsed.is_damaged:
                 records[name] = _record(cached, memory.leaving.get(name))
+        self._checks.refresh(now)
         leases = self._leases(cached_nodes, records, now)
         self._follow(cached_nodes, records)
         idle, watched = self._idle_among(cached_nodes, records, peer_pools, now)
@@ -314,8 +316,6 @@ class KubernetesCluster:
         is_idle: bool,
     ) -> NodeView:
         name, (agent, kubelet) = cached.state.name, leases
-        is_checked = record.phase is Phase.CHECKING and record.pairing is None
-        check_id = record.phase_since.isoformat()
         return node_view(
             cached.state,
             cached.parsed,
@@ -327,7 +327,7 @@ class KubernetesCluster:
                 kubelet_at=kubelet_answered_at(cached.state, record, now, kubelet),
             ),
             jobs=self._drainer.jobs(name) if waits_for_jobs(record) else self._requested.pods(name),
-            check=self._checks.result(name, check_id) if is_checked else None,
+            check=self._checks.state(name, record),
             pair=self._checks.pair_outcome(name, record),
             is_idle=is_idle,
         )

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from holdfast.adapters.kubernetes.checks.check_jobs import NO_CHECK, CheckState
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, boot_id, is_present
 from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
 from holdfast.decisions.succession import LeavingNode
-from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
+from holdfast.model.nodes import NodeRecord, NodeView, PairOutcome, Phase
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
 """Phases in which only reports of the current boot count as a heartbeat of the agent."""
@@ -61,7 +62,7 @@ def node_view(
     *,
     heartbeats: LastHeartbeats,
     jobs: tuple[str, ...] = (),
-    check: CheckResult | None = None,
+    check: CheckState = NO_CHECK,
     pair: PairOutcome | None = None,
     is_idle: bool = False,
 ) -> NodeView:
@@ -86,7 +87,9 @@ def node_view(
         pause_reason=parsed.pause_reason,
         running_jobs=jobs,
         is_idle=is_idle,
-        check=check,
+        check=check.result,
+        check_began_at=check.began_at,
+        check_pending=check.pending,
         pair=pair,
         replaces=state.replaces or "",
     )
