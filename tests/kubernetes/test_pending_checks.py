@@ -292,23 +292,6 @@ def test_the_clock_of_this_machine_may_be_set_while_a_check_runs() -> None:
         assert now - timedelta(seconds=10) <= pods.began_at(JOB) < now
 
 
-@pytest.mark.parametrize(
-    ("status", "pending"),
-    [
-        ({"containerStatuses": containers(check={"terminated": {"exitCode": 0}})},
-         "its Job does not show yet that its pod has ended"),
-        ({"phase": "Failed", "reason": "Evicted"},
-         "its Job does not show yet that its pod has ended (Evicted)"),
-    ],
-)  # fmt: skip
-def test_a_check_that_has_ended_but_not_its_job_has_not_failed(status, pending) -> None:
-    pods = known()
-    pods.reflector.learn(a_pod(**status))
-    pods.refresh([JOB], CREATED)
-
-    assert pods.pending(JOB) == pending
-
-
 def test_a_suspended_job_waits_for_whoever_suspended_it() -> None:
     job: CheckJob = check_job({"metadata": {"name": "n", "uid": "j"}, "spec": {"suspend": True}})
 

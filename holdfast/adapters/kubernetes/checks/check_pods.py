@@ -158,6 +158,11 @@ class CheckPods:
             return pod.started_at
         return seen
 
+    def has_ended(self, job: CheckJob) -> bool:
+        """Whether the pod of a Job shows that its check has ended."""
+        pod = self._pods.get(job.uid)
+        return pod is not None and pod.has_ended
+
     def pending(self, job: CheckJob) -> str:
         """Return why the check of a Job that has not ended has not begun; empty if it runs."""
         if job.is_suspended:
@@ -165,8 +170,6 @@ class CheckPods:
         pod = self._pods.get(job.uid)
         if pod is None:
             return _with_cause("its Job has no pod", self._warnings.last(job.uid))
-        if pod.has_ended:
-            return _with_cause("its Job does not show yet that its pod has ended", pod.cause)
         if pod.has_begun:
             return ""
         return _with_cause("its pod waits", pod.cause or self._warnings.last(pod.uid))

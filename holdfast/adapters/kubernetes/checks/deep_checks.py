@@ -5,10 +5,10 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
+from holdfast.adapters.kubernetes.checks.check_ends import CheckEnd, check_end
 from holdfast.adapters.kubernetes.checks.check_jobs import (
     LABELS,
     NO_CHECK,
@@ -29,23 +29,15 @@ from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Json, NotF
 from holdfast.adapters.kubernetes.client.reflector import Reflector
 from holdfast.adapters.kubernetes.client.values import EPOCH
 from holdfast.adapters.kubernetes.settings import CheckSettings
-from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.kit.units import one_line
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
-from holdfast.model.node_checks import CheckSummary
 from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase
 from holdfast.ports.events import EventSink
 
 _TOKEN_BYTES: Final = 32
-
-_NOT_RUN: Final = frozenset((2, 70, 126, 127))
-"""Exit codes of a program that was called incorrectly, has a bug, or cannot be executed."""
-
-_KILLED: Final = 128
-"""Lowest exit code of a container that was killed by a signal or could not be started."""
 
 AGAIN: Final = timedelta(minutes=1)
 """Delay before an inconclusive check is repeated, and before the Events of one are read again."""
@@ -53,23 +45,6 @@ AGAIN: Final = timedelta(minutes=1)
 BEGINS: Final = timedelta(minutes=5)
 """Time for a check to begin, before it is reported that it has not, and for a test between nodes,
 before it ends without a verdict: images of several GB are pulled within minutes."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
-    """End of a Job, as read from its pod."""
-
-    result: CheckSummary
-    status: int | None
-    """Exit code; None if no container of it ended by itself, or the pod was deleted."""
-
-    noticed_at: float
-    """Time at which the end was read, by the monotonic clock."""
-
-    @property
-    def is_no_verdict(self) -> bool:
-        """Whether the end is inconclusive: the check was killed or could not be executed."""
-        return self.status is None or self.status in _NOT_RUN or self.status >= _KILLED
 
 
 class DeepChecks:
@@ -93,7 +68,7 @@ class DeepChecks:
         self._events = events
         self._namespace = namespace
         self._folder = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        self._ends: dict[str, _End] = {}
+        self._ends: dict[str, CheckEnd] = {}
         """Ends by UID of the Job."""
         self._refused: dict[str, str] = {}
         """Why Jobs could not be created, by name."""
@@ -148,7 +123,7 @@ class DeepChecks:
         if job is None:
             why = self._refused.get(name)
             return f"its Job was not created ({why})" if why else "its Job was not created yet"
-        if job.passed is None:
+        if not self._is_over(job):
             return self._pods.pending(job)
         return f"it could not be run ({self._how(job)})" if self._is_inconclusive(job) else ""
 
@@ -157,7 +132,7 @@ class DeepChecks:
         job = self._find(job_name(node, check_id))
         if job is None:
             self._create(job_object(node, check_id, self._settings, kinds))
-        elif job.passed is None:
+        elif not self._is_over(job):
             self._report_waiting(node, job)
         elif self._is_inconclusive(job) and self._is_long_ago(self._end_of(job)):
             self._delete(job)  # created again in the next round
@@ -191,17 +166,17 @@ class DeepChecks:
         if ids is None:
             return None
         job = self._find(ids.measures)
-        if job is None or job.passed is None or job.ended_at is None:
+        if job is None or not self._is_over(job):
             return self._never_begun(node, record)
         end = self._end_of(job)
         result = end.result
-        passed: bool | None = job.passed
+        passed: bool | None = self._has_passed(job)
         if end.status not in (0, 1) or result.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED):
             passed = None
         return PairOutcome(
             partner=ids.partner,
             passed=passed,
-            ended_at=job.ended_at,
+            ended_at=job.ended_at or end.at,
             detail="" if passed else result.summary or job.message or "its pod was lost",
             measured=result.measured,
             bounds=result.bounds,
@@ -235,15 +210,14 @@ class DeepChecks:
     def _result(self, node: str, check_id: str) -> CheckResult | None:
         """Return the result of a check; None while it runs or an inconclusive one is repeated."""
         job = self._find(job_name(node, check_id))
-        if job is None or job.passed is None or job.ended_at is None:
+        if job is None or not self._is_over(job) or self._is_inconclusive(job):
             return None
-        if self._is_inconclusive(job):
-            return None
-        result = self._end_of(job).result
+        end = self._end_of(job)
+        result, passed = end.result, self._has_passed(job)
         return CheckResult(
-            passed=job.passed,
-            ended_at=job.ended_at,
-            detail="" if job.passed else result.summary or job.message,
+            passed=passed,
+            ended_at=job.ended_at or end.at,
+            detail="" if passed else result.summary or job.message,
             measured=result.measured,
             bounds=result.bounds,
             kinds=result.kinds,
@@ -270,7 +244,7 @@ class DeepChecks:
 
     def _is_inconclusive(self, job: CheckJob) -> bool:
         """Whether a check of one node ended inconclusively; reports that once."""
-        if job.passed is not False or job.ended_at is None:
+        if job.passed or not self._is_over(job):
             return False
         is_new = job.uid not in self._ends
         end = self._end_of(job)
@@ -279,32 +253,31 @@ class DeepChecks:
             self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))
         return end.is_no_verdict
 
+    def _is_over(self, job: CheckJob) -> bool:
+        """Whether a check has ended.
+
+        Its Job may not show that: kube-controller-manager is unavailable, or a container that an
+        admission webhook has added still runs.
+        """
+        return (job.passed is not None and job.ended_at is not None) or self._pods.has_ended(job)
+
+    def _has_passed(self, job: CheckJob) -> bool:
+        """Whether a check that is over has passed; other containers of its pod do not count."""
+        status = self._end_of(job).status
+        return bool(job.passed) if status is None else status == 0
+
     def _how(self, job: CheckJob) -> str:
         end = self._end_of(job)
         how = "its pod was lost" if end.status is None else f"exited with {end.status}"
         return f"{how}: {end.result.summary or job.message}"
 
-    def _is_long_ago(self, end: _End) -> bool:
+    def _is_long_ago(self, end: CheckEnd) -> bool:
         return time.monotonic() >= end.noticed_at + self._again_s
 
-    def _end_of(self, job: CheckJob) -> _End:
-        """Return the end of a Job, which only its pod records."""
+    def _end_of(self, job: CheckJob) -> CheckEnd:
+        """Return the end of a check that is over, which only its pod records."""
         if job.uid not in self._ends:
             params = {"labelSelector": f"batch.kubernetes.io/job-name={job.name}"}
             pods = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", params)
-            ends = [_pod_end(pod) for pod in pods]
-            lost = _End(result=CheckSummary(), status=None, noticed_at=time.monotonic())
-            self._ends[job.uid] = next(filter(None, ends), lost)
+            self._ends[job.uid] = check_end(pods, job.uid, self._now, time.monotonic())
         return self._ends[job.uid]
-
-
-def _pod_end(pod: Json) -> _End | None:
-    for container in (pod.get("status") or {}).get("containerStatuses") or ():
-        ended = (container.get("state") or {}).get("terminated")
-        if ended is not None:
-            result = read_summary(str(ended.get("message", "")))
-            status = int(ended.get("exitCode", 0))
-            if not result.summary:
-                result = replace(result, summary=f"exited with code {status}")
-            return _End(result=result, status=status, noticed_at=time.monotonic())
-    return None
