@@ -60,7 +60,7 @@ def check_end(pods: Iterable[Json], job_uid: str, at: datetime, noticed_at: floa
         for ended in _ended(pod):
             status = int(ended.get("exitCode", 0))
             if status and _is_disrupted(pod):
-                return lost  # it may have exited because it was told to
+                return lost  # its exit code may be its reaction to SIGTERM
             result = read_summary(str(ended.get("message", "")))
             if not result.summary:
                 result = replace(result, summary=f"exited with code {status}")
