@@ -263,6 +263,10 @@ class NodeView:
     """Time of the last response of the scheduler's daemon on the node (kubelet, slurmd); None where
     there is no such daemon. It is no evidence about the agent."""
 
+    observed_since: datetime | None = None
+    """Since when the platform could be read without an outage; None if unknown. Neither the node
+    nor its agent may have been able to report before."""
+
     is_ready: bool | None = None
     """Whether that daemon accepts jobs; None where there is no such daemon."""
 

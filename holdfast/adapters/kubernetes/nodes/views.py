@@ -22,6 +22,8 @@ class LastHeartbeats(NamedTuple):
 
     agent_at: datetime | None
     kubelet_at: datetime | None
+    observed_since: datetime | None = None
+    """Since when heartbeats would have been seen, as in ``NodeView``."""
 
 
 def is_managed(state: NodeState, parsed: ParsedAnnotations) -> bool:
@@ -87,6 +89,7 @@ def node_view(
         pause_reason=parsed.pause_reason,
         running_jobs=jobs,
         is_idle=is_idle,
+        observed_since=heartbeats.observed_since,
         check=check.result,
         check_began_at=check.began_at,
         check_pending=check.pending,
@@ -95,13 +98,16 @@ def node_view(
     )
 
 
-def leaving_view(name: str, leaving: LeavingNode) -> NodeView:
+def leaving_view(
+    name: str, leaving: LeavingNode, observed_since: datetime | None = None
+) -> NodeView:
     """Return the view of a deleted node whose replacement has not arrived yet."""
     return NodeView(
         name=name,
         provider_id=leaving.provider_id,
         addresses=leaving.addresses,
         record=leaving.record,
+        observed_since=observed_since,
     )
 
 
@@ -120,6 +126,18 @@ def kubelet_answered_at(
     return state.ready_since if lease is None else lease.observed_at
 
 
+def followed_since(
+    record: NodeRecord, first_seen: datetime, observed_since: datetime | None
+) -> datetime:
+    """Return since when a heartbeat of a node's agent is missed if there is none.
+
+    After an outage, the agent of a healthy node has time to report again. One that was silent
+    before, or whose node is being repaired, does not count as heard because of an outage.
+    """
+    is_silent = record.remediation is not None or record.agent_silent_since is not None
+    return first_seen if observed_since is None or is_silent else max(first_seen, observed_since)
+
+
 def agent_heartbeat_at(
     state: NodeState,
     parsed: ParsedAnnotations,
@@ -134,8 +152,9 @@ def agent_heartbeat_at(
         parsed: parsed annotations of the node.
         record: record of the node.
         lease: lease of the agent.
-        since: when this process began to follow the node: an earlier report counts as a heartbeat
-            at that time. None for a process that only displays nodes.
+        since: when this process began to follow the node, or could read it again after an outage:
+            an earlier report counts as a heartbeat at that time. None for a process that only
+            displays nodes.
 
     """
     report = parsed.report
