@@ -27,6 +27,25 @@ START_FAILED: Final = timedelta(minutes=2)
 and the scheduler's daemon, one a little later than the other."""
 
 
+AFTER_OUTAGE: Final = timedelta(minutes=5)
+"""Time for a node to report after an outage of its platform: kubelets reconnect within a minute and
+then start the agent of a node that has booted meanwhile."""
+
+
+def observed_deadline(node: NodeView, due_at: datetime, timeout: timedelta) -> datetime:
+    """Return the deadline of a report, later if an outage of the platform may have kept it back.
+
+    Args:
+        node: the node.
+        due_at: the deadline without an outage.
+        timeout: time from the expected event to that deadline.
+
+    """
+    if node.observed_since is None:
+        return due_at
+    return max(due_at, node.observed_since + min(timeout, AFTER_OUTAGE))
+
+
 def node_faults(node: NodeView, policy: RemediationPolicy, now: datetime) -> tuple[Fault, ...]:
     """Return the faults that need an action on the node, worst first, without people's requests."""
     faults = [
@@ -106,7 +125,7 @@ def silent_at(node: NodeView, policy: RemediationPolicy) -> datetime | None:
     if node.record.phase is Phase.JOINING and not has_joined(node):
         is_refused = bool(node.join_error)
         timeout = min(policy.join_timeout, START_FAILED) if is_refused else policy.join_timeout
-        return node.record.phase_since + timeout
+        return observed_deadline(node, node.record.phase_since + timeout, timeout)
     last, answered = node.heartbeat_at, node.answered_at
     if last is None or (answered is not None and answered > last):
         last = answered
@@ -165,7 +184,9 @@ def _counts(node: NodeView, silent: Fault, policy: RemediationPolicy) -> bool:
 
 def check_ends_at(node: NodeView, policy: RemediationPolicy) -> datetime:
     """Return the time limit of a node's own deep health check."""
-    return (node.check_began_at or node.record.phase_since) + policy.deep_check_timeout
+    timeout = policy.deep_check_timeout
+    due_at = (node.check_began_at or node.record.phase_since) + timeout
+    return observed_deadline(node, due_at, timeout)
 
 
 def check_fault(node: NodeView, policy: RemediationPolicy, now: datetime) -> Fault | None:

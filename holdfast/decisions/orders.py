@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from holdfast.decisions.faults import has_joined
+from holdfast.decisions.faults import has_joined, observed_deadline
 from holdfast.decisions.ladder import is_repeat_offender
 from holdfast.decisions.lifecycle import machine_ordered_on
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
@@ -49,8 +49,10 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
             deadline = last_try + policy.reboot_timeout
         if deadline is None and not is_refused:
             return _again(remediation, Reboot(node=node.name), now)
-        if deadline is not None and now < deadline:
-            return Wait(until=deadline)
+        if deadline is not None:
+            deadline = observed_deadline(node, deadline, policy.reboot_timeout)
+            if now < deadline:
+                return Wait(until=deadline)
     if policy.node_recovery is RecoveryMode.NONE:
         return Wait(until=None, why=f"the node did not rejoin after its reboot; {DEFERRED_BY_MODE}")
     return replacement(node, remediation.reason, policy, now)
@@ -65,6 +67,7 @@ def decide_replacing(node: NodeView, policy: RemediationPolicy, now: datetime) -
     deadline = due_at(node.record, policy)
     if deadline is None:
         return _again(remediation, order, now)
+    deadline = observed_deadline(node, deadline, policy.replace_timeout)
     return Wait(until=deadline) if now < deadline else order
 
 

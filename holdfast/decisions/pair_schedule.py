@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Final
 
-from holdfast.decisions.faults import node_faults
+from holdfast.decisions.faults import node_faults, observed_deadline
 from holdfast.decisions.node_labels import is_borrowed
 from holdfast.decisions.pair_verdicts import NodeTest, verdict
 from holdfast.decisions.pairing import Localization, PairTest, localize, next_pairs, pair_of
@@ -205,11 +205,13 @@ class _Tests:
             pairing = self._pairings[name]
             if pairing.began_at is None:
                 continue
-            deadline = pairing.began_at + self._policy.pair_timeout
+            timeout = self._policy.pair_timeout
+            due_at = (node.check_began_at or pairing.began_at) + timeout
+            deadline = observed_deadline(node, due_at, timeout)
             over = node.pair
             if pairing.partner not in self._present:
                 over = self._outcome(pairing, None, "the peer left before the test ended")
-            elif over is None and self._now >= deadline:
+            elif over is None and not node.check_pending and self._now >= deadline:
                 over = self._outcome(pairing, False, "the test timed out")  # noqa: FBT003
             if over is None:
                 self.wake_times.append(deadline)

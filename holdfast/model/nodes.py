@@ -263,6 +263,10 @@ class NodeView:
     """Time of the last response of the scheduler's daemon on the node (kubelet, slurmd); None where
     there is no such daemon. It is no evidence about the agent."""
 
+    observed_since: datetime | None = None
+    """Since when the platform could be read without an outage; None if unknown. Neither the node
+    nor its agent may have been able to report before."""
+
     is_ready: bool | None = None
     """Whether that daemon accepts jobs; None where there is no such daemon."""
 
@@ -296,11 +300,12 @@ class NodeView:
     """Result of the deep health check started in this phase, once there is one."""
 
     check_began_at: datetime | None = None
-    """When that check began to run; None if it has not, or where it begins with the phase."""
+    """When that check, or the test with another node that is stored with this one, began to run;
+    None if it has not, or where it begins with the phase."""
 
     check_pending: str = ""
-    """Why that check has not begun, or could not be run: no evidence about the node. Empty if it
-    runs, or has a result."""
+    """Why that check or test has not begun, or could not be run: no evidence about the node. Empty
+    if it runs, or has a result."""
 
     pair: PairOutcome | None = None
     """Result of the test with another node that is stored with this one, once there is one."""

@@ -208,6 +208,18 @@ def test_a_test_that_does_not_end_has_failed_exactly_at_its_deadline() -> None:
     assert [test.passed for test in action.pairing.tests] == [False]
 
 
+def test_the_time_of_a_test_counts_from_its_start_and_not_before() -> None:
+    late = {"partner": "b", "began_at": NOW - 6 * MINUTE}
+    pending = under_test("a", view={"check_pending": "its pod waits"}, **late)
+    running = under_test("a", view={"check_began_at": NOW - 5 * MINUTE + TICK}, **late)
+
+    for one in (pending, running):
+        assert not planned(one, under_test("b")).actions
+    (action,) = planned(running, under_test("b"), now=NOW + TICK).actions
+
+    assert [test.detail for test in action.pairing.tests] == ["the test timed out"]
+
+
 @pytest.mark.parametrize(
     "left", [a_node(name="n2"), a_node(Phase.QUARANTINED, name="n2"), under_test("n3")]
 )

@@ -9,7 +9,7 @@ import yaml
 from chart import ChartRefused, Helm, Object
 from installation import Installation
 
-from holdfast.adapters.kubernetes.checks.deep_checks import PairIds, job_object, pair_objects
+from holdfast.adapters.kubernetes.checks.check_jobs import PairIds, job_object, pair_objects
 from holdfast.adapters.kubernetes.settings import CheckSettings
 
 ON = "networkPolicy.enabled=true"

@@ -77,7 +77,8 @@ def test_a_combination_of_features_grants_what_these_features_need_and_no_more(
     assert ("pods/log" in {name for _, name in of_jobs}) == bool(kinds)
     assert ("pods/exec" in {name for _, name in of_jobs}) == bool(kinds and runs_commands)
     creates = ("holdfast", "batch", "jobs", "create", "")
-    assert (creates in granted) == has_checks
+    reads_why = ("holdfast", "", "events", "list", "")
+    assert (creates in granted, reads_why in granted) == (has_checks, has_checks)
 
 
 @pytest.mark.parametrize("replace", ["none", "ec2", "karpenter", "cluster-api"])

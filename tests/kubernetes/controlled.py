@@ -73,10 +73,14 @@ class Controlled:
     """A backend at work, and what a test does beside it."""
 
     def __init__(
-        self, cluster: Cluster, settings: KubernetesSettings | None = None, token: str = ""
+        self,
+        cluster: Cluster,
+        settings: KubernetesSettings | None = None,
+        token: str = "",
+        timeout: timedelta = CALL_TIMEOUT,
     ) -> None:
         self.real = cluster
-        self.api = api_of(cluster, token)
+        self.api = api_of(cluster, token, timeout)
         self.events = FakeEvents()
         self.woken = threading.Event()
         self.evicted: list[tuple[str, str]] = []
@@ -181,9 +185,11 @@ class Controlled:
 
 @contextmanager
 def controlled(
-    cluster: Cluster, settings: KubernetesSettings | None = None
+    cluster: Cluster,
+    settings: KubernetesSettings | None = None,
+    timeout: timedelta = CALL_TIMEOUT,
 ) -> Iterator[Controlled]:
-    one = Controlled(cluster, settings)
+    one = Controlled(cluster, settings, timeout=timeout)
     one.start()
     try:
         yield one

@@ -9,14 +9,14 @@ import pytest
 from controlled import NAMESPACE, controlled, installed
 from real_cluster import until
 
-from holdfast.adapters.kubernetes.checks.deep_checks import (
-    DeepChecks,
+from holdfast.adapters.kubernetes.checks.check_jobs import (
     PairIds,
     check_job,
     job_name,
     job_object,
     pair_objects,
 )
+from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks
 from holdfast.adapters.kubernetes.settings import CheckSettings, KubernetesSettings
 from holdfast.adapters.telemetry.check_summary import summary_text
 from holdfast.apps.checks.config import CheckConfig
@@ -103,34 +103,50 @@ def test_a_check_that_could_not_be_run_or_was_killed_is_no_fault_of_the_node(
 @contextmanager
 def checks(one, **changes) -> Iterator[DeepChecks]:
     made = DeepChecks(one.api, NAMESPACE, CHECK, lambda: None, one.events, **changes)
-    made.reflector.start()
+    for reflector in made.reflectors:
+        reflector.start()
     try:
         yield made
     finally:
-        made.reflector.stop()
+        for reflector in made.reflectors:
+            reflector.stop()
+
+
+CHECK_ID = "2025-01-01T00:00:00+00:00"
+UNDER_CHECK = a_record(Phase.CHECKING, phase_since=datetime.fromisoformat(CHECK_ID))
+
+
+def state(made: DeepChecks):
+    made.refresh(datetime.now(UTC))
+    return made.state("node-1", UNDER_CHECK)
+
+
+def result(made: DeepChecks):
+    return state(made).result
 
 
 def test_a_check_that_could_not_be_run_is_made_again_after_a_while(one) -> None:
     with checks(one, again=timedelta(seconds=2)) as made:
-        made.begin("node-1", "c")
+        made.begin("node-1", CHECK_ID)
         until(lambda: running(one))
         (first,) = one.api.list(JOBS)
         one.real.nodes.finish(running(one)[0], namespace=NAMESPACE, exit_code=2)
-        until(lambda: made.result("node-1", "c") is None and reported(one))
-        made.begin("node-1", "c")
+        until(lambda: result(made) is None and reported(one))
+        assert state(made).pending.startswith("it could not be run (exited with 2")
+        made.begin("node-1", CHECK_ID)
         assert [job["metadata"]["uid"] for job in one.api.list(JOBS)] == [first["metadata"]["uid"]]
 
         def is_made_again() -> bool:
-            made.begin("node-1", "c")
+            made.begin("node-1", CHECK_ID)
             uids = {job["metadata"]["uid"] for job in one.api.list(JOBS)}
             return bool(uids - {first["metadata"]["uid"]})
 
         until(is_made_again)
         until(lambda: running(one))
         one.real.nodes.finish(running(one)[0], namespace=NAMESPACE, exit_code=1)
-        until(lambda: made.result("node-1", "c"))
+        until(lambda: result(made))
 
-    assert not made.result("node-1", "c").passed
+    assert not result(made).passed
 
 
 @pytest.mark.parametrize(("exit_code", "passed"), [(0, True), (1, False), (2, None), (137, None)])

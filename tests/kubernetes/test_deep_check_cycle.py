@@ -20,6 +20,7 @@ from holdfast.model.names import CONFIG, RECORD, REQUEST, HealthStatus, Labels
 
 DEEP = Labels().deep_health_check_status
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+QUOTAS = f"/api/v1/namespaces/{NAMESPACE}/resourcequotas"
 WORK = "/api/v1/namespaces/default/pods"
 OWN = f"/api/v1/namespaces/{NAMESPACE}/pods"
 BROKEN_STRESS = "echo 'stress-ng: fail: [9] cpu: matrixprod: value mismatch' >&2; exit 2"
@@ -176,6 +177,25 @@ def test_a_check_that_never_reports_back_has_failed_at_its_deadline(fleet, kubel
     until(lambda: fleet.orders)
 
     assert fleet.is_marked("a")
+
+
+def test_a_check_whose_pod_is_forbidden_costs_no_node_and_is_made_when_it_is_allowed(
+    fleet, kubelets
+) -> None:
+    limit = {"metadata": {"name": "none"}, "spec": {"hard": {"pods": "0"}}}
+    fleet.api.create(QUOTAS, limit)
+    until(lambda: fleet.api.get(f"{QUOTAS}/none").get("status", {}).get("used"))
+    fleet.start("a")
+    controller = fleet.control(settings=kubelets.settings('deep_check_timeout = "15s"'))
+
+    why = "a: repair deferred: its deep health check has not begun: its Job has no pod"
+    until(lambda: why in controller.log)
+    assert deep(fleet, "a") == "InProgress"
+    assert fleet.is_marked("a")
+
+    fleet.api.delete(f"{QUOTAS}/none")
+    until(lambda: deep(fleet, "a") == "Passed")
+    assert fleet.orders == []
 
 
 def test_an_idle_node_is_checked_again_by_schedule_and_a_busy_one_is_not(fleet, kubelets) -> None:

@@ -13,7 +13,7 @@ from light_fleet import LightFleet
 from node_network import Kubelets, Network, set_addresses
 from real_cluster import Cluster, until
 
-from holdfast.adapters.kubernetes.checks.deep_checks import PairIds, pair_objects
+from holdfast.adapters.kubernetes.checks.check_jobs import PairIds, pair_objects
 from holdfast.adapters.kubernetes.settings import CheckSettings
 from holdfast.model.deep_checks import TOKEN_VARIABLE
 from holdfast.model.names import RECORD, HealthStatus, Labels, Reason

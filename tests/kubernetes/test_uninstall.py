@@ -13,7 +13,7 @@ from controlled import NAMESPACE, install
 from machines import HEALTH, REBOOT_XID, REPLACE_XID, Fleet, a_fleet
 from real_cluster import connected, until
 
-from holdfast.adapters.kubernetes.checks.deep_checks import job_object
+from holdfast.adapters.kubernetes.checks.check_jobs import job_object
 from holdfast.adapters.kubernetes.client.api import Api, Server
 from holdfast.adapters.kubernetes.client.values import compact_json
 from holdfast.adapters.kubernetes.settings import CheckSettings

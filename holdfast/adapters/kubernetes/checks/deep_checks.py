@@ -1,232 +1,50 @@
 """Deep health checks: Kubernetes Jobs that are pinned to their node."""
 
+import math
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
+from holdfast.adapters.kubernetes.checks.check_ends import CheckEnd, check_end
+from holdfast.adapters.kubernetes.checks.check_jobs import (
+    LABELS,
+    NO_CHECK,
+    CheckJob,
+    CheckState,
+    PairIds,
+    check_job,
+    job_name,
+    job_object,
+    jobs_of,
+    pair_ids,
+    pair_objects,
+    token_of,
+)
+from holdfast.adapters.kubernetes.checks.check_pods import LONGEST, CheckPod, CheckPods
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector
-from holdfast.adapters.kubernetes.client.values import digest, parse_time
+from holdfast.adapters.kubernetes.client.values import EPOCH
 from holdfast.adapters.kubernetes.settings import CheckSettings
-from holdfast.adapters.telemetry.check_summary import read_summary
-from holdfast.model.deep_checks import (
-    KINDS_VARIABLE,
-    PEER_VARIABLE,
-    RESULT_VARIABLE,
-    TOKEN_VARIABLE,
-    Outcome,
-)
+from holdfast.kit.units import one_line
+from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
-from holdfast.model.node_checks import CheckSummary
-from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, PairOutcome, Phase
+from holdfast.model.nodes import CheckResult, NodeRecord, PairOutcome, Phase
 from holdfast.ports.events import EventSink
-
-RETENTION: Final = timedelta(days=1)
-"""Retention of a Job that has ended, including the log of its pod."""
-
-_TERMINATION_MESSAGE: Final = "/dev/termination-log"
-"""Path whose content becomes part of the container's status, at most 4 KiB."""
-
-_INDEX: Final = "JOB_COMPLETION_INDEX"
-"""Variable with the role of each end of a pair test, as in the pods of an indexed Job."""
 
 _TOKEN_BYTES: Final = 32
 
-_NOT_RUN: Final = frozenset((2, 70, 126, 127))
-"""Exit codes of a program that was called incorrectly, has a bug, or cannot be executed."""
-
-_KILLED: Final = 128
-"""Lowest exit code of a container that was killed by a signal or could not be started."""
-
 AGAIN: Final = timedelta(minutes=1)
-"""Delay before an inconclusive check is repeated."""
+"""Delay before an inconclusive check is repeated, and before the Events of one are read again."""
 
-_WRITABLE: Final = {"tmp": "/tmp", "var-tmp": "/var/tmp"}  # noqa: S108 - volumes of the pod alone
-"""Volumes of a restricted check; the test of the disk writes to ``/var/tmp``."""
-
-_LABELS: Final = {
-    "app.kubernetes.io/managed-by": "holdfast",
-    "app.kubernetes.io/component": "deep-health-check",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckJob:
-    """State of a Job that runs a check."""
-
-    name: str
-    uid: str
-    passed: bool | None
-    """Whether it passed; None while it runs."""
-
-    ended_at: datetime | None
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _End:
-    """End of a Job, as read from its pod."""
-
-    result: CheckSummary
-    status: int | None
-    """Exit code; None if no container of it ended by itself, or the pod was deleted."""
-
-    noticed_at: float
-    """Time at which the end was read, by the monotonic clock."""
-
-    @property
-    def is_no_verdict(self) -> bool:
-        """Whether the end is inconclusive: the check was killed or could not be executed."""
-        return self.status is None or self.status in _NOT_RUN or self.status >= _KILLED
-
-
-class PairIds(NamedTuple):
-    """Identity of one test between two nodes."""
-
-    node: str
-    """Name of the node that measures."""
-
-    partner: str
-    """Name of the node that listens."""
-
-    test_id: str
-
-    @property
-    def listens(self) -> str:
-        """Name of the Job on the node that listens."""
-        return f"holdfast-pair-{digest(*self)}-0"
-
-    @property
-    def measures(self) -> str:
-        """Name of the Job on the node that measures."""
-        return f"holdfast-pair-{digest(*self)}-1"
-
-
-def job_name(node: str, check_id: str) -> str:
-    """Return the name of the Job of a check."""
-    return f"holdfast-check-{digest(node, check_id)}"
-
-
-def jobs_of(node: str, record: NodeRecord) -> tuple[str, ...]:
-    """Return the names of the Jobs that a node's record refers to."""
-    if record.phase is not Phase.CHECKING:
-        return ()
-    if record.pairing is None:
-        return (job_name(node, record.phase_since.isoformat()),)
-    ids = _pair_ids(node, record.pairing)
-    return (ids.listens, ids.measures) if ids is not None else ()
-
-
-def _pair_ids(node: str, pairing: Pairing | None) -> PairIds | None:
-    if pairing is None or pairing.began_at is None:
-        return None
-    return PairIds(node, pairing.partner, pairing.began_at.isoformat())
-
-
-def job_object(
-    node: str, check_id: str, settings: CheckSettings, kinds: tuple[DeepCheck, ...] = ()
-) -> Json:
-    """Return the Job of the check of one node."""
-    more = {KINDS_VARIABLE: " ".join(kinds)} if kinds else {}
-    return _job(job_name(node, check_id), node, settings.command, settings, more)
-
-
-def pair_objects(
-    ids: PairIds, address: str, token: str, settings: CheckSettings
-) -> tuple[Json, Json]:
-    """Return the Jobs of a test between two nodes: the listening one and the measuring one.
-
-    Their pods use the host network, which is what the test measures and whose address is known.
-    """
-    both = {PEER_VARIABLE: address, TOKEN_VARIABLE: token}
-    listens, measures = (
-        _job(name, node, settings.pair_command, settings, {_INDEX: str(rank), **both})
-        for rank, (name, node) in enumerate(((ids.listens, ids.partner), (ids.measures, ids.node)))
-    )
-    for job in (listens, measures):
-        job["spec"]["template"]["spec"]["hostNetwork"] = True
-    return listens, measures
-
-
-def _job(
-    name: str,
-    node: str,
-    command: tuple[str, ...],
-    settings: CheckSettings,
-    variables: Mapping[str, str],
-) -> Json:
-    """Return a Job that ends at the first failure: a node that fails once is unfit."""
-    given = {"NODE_NAME": node, RESULT_VARIABLE: _TERMINATION_MESSAGE, **variables}
-    container: Json = {
-        "name": "check",
-        "image": settings.image,
-        "command": list(command),
-        "env": [{"name": key, "value": value} for key, value in given.items()],
-        "resources": {"limits": dict(settings.resources)},
-        "terminationMessagePath": _TERMINATION_MESSAGE,
-        "terminationMessagePolicy": "FallbackToLogsOnError",
-    }
-    pod: Json = {
-        "nodeName": node,  # bypasses the scheduler, which must not use this node
-        "tolerations": [{"operator": "Exists"}],
-        "restartPolicy": "Never",
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "containers": [container],
-    }
-    own = command[:1] == ("holdfast",)
-    if own if settings.restricted is None else settings.restricted:
-        _restrict(pod, container)
-    if settings.service_account:
-        pod["serviceAccountName"] = settings.service_account
-    else:
-        pod["automountServiceAccountToken"] = False
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": name, "labels": _LABELS},
-        "spec": {
-            "backoffLimit": 0,
-            "ttlSecondsAfterFinished": int(RETENTION.total_seconds()),
-            "template": {"metadata": {"labels": _LABELS}, "spec": pod},
-        },
-    }
-
-
-def _restrict(pod: Json, container: Json) -> None:
-    """Take from a container what the checks do not need; volumes replace its writable root."""
-    container["securityContext"] = {
-        "allowPrivilegeEscalation": False,
-        "capabilities": {"drop": ["ALL"]},
-        "readOnlyRootFilesystem": True,
-    }
-    container["workingDir"] = _WRITABLE["tmp"]  # stress-ng needs a writable one
-    container["volumeMounts"] = [
-        {"name": name, "mountPath": path} for name, path in _WRITABLE.items()
-    ]
-    pod["volumes"] = [{"name": name, "emptyDir": {}} for name in _WRITABLE]
-
-
-def check_job(job: Json) -> CheckJob:
-    """Return the state of a Job. It has one pod and no retry, so one failure ends it."""
-    status = job.get("status") or {}
-    conditions = [one for one in status.get("conditions") or () if one.get("status") == "True"]
-    last = conditions[-1] if conditions else {}
-    has_failed = bool(status.get("failed"))
-    is_over = has_failed or last.get("type") == "Complete"
-    return CheckJob(
-        name=job["metadata"]["name"],
-        uid=job["metadata"].get("uid", ""),
-        passed=not has_failed if is_over else None,
-        ended_at=parse_time(last.get("lastTransitionTime")),
-        message=last.get("message", ""),
-    )
+BEGINS: Final = timedelta(minutes=5)
+"""Time for a check to begin, before it is reported that it has not, and for a test between nodes,
+before it ends without a verdict: images of several GB are pulled within minutes."""
 
 
 class DeepChecks:
@@ -241,16 +59,22 @@ class DeepChecks:
         events: EventSink,
         *,
         again: timedelta = AGAIN,
+        begins: timedelta = BEGINS,
     ) -> None:
         self._api = api
         self._again_s = again.total_seconds()
+        self._begins = begins
         self._settings = settings
         self._events = events
         self._namespace = namespace
         self._folder = f"/apis/batch/v1/namespaces/{namespace}/jobs"
-        self._ends: dict[str, _End] = {}
+        self._ends: dict[str, CheckEnd] = {}
         """Ends by UID of the Job."""
-        selector = ",".join(f"{key}={value}" for key, value in _LABELS.items())
+        self._refused: dict[str, str] = {}
+        """Why Jobs could not be created, by name."""
+        self._waits_since: dict[str, float] = {}
+        """By UID of Jobs whose check has not begun; infinite once that is reported."""
+        selector = ",".join(f"{key}={value}" for key, value in LABELS.items())
         self._reflector = Reflector(
             api,
             self._folder,
@@ -258,19 +82,70 @@ class DeepChecks:
             changed=changed,
             params={"labelSelector": selector},
         )
+        self._pods = CheckPods(api, namespace, changed, warn_every=again)
+        self._now = EPOCH
 
     @property
-    def reflector(self) -> Reflector[CheckJob]:
-        """Reflector of the Jobs; its owner starts and stops it."""
-        return self._reflector
+    def reflectors(self) -> tuple[Reflector[CheckJob], Reflector[CheckPod]]:
+        """Reflectors of the Jobs and of their pods; their owner starts and stops them."""
+        return self._reflector, self._pods.reflector
+
+    def refresh(self, now: datetime) -> None:
+        """Update the states of the pods; ``now`` is the present time."""
+        self._now = now
+        jobs = self._reflector.objects().values()
+        self._pods.refresh([job for job in jobs if job.passed is None], now)
+
+    def state(self, node: str, record: NodeRecord) -> CheckState:
+        """Return the state of the check, or test between nodes, in a node's record."""
+        if record.phase is not Phase.CHECKING:
+            return NO_CHECK
+        is_alone = record.pairing is None
+        return CheckState(
+            result=self._result(node, record.phase_since.isoformat()) if is_alone else None,
+            began_at=self._began_at(node, record),
+            pending=self._why_pending(node, record),
+        )
+
+    def _began_at(self, node: str, record: NodeRecord) -> datetime | None:
+        """Return when all pods of the check, or of the test, have begun; None if they have not."""
+        jobs = [self._find(name) for name in jobs_of(node, record)]
+        began = [None if job is None else self._pods.began_at(job) for job in jobs]
+        known = [at for at in began if at is not None]
+        return max(known, default=None) if len(known) == len(began) else None
+
+    def _why_pending(self, node: str, record: NodeRecord) -> str:
+        """Return why that check has not begun, or could not be run; empty otherwise."""
+        return next(filter(None, map(self._pending, jobs_of(node, record))), "")
+
+    def _pending(self, name: str) -> str:
+        job = self._find(name)
+        if job is None:
+            why = self._refused.get(name)
+            return f"its Job was not created ({why})" if why else "its Job was not created yet"
+        if not self._is_over(job):
+            return self._pods.pending(job)
+        return f"it could not be run ({self._how(job)})" if self._is_inconclusive(job) else ""
 
     def begin(self, node: str, check_id: str, kinds: tuple[DeepCheck, ...] = ()) -> None:
         """Start a check unless it exists; restarts an inconclusive one after a delay."""
         job = self._find(job_name(node, check_id))
         if job is None:
             self._create(job_object(node, check_id, self._settings, kinds))
+        elif not self._is_over(job):
+            self._report_waiting(node, job)
         elif self._is_inconclusive(job) and self._is_long_ago(self._end_of(job)):
             self._delete(job)  # created again in the next round
+
+    def _report_waiting(self, node: str, job: CheckJob) -> None:
+        """Report once why a check has not begun for a while."""
+        why, now = self._pods.pending(job), time.monotonic()
+        if not why:
+            self._waits_since.pop(job.uid, None)
+        elif now - self._waits_since.setdefault(job.uid, now) >= self._begins.total_seconds():
+            self._waits_since[job.uid] = math.inf
+            what = f"the deep health check of {node}"
+            self._events.emit(CallFailed(what=what, error=f"it has not begun: {why}"))
 
     def start_pair(self, ids: PairIds, address: str) -> None:
         """Start a test between two nodes unless it exists.
@@ -283,27 +158,39 @@ class DeepChecks:
         listens = self._create(new)
         if listens is None:
             listens = self._api.get(f"{self._folder}/{ids.listens}")
-        self._create(pair_objects(ids, address, _token_of(listens), self._settings)[1])
+        self._create(pair_objects(ids, address, token_of(listens), self._settings)[1])
 
     def pair_outcome(self, node: str, record: NodeRecord) -> PairOutcome | None:
         """Return the outcome of the pair test in a node's record; None while it runs."""
-        ids = _pair_ids(node, record.pairing)
-        job = self._find(ids.measures) if ids is not None else None
-        if ids is None or job is None or job.passed is None or job.ended_at is None:
+        ids = pair_ids(node, record.pairing)
+        if ids is None:
             return None
+        job = self._find(ids.measures)
+        if job is None or not self._is_over(job):
+            return self._never_begun(node, record)
         end = self._end_of(job)
         result = end.result
-        passed: bool | None = job.passed
+        passed: bool | None = self._has_passed(job)
         if end.status not in (0, 1) or result.outcome in (Outcome.UNKNOWN, Outcome.SKIPPED):
             passed = None
         return PairOutcome(
             partner=ids.partner,
             passed=passed,
-            ended_at=job.ended_at,
+            ended_at=job.ended_at or end.at,
             detail="" if passed else result.summary or job.message or "its pod was lost",
             measured=result.measured,
             bounds=result.bounds,
         )
+
+    def _never_begun(self, node: str, record: NodeRecord) -> PairOutcome | None:
+        """Return that a test has no verdict if it has not begun in time; None before."""
+        pairing, why = record.pairing, self._why_pending(node, record)
+        if pairing is None or pairing.began_at is None or not why:
+            return None
+        if self._now - pairing.began_at < self._begins:
+            return None
+        detail = f"it did not begin: {why}"
+        return PairOutcome(partner=pairing.partner, passed=None, ended_at=self._now, detail=detail)
 
     def _create(self, new: Json) -> Json | None:
         """Create a Job; returns None if it exists already."""
@@ -313,21 +200,24 @@ class DeepChecks:
             created = self._api.create(self._folder, new, repeatable=True)
         except AlreadyExists:
             return None
+        except BackendError as error:
+            self._refused[new["metadata"]["name"]] = one_line(str(error), LONGEST)
+            raise
+        self._refused.pop(new["metadata"]["name"], None)
         self._reflector.learn(created)
         return created
 
-    def result(self, node: str, check_id: str) -> CheckResult | None:
+    def _result(self, node: str, check_id: str) -> CheckResult | None:
         """Return the result of a check; None while it runs or an inconclusive one is repeated."""
         job = self._find(job_name(node, check_id))
-        if job is None or job.passed is None or job.ended_at is None:
+        if job is None or not self._is_over(job) or self._is_inconclusive(job):
             return None
-        if self._is_inconclusive(job):
-            return None
-        result = self._end_of(job).result
+        end = self._end_of(job)
+        result, passed = end.result, self._has_passed(job)
         return CheckResult(
-            passed=job.passed,
-            ended_at=job.ended_at,
-            detail="" if job.passed else result.summary or job.message,
+            passed=passed,
+            ended_at=job.ended_at or end.at,
+            detail="" if passed else result.summary or job.message,
             measured=result.measured,
             bounds=result.bounds,
             kinds=result.kinds,
@@ -338,6 +228,8 @@ class DeepChecks:
         jobs = self._reflector.objects().values()
         present = {job.uid for job in jobs}
         self._ends = {uid: end for uid, end in self._ends.items() if uid in present}
+        self._waits_since = {uid: at for uid, at in self._waits_since.items() if uid in present}
+        self._refused = {name: why for name, why in self._refused.items() if name in waited_for}
         for job in jobs:
             if job.passed is None and job.name not in waited_for:
                 self._delete(job)
@@ -352,42 +244,40 @@ class DeepChecks:
 
     def _is_inconclusive(self, job: CheckJob) -> bool:
         """Whether a check of one node ended inconclusively; reports that once."""
-        if job.passed is not False or job.ended_at is None:
+        if job.passed or not self._is_over(job):
             return False
         is_new = job.uid not in self._ends
         end = self._end_of(job)
         if is_new and end.is_no_verdict:
-            how = "its pod was lost" if end.status is None else f"exited with {end.status}"
-            why = f"{how}: {end.result.summary or job.message}; retrying in a minute"
+            why = f"{self._how(job)}; retrying in a minute"
             self._events.emit(CallFailed(what=f"the check by the Job {job.name}", error=why))
         return end.is_no_verdict
 
-    def _is_long_ago(self, end: _End) -> bool:
+    def _is_over(self, job: CheckJob) -> bool:
+        """Whether a check has ended.
+
+        Its Job may not show that: kube-controller-manager is unavailable, or a container that an
+        admission webhook has added still runs.
+        """
+        return (job.passed is not None and job.ended_at is not None) or self._pods.has_ended(job)
+
+    def _has_passed(self, job: CheckJob) -> bool:
+        """Whether a check that is over has passed; other containers of its pod do not count."""
+        status = self._end_of(job).status
+        return bool(job.passed) if status is None else status == 0
+
+    def _how(self, job: CheckJob) -> str:
+        end = self._end_of(job)
+        how = "its pod was lost" if end.status is None else f"exited with {end.status}"
+        return f"{how}: {end.result.summary or job.message}"
+
+    def _is_long_ago(self, end: CheckEnd) -> bool:
         return time.monotonic() >= end.noticed_at + self._again_s
 
-    def _end_of(self, job: CheckJob) -> _End:
-        """Return the end of a Job, which only its pod records."""
+    def _end_of(self, job: CheckJob) -> CheckEnd:
+        """Return the end of a check that is over, which only its pod records."""
         if job.uid not in self._ends:
             params = {"labelSelector": f"batch.kubernetes.io/job-name={job.name}"}
             pods = self._api.list(f"/api/v1/namespaces/{self._namespace}/pods", params)
-            ends = [_pod_end(pod) for pod in pods]
-            lost = _End(result=CheckSummary(), status=None, noticed_at=time.monotonic())
-            self._ends[job.uid] = next(filter(None, ends), lost)
+            self._ends[job.uid] = check_end(pods, job.uid, self._now, time.monotonic())
         return self._ends[job.uid]
-
-
-def _token_of(job: Json) -> str:
-    [container] = job["spec"]["template"]["spec"]["containers"]
-    return next((one["value"] for one in container["env"] if one["name"] == TOKEN_VARIABLE), "")
-
-
-def _pod_end(pod: Json) -> _End | None:
-    for container in (pod.get("status") or {}).get("containerStatuses") or ():
-        ended = (container.get("state") or {}).get("terminated")
-        if ended is not None:
-            result = read_summary(str(ended.get("message", "")))
-            status = int(ended.get("exitCode", 0))
-            if not result.summary:
-                result = replace(result, summary=f"exited with code {status}")
-            return _End(result=result, status=status, noticed_at=time.monotonic())
-    return None

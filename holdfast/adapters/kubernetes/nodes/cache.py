@@ -21,7 +21,8 @@ from holdfast.adapters.kubernetes.nodes.encoding import (
     parse_annotations,
 )
 from holdfast.adapters.kubernetes.nodes.node import Conventions, NodeState, trimmed
-from holdfast.adapters.kubernetes.nodes.views import is_managed
+from holdfast.adapters.kubernetes.nodes.views import is_managed, record_of
+from holdfast.decisions.succession import LeavingNode
 from holdfast.kit.units import format_duration
 from holdfast.model.errors import BackendError
 from holdfast.model.nodes import NodeRecord, NodeView, Phase
@@ -57,6 +58,12 @@ class CachedNode:
 
     view: NodeView | None = None
     """View of the last snapshot, while it may be reused."""
+
+    def record(self, leaving: LeavingNode | None) -> NodeRecord:
+        """Return its record; of a node that returned under its name, the record it left with."""
+        if self.parsed.record is None and leaving is not None:
+            return leaving.record
+        return record_of(self.state, self.parsed, self.first_seen)
 
 
 class NodeCache:

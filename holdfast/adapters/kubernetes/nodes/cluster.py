@@ -6,11 +6,13 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, PairIds
+from holdfast.adapters.kubernetes.checks.check_jobs import PairIds
+from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import NotFound
 from holdfast.adapters.kubernetes.client.relist import RelistOnElection
 from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
+from holdfast.adapters.kubernetes.nodes.contact import Contact
 from holdfast.adapters.kubernetes.nodes.dependencies import Dependencies
 from holdfast.adapters.kubernetes.nodes.drain import Drainer
 from holdfast.adapters.kubernetes.nodes.drift import DriftCorrection
@@ -22,13 +24,13 @@ from holdfast.adapters.kubernetes.nodes.state import ClusterMemory, Memory
 from holdfast.adapters.kubernetes.nodes.views import (
     LastHeartbeats,
     agent_heartbeat_at,
+    followed_since,
     group_of,
     instance_type_of,
     is_fenced,
     kubelet_answered_at,
     leaving_view,
     node_view,
-    record_of,
 )
 from holdfast.adapters.kubernetes.settings import KubernetesSettings
 from holdfast.decisions.lifecycle import waits_for_jobs
@@ -84,8 +86,11 @@ class KubernetesCluster:
         )
         self._watched: frozenset[str] = frozenset()
         self._left: set[str] = set()
-        self._reflectors = (self._nodes.reflector, self._memory.reflector, self._checks.reflector)
+        own = (self._nodes.reflector, self._memory.reflector)
+        self._reflectors = (*own, *self._checks.reflectors)
         self._relist = RelistOnElection(self._reflectors, dependencies.elected)
+        self._contact = Contact(dependencies.elected)
+        self._observed_since: datetime | None = None
 
     def start(self) -> None:
         """Start the threads; returns at once."""
@@ -133,6 +138,7 @@ class KubernetesCluster:
         if not self.synced:
             raise BackendError(f"caches not synced yet: {'; '.join(self.errors) or 'retrying'}")
         now = self._dependencies.clock.now()
+        self._observed_since = self._contact.begin(now)
         memory = self._memory.read()
         cached_nodes = self._nodes.read(now, memory.retired.values())
         if self._dependencies.may_act():
@@ -141,11 +147,12 @@ class KubernetesCluster:
             cached_nodes = self._nodes.read(now, memory.retired.values())
         views = self._views(cached_nodes, memory, peer_pools, now)
         views += [
-            leaving_view(name, one)
+            leaving_view(name, one, self._observed_since)
             for name, one in memory.leaving.items()
             if name not in cached_nodes
         ]
         self._watched = frozenset(view.name for view in views)
+        self._contact.succeeded()
         return ClusterView(
             nodes=tuple(views),
             breaker=memory.breaker,
@@ -248,7 +255,8 @@ class KubernetesCluster:
             if view is not None and not is_lendable and self._is_fresh(view, oldest, now):
                 views.append(view)
             elif (cached.is_managed or name in memory.leaving) and not cached.parsed.is_damaged:
-                records[name] = _record(cached, memory.leaving.get(name))
+                records[name] = cached.record(memory.leaving.get(name))
+        self._checks.refresh(now)
         leases = self._leases(cached_nodes, records, now)
         self._follow(cached_nodes, records)
         idle, watched = self._idle_among(cached_nodes, records, peer_pools, now)
@@ -313,20 +321,18 @@ class KubernetesCluster:
         is_idle: bool,
     ) -> NodeView:
         name, (agent, kubelet) = cached.state.name, leases
-        is_checked = record.phase is Phase.CHECKING and record.pairing is None
-        check_id = record.phase_since.isoformat()
+        since = followed_since(record, cached.first_seen, self._observed_since)
         return node_view(
             cached.state,
             cached.parsed,
             record,
             heartbeats=LastHeartbeats(
-                agent_at=agent_heartbeat_at(
-                    cached.state, cached.parsed, record, agent, cached.first_seen
-                ),
+                agent_at=agent_heartbeat_at(cached.state, cached.parsed, record, agent, since),
                 kubelet_at=kubelet_answered_at(cached.state, record, now, kubelet),
+                observed_since=self._observed_since,
             ),
             jobs=self._drainer.jobs(name) if waits_for_jobs(record) else self._requested.pods(name),
-            check=self._checks.result(name, check_id) if is_checked else None,
+            check=self._checks.state(name, record),
             pair=self._checks.pair_outcome(name, record),
             is_idle=is_idle,
         )
@@ -382,13 +388,6 @@ class KubernetesCluster:
 
 def _pool(state: NodeState) -> Pool:
     return (group_of(state), instance_type_of(state))
-
-
-def _record(cached: CachedNode, leaving: LeavingNode | None) -> NodeRecord:
-    """Return the record of a node; of one that returned under its name, the record it left with."""
-    if cached.parsed.record is None and leaving is not None:
-        return leaving.record
-    return record_of(cached.state, cached.parsed, cached.first_seen)
 
 
 def _is_settled(cached: CachedNode, record: NodeRecord) -> bool:

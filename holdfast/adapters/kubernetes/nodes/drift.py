@@ -6,7 +6,8 @@ from datetime import datetime
 from functools import partial
 from typing import Final
 
-from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks, jobs_of
+from holdfast.adapters.kubernetes.checks.check_jobs import jobs_of
+from holdfast.adapters.kubernetes.checks.deep_checks import DeepChecks
 from holdfast.adapters.kubernetes.client.errors import Json, NotFound
 from holdfast.adapters.kubernetes.nodes.cache import CachedNode, NodeCache
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, node_patch

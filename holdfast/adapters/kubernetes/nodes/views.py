@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from holdfast.adapters.kubernetes.checks.check_jobs import NO_CHECK, CheckState
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, boot_id, is_present
 from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
 from holdfast.decisions.succession import LeavingNode
-from holdfast.model.nodes import CheckResult, NodeRecord, NodeView, PairOutcome, Phase
+from holdfast.model.nodes import NodeRecord, NodeView, PairOutcome, Phase
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
 """Phases in which only reports of the current boot count as a heartbeat of the agent."""
@@ -21,6 +22,8 @@ class LastHeartbeats(NamedTuple):
 
     agent_at: datetime | None
     kubelet_at: datetime | None
+    observed_since: datetime | None = None
+    """Since when heartbeats would have been seen, as in ``NodeView``."""
 
 
 def is_managed(state: NodeState, parsed: ParsedAnnotations) -> bool:
@@ -61,7 +64,7 @@ def node_view(
     *,
     heartbeats: LastHeartbeats,
     jobs: tuple[str, ...] = (),
-    check: CheckResult | None = None,
+    check: CheckState = NO_CHECK,
     pair: PairOutcome | None = None,
     is_idle: bool = False,
 ) -> NodeView:
@@ -86,19 +89,25 @@ def node_view(
         pause_reason=parsed.pause_reason,
         running_jobs=jobs,
         is_idle=is_idle,
-        check=check,
+        observed_since=heartbeats.observed_since,
+        check=check.result,
+        check_began_at=check.began_at,
+        check_pending=check.pending,
         pair=pair,
         replaces=state.replaces or "",
     )
 
 
-def leaving_view(name: str, leaving: LeavingNode) -> NodeView:
+def leaving_view(
+    name: str, leaving: LeavingNode, observed_since: datetime | None = None
+) -> NodeView:
     """Return the view of a deleted node whose replacement has not arrived yet."""
     return NodeView(
         name=name,
         provider_id=leaving.provider_id,
         addresses=leaving.addresses,
         record=leaving.record,
+        observed_since=observed_since,
     )
 
 
@@ -117,6 +126,18 @@ def kubelet_answered_at(
     return state.ready_since if lease is None else lease.observed_at
 
 
+def followed_since(
+    record: NodeRecord, first_seen: datetime, observed_since: datetime | None
+) -> datetime:
+    """Return since when a heartbeat of a node's agent is missed if there is none.
+
+    After an outage, the agent of a healthy node has time to report again. One that was silent
+    before, or whose node is being repaired, does not count as heard because of an outage.
+    """
+    is_silent = record.remediation is not None or record.agent_silent_since is not None
+    return first_seen if observed_since is None or is_silent else max(first_seen, observed_since)
+
+
 def agent_heartbeat_at(
     state: NodeState,
     parsed: ParsedAnnotations,
@@ -131,8 +152,9 @@ def agent_heartbeat_at(
         parsed: parsed annotations of the node.
         record: record of the node.
         lease: lease of the agent.
-        since: when this process began to follow the node: an earlier report counts as a heartbeat
-            at that time. None for a process that only displays nodes.
+        since: when this process began to follow the node, or could read it again after an outage:
+            an earlier report counts as a heartbeat at that time. None for a process that only
+            displays nodes.
 
     """
     report = parsed.report
