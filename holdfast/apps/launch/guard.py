@@ -70,11 +70,14 @@ def fork_under_guard(cgroup: Cgroup | None) -> Lease | int:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         return Lease(writer)
     os.close(writer)
+    # Without it, a signal just before ``poll`` would be passed on only when that returns.
+    wake, wake_writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_writer, warn_on_full_buffer=False)
     for signum in heeded(FORWARDED):
         signal.signal(signum, lambda number, _: _pass_on(child, number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     with StderrRelay():
-        return _outlive(child, leases, cgroup)
+        return _outlive(child, leases, wake, cgroup)
 
 
 def _pass_on(child: int, signum: int) -> None:
@@ -82,10 +85,10 @@ def _pass_on(child: int, signum: int) -> None:
         os.kill(child, signum)
 
 
-def _outlive(child: int, leases: int, cgroup: Cgroup | None) -> int:
+def _outlive(child: int, leases: int, wake: int, cgroup: Cgroup | None) -> int:
     ended = os.pidfd_open(child)
     poll = select.poll()
-    for descriptor in (ended, leases):
+    for descriptor in (ended, leases, wake):
         poll.register(descriptor, select.POLLIN)
     until = math.inf
     while True:
@@ -93,6 +96,8 @@ def _outlive(child: int, leases: int, cgroup: Cgroup | None) -> int:
         ready = [descriptor for descriptor, _ in poll.poll(pause)]
         if ended in ready:
             break
+        if wake in ready:
+            os.read(wake, 4096)
         if leases in ready:
             data = os.read(leases, 4096)  # whole records: a pipe does not split small writes
             if not data:
