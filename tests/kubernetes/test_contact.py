@@ -5,16 +5,29 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from controlled import controlled, installed
+from hypothesis import given
+from hypothesis import strategies as st
+from node_objects import CONVENTIONS, a_node_object, a_report, state_of
 from real_cluster import until
 
 from holdfast.adapters.kubernetes.nodes.contact import Contact
-from holdfast.adapters.kubernetes.nodes.views import followed_since
+from holdfast.adapters.kubernetes.nodes.encoding import parse_annotations
+from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
+from holdfast.adapters.kubernetes.nodes.views import (
+    LastHeartbeats,
+    agent_heartbeat_at,
+    followed_since,
+    node_view,
+)
 from holdfast.decisions.faults import agent_fault
 from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.remediation import decide_node
+from holdfast.model.actions import Release
 from holdfast.model.errors import BackendError
+from holdfast.model.names import REPORT, Condition
 from holdfast.model.nodes import Phase
 from tests.engines.outages import killed_api_server
-from tests.ports.builders import a_record, a_remediation
+from tests.ports.builders import NOW, a_record, a_remediation
 
 __all__ = ["installed"]
 
@@ -80,11 +93,33 @@ def test_an_outage_makes_only_agents_heard_that_were_not_silent_before() -> None
     assert followed_since(record, START, later) == later
     assert followed_since(record, later, START) == later
     assert followed_since(record, START, None) == START
-    for silent in (
-        replace(record, agent_silent_since=START),
-        a_record(Phase.QUARANTINED, remediation=a_remediation()),
-    ):
-        assert followed_since(silent, START, later) == START
+    repaired = a_record(Phase.QUARANTINED, remediation=a_remediation())
+    assert followed_since(repaired, START, later) == START
+
+
+@pytest.mark.parametrize("condition", [Condition.NODE_LOST, Condition.AGENT_SILENT])
+@given(minutes=st.integers(2, 1000), has_lease=st.booleans())
+def test_a_new_process_releases_no_node_whose_agent_is_silent(
+    condition: Condition, minutes: int, *, has_lease: bool
+) -> None:
+    lost, now = a_remediation(condition=condition), NOW + timedelta(minutes=minutes)
+    record = a_record(Phase.QUARANTINED, remediation=lost, phase_since=lost.opened_at)
+    renewed = lost.opened_at - timedelta(seconds=40)
+    lease = NodeLease(renewed_at=renewed, holder="boot-1", observed_at=renewed, is_live=False)
+    state = state_of(a_node_object(annotations={REPORT: a_report()}))
+    parsed = parse_annotations(state, CONVENTIONS, now)
+    assert parsed.report is not None
+    since = followed_since(record, now, now)
+    heartbeats = LastHeartbeats(
+        agent_at=agent_heartbeat_at(state, parsed, record, lease if has_lease else None, since),
+        kubelet_at=now,
+        observed_since=now,
+    )
+    view = node_view(state, parsed, record, heartbeats=heartbeats)
+
+    assert not isinstance(decide_node(view, POLICY, now), Release)
+    condition_only = replace(a_record(), agent_silent_since=START)
+    assert followed_since(condition_only, now, now) is None
 
 
 def test_no_agent_is_silent_because_of_an_outage_of_the_api_server(installed, cluster) -> None:

@@ -8,10 +8,14 @@ from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, boot_
 from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
 from holdfast.decisions.succession import LeavingNode
+from holdfast.model.names import Condition
 from holdfast.model.nodes import NodeRecord, NodeView, PairOutcome, Phase
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
 """Phases in which only reports of the current boot count as a heartbeat of the agent."""
+
+_SILENT: Final = frozenset((Condition.NODE_LOST, Condition.AGENT_SILENT))
+"""Conditions of remediations that end with a heartbeat of the agent."""
 
 _TRUE: Final = "True"
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
@@ -128,14 +132,20 @@ def kubelet_answered_at(
 
 def followed_since(
     record: NodeRecord, first_seen: datetime, observed_since: datetime | None
-) -> datetime:
+) -> datetime | None:
     """Return since when a heartbeat of a node's agent is missed if there is none.
 
-    After an outage, the agent of a healthy node has time to report again. One that was silent
-    before, or whose node is being repaired, does not count as heard because of an outage.
+    After an outage, the agent of a healthy node has time to report again. That of a node that is
+    being repaired does not count as heard because of an outage, nor does one that is known to be
+    silent because another process follows the node now: None, only its lease counts.
     """
-    is_silent = record.remediation is not None or record.agent_silent_since is not None
-    return first_seen if observed_since is None or is_silent else max(first_seen, observed_since)
+    remediation = record.remediation
+    is_lost = remediation is not None and remediation.condition in _SILENT
+    if is_lost or record.agent_silent_since is not None:
+        return None
+    if observed_since is None or remediation is not None:
+        return first_seen
+    return max(first_seen, observed_since)
 
 
 def agent_heartbeat_at(
@@ -153,8 +163,8 @@ def agent_heartbeat_at(
         record: record of the node.
         lease: lease of the agent.
         since: when this process began to follow the node, or could read it again after an outage:
-            an earlier report counts as a heartbeat at that time. None for a process that only
-            displays nodes.
+            an earlier report counts as a heartbeat at that time. None if no report does: the agent
+            was known to be silent, or this process only displays nodes.
 
     """
     report = parsed.report
