@@ -23,6 +23,21 @@ _TOO_MANY: Final = (
 )
 
 
+_SILENT: Final = frozenset((Condition.NODE_LOST, Condition.AGENT_SILENT))
+"""Conditions of remediations that end with a report."""
+
+
+def is_known_silent(record: NodeRecord) -> bool:
+    """Return whether a node or its agent was found silent, and has not reported since.
+
+    Another node may count as heard when a controller starts: what it reported before is unknown.
+    This one does not, or it would return to service until its next timeout.
+    """
+    remediation = record.remediation
+    is_lost = remediation is not None and remediation.condition in _SILENT
+    return is_lost or record.agent_silent_since is not None
+
+
 def is_agent_silent(remediation: Remediation) -> bool:
     """Return whether a node is out of service because its agent is silent."""
     return remediation.condition == Condition.AGENT_SILENT

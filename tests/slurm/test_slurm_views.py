@@ -23,6 +23,9 @@ from holdfast.adapters.slurm.nodes.views import (
     remembered,
     request_of,
 )
+from holdfast.decisions.policy import RemediationPolicy
+from holdfast.decisions.remediation import decide_node
+from holdfast.model.actions import Release
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Condition, Reason
 from holdfast.model.nodes import NodeRecord, Phase
@@ -194,17 +197,34 @@ def test_a_node_is_heard_while_slurmd_or_its_agent_speaks(phase: Phase) -> None:
     record = record_in(phase)
     silent = facts("DOWN+NOT_RESPONDING")
 
-    assert last_response_at(known(facts(), received(at=None)), record, NOW, EARLIER) == NOW
-    assert last_response_at(known(silent, received(at=NOW)), record, NOW, EARLIER) == NOW
-    assert last_response_at(known(silent, received(at=None)), record, NOW, EARLIER) == EARLIER
-    assert last_response_at(known(silent, None), record, NOW, None) is None
+    def at(one: Known, answered_at=None, began=EARLIER):
+        return last_response_at(one, record, NOW, answered_at, began)
+
+    assert at(known(facts(), received(at=None))) == NOW
+    assert at(known(silent, received(at=NOW))) == NOW
+    assert at(known(silent, received(at=None))) == at(known(silent, None)) == EARLIER
+    assert at(known(silent, None), answered_at=EARLIER, began=NOW) == EARLIER
+
+
+@pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
+@given(minutes=st.integers(2, 1000), has_report=st.booleans())
+def test_a_controller_that_starts_releases_no_lost_node(phase, minutes, has_report) -> None:
+    lost, now = a_remediation(condition=Condition.NODE_LOST), NOW + timedelta(minutes=minutes)
+    record = NodeRecord(phase=phase, phase_since=lost.opened_at, remediation=lost)
+    before = RememberedNode(record=record, machine="m1", slurmd="boot-1")
+    report = received(at=None) if has_report else None
+    silent = known(facts("DOWN+NOT_RESPONDING+DRAIN", slurmd="boot-1"), report, before)
+    heartbeat_at = last_response_at(silent, record, now, None, now)
+    view = node_view(silent, record, Memory(), heartbeat_at=heartbeat_at, jobs=(), now=now)
+
+    assert not isinstance(decide_node(view, RemediationPolicy(), now), Release)
 
 
 def test_a_node_that_power_saving_switched_off_is_not_lost() -> None:
     asleep = known(facts("IDLE+POWERED_DOWN"), received(at=EARLIER))
 
-    assert last_response_at(asleep, a_record(Phase.SCHEDULABLE), NOW, EARLIER) == NOW
-    assert last_response_at(asleep, record_in(Phase.DRAINING), NOW, EARLIER) == EARLIER
+    assert last_response_at(asleep, a_record(Phase.SCHEDULABLE), NOW, None, EARLIER) == NOW
+    assert last_response_at(asleep, record_in(Phase.DRAINING), NOW, None, EARLIER) == EARLIER
 
 
 @pytest.mark.parametrize("phase", [Phase.JOINING, Phase.REBOOTING])
@@ -227,7 +247,7 @@ def test_a_repaired_node_is_heard_once_agent_and_a_new_slurmd_speak(
     before = RememberedNode(record=record, machine="m1", slurmd="boot-1")
     one = known(facts(state, slurmd=slurmd), received(at=at), before)
 
-    assert last_response_at(one, record, NOW, NOW) == (NOW if is_back else None)
+    assert last_response_at(one, record, NOW, NOW, NOW) == (NOW if is_back else None)
 
 
 @pytest.mark.parametrize("phase", [Phase.QUARANTINED, Phase.DRAINING])
@@ -239,8 +259,8 @@ def test_a_node_that_never_joined_is_heard_only_once_its_slurmd_answers(phase, r
     alone = known(facts("DOWN+FAIL+POWERED_DOWN", slurmd="boot-1"), received(at=NOW), before)
     both = known(facts("DOWN+FAIL", slurmd="boot-2"), received(at=NOW), before)
 
-    assert last_response_at(alone, record, NOW, NOW) is None
-    assert last_response_at(both, record, NOW, NOW) == NOW
+    assert last_response_at(alone, record, NOW, NOW, NOW) is None
+    assert last_response_at(both, record, NOW, NOW, NOW) == NOW
 
 
 @pytest.mark.parametrize(
@@ -271,7 +291,7 @@ def test_a_repair_that_began_when_slurm_knew_of_no_slurmd_ends_with_any() -> Non
     before = RememberedNode(record=record, machine="m1", slurmd="/")  # slurmctld had forgotten it
     one = known(facts(slurmd="boot-1/start-1"), received(at=NOW), before)
 
-    assert last_response_at(one, record, NOW, NOW) == NOW
+    assert last_response_at(one, record, NOW, NOW, NOW) == NOW
 
 
 # What is stored

@@ -88,7 +88,7 @@ class SlurmFleet(ClusterFleet):
         listed = []
         for name, one in known.items():
             record = record_of(one, now)
-            heartbeat_at = last_response_at(one, record, now, None)
+            heartbeat_at = last_response_at(one, record, now)
             view = node_view(one, record, memory, heartbeat_at=heartbeat_at, jobs=(), now=now)
             notices = one.received.report.notices if one.received is not None else ()
             status = node_status(view, run=self.name, notices=notices, incidents=incidents[name])

@@ -87,7 +87,7 @@ class HeadProlog:
             record = None if one is None else record_of(one, now)
             if one is None or record is None or record.phase is Phase.CHECKING:
                 continue  # a deep health check has its node exclusively
-            heartbeat_at = last_response_at(one, record, now, None)
+            heartbeat_at = last_response_at(one, record, now)
             view = node_view(one, record, memory, heartbeat_at=heartbeat_at, jobs=(), now=now)
             for fault in node_faults(view, RemediationPolicy(), now)[:1]:
                 yield UnfitNode(node=name, reason=fault.reason, why=fault.message)

@@ -7,15 +7,12 @@ from holdfast.adapters.kubernetes.checks.check_jobs import NO_CHECK, CheckState
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, boot_id, is_present
 from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
+from holdfast.decisions.silent_agents import is_known_silent
 from holdfast.decisions.succession import LeavingNode
-from holdfast.model.names import Condition
 from holdfast.model.nodes import NodeRecord, NodeView, PairOutcome, Phase
 
 _COMING: Final = frozenset((Phase.JOINING, Phase.REBOOTING))
 """Phases in which only reports of the current boot count as a heartbeat of the agent."""
-
-_SILENT: Final = frozenset((Condition.NODE_LOST, Condition.AGENT_SILENT))
-"""Conditions of remediations that end with a heartbeat of the agent."""
 
 _TRUE: Final = "True"
 _INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
@@ -139,11 +136,9 @@ def followed_since(
     being repaired does not count as heard because of an outage, nor does one that is known to be
     silent because another process follows the node now: None, only its lease counts.
     """
-    remediation = record.remediation
-    is_lost = remediation is not None and remediation.condition in _SILENT
-    if is_lost or record.agent_silent_since is not None:
+    if is_known_silent(record):
         return None
-    if observed_since is None or remediation is not None:
+    if observed_since is None or record.remediation is not None:
         return first_seen
     return max(first_seen, observed_since)
 

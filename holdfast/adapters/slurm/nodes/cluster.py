@@ -185,7 +185,7 @@ class SlurmCluster:
             record,
             memory,
             heartbeat_at=last_response_at(
-                known, record, now, self._nodes.answered_at(name) or self._began
+                known, record, now, self._nodes.answered_at(name), self._began
             ),
             jobs=tuple(job.id for job in self._jobs.get(name, ())),
             now=now,

@@ -12,6 +12,7 @@ from holdfast.adapters.slurm.nodes.boots import is_other_slurmd
 from holdfast.adapters.slurm.nodes.check_results import faults_of
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport, verdict_name
 from holdfast.adapters.slurm.nodes.state import Memory, RememberedNode
+from holdfast.decisions.silent_agents import is_known_silent
 from holdfast.decisions.taken_requests import carries_out
 from holdfast.model.health import Remedy, Urgency
 from holdfast.model.names import Reason
@@ -97,7 +98,11 @@ def closed_by(facts: NodeFacts | None, record: NodeRecord) -> str:
 
 
 def last_response_at(
-    known: Known, record: NodeRecord, now: datetime, answered_at: datetime | None
+    known: Known,
+    record: NodeRecord,
+    now: datetime,
+    answered_at: datetime | None = None,
+    began: datetime | None = None,
 ) -> datetime | None:
     """Return when a node last responded; None before its first report in this boot.
 
@@ -105,7 +110,8 @@ def last_response_at(
         known: the node.
         record: its record.
         now: the present time.
-        answered_at: when its slurmd was last known to respond, or when this process began.
+        answered_at: when its slurmd was last known to respond; None if that is unknown.
+        began: when this process began to follow the node; None for one that reads it once.
 
     """
     facts, received = known.facts, known.received
@@ -116,6 +122,8 @@ def last_response_at(
         facts.has_heartbeat or (facts.is_asleep and record.remediation is None)
     ):
         return now
+    if answered_at is None and not is_known_silent(record):
+        answered_at = began
     return max((one for one in (at, answered_at) if one is not None), default=None)
 
 
