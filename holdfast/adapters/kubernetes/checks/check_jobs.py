@@ -15,7 +15,7 @@ from holdfast.model.deep_checks import (
     TOKEN_VARIABLE,
 )
 from holdfast.model.names import DeepCheck
-from holdfast.model.nodes import CheckResult, NodeRecord, Pairing, Phase
+from holdfast.model.nodes import NodeRecord, Pairing, Phase
 
 RETENTION: Final = timedelta(days=1)
 """Retention of a Job that has ended, including the log of its pod."""
@@ -53,20 +53,6 @@ class CheckJob:
 
     ended_at: datetime | None
     message: str
-
-
-class CheckState(NamedTuple):
-    """State of the check of a node, as in ``NodeView``."""
-
-    result: CheckResult | None = None
-    """Result of its own check; None while it runs, and for a test with another node."""
-
-    began_at: datetime | None = None
-    pending: str = ""
-
-
-NO_CHECK: Final = CheckState()
-"""State of a node that is under no check."""
 
 
 class PairIds(NamedTuple):

@@ -11,9 +11,7 @@ from typing import Final
 from holdfast.adapters.kubernetes.checks.check_ends import CheckEnd, check_end
 from holdfast.adapters.kubernetes.checks.check_jobs import (
     LABELS,
-    NO_CHECK,
     CheckJob,
-    CheckState,
     PairIds,
     check_job,
     job_name,
@@ -24,6 +22,7 @@ from holdfast.adapters.kubernetes.checks.check_jobs import (
     token_of,
 )
 from holdfast.adapters.kubernetes.checks.check_pods import LONGEST, CheckPod, CheckPods
+from holdfast.adapters.kubernetes.checks.check_state import NO_CHECK, CheckState
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.errors import AlreadyExists, Json, NotFound
 from holdfast.adapters.kubernetes.client.reflector import Reflector

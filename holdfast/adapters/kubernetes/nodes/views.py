@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from holdfast.adapters.kubernetes.checks.check_jobs import NO_CHECK, CheckState
+from holdfast.adapters.kubernetes.checks.check_state import NO_CHECK, CheckState
 from holdfast.adapters.kubernetes.nodes.encoding import ParsedAnnotations, boot_id, is_present
 from holdfast.adapters.kubernetes.nodes.heartbeats import NodeLease
 from holdfast.adapters.kubernetes.nodes.node import UNKNOWN, NodeState
