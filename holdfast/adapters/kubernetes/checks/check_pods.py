@@ -16,7 +16,7 @@ from holdfast.kit.units import one_line
 from holdfast.model.names import PodPhase
 
 LONGEST: Final = 300
-"""Characters of a reason; kubelets quote whole answers of registries."""
+"""Maximum characters of a reason; kubelets quote whole answers of registries."""
 
 _STARTING: Final = frozenset(("ContainerCreating", "PodInitializing"))
 """Reasons of a waiting container that do not name what it waits for."""
@@ -55,7 +55,7 @@ def check_pod(pod: Json) -> CheckPod:
         job_uid=next((one.get("uid", "") for one in owners if one.get("controller")), ""),
         created_at=parse_time(about.get("creationTimestamp")) or EPOCH,
         has_begun="running" in state or "terminated" in state,
-        has_ended="terminated" in state or status.get("phase") in (PodPhase.FAILED,),
+        has_ended="terminated" in state or status.get("phase") == PodPhase.FAILED,
         started_at=parse_time(ran.get("startedAt")),
         cause=one_line(_cause(about, status), LONGEST),
     )

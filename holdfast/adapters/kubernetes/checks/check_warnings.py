@@ -11,7 +11,7 @@ from holdfast.kit.units import one_line
 from holdfast.model.errors import BackendError
 
 _LONGEST: Final = 300
-"""Characters of a warning."""
+"""Maximum characters of a warning."""
 
 _AT_ONCE: Final = 4
 """Objects for which Events are read in one round: each takes an API call."""
