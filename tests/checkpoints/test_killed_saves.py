@@ -33,7 +33,7 @@ APART = {
 ROUNDS_APART = 10
 """Rounds of each in the run of a night: one takes up to 8 s."""
 
-FEW = 3
+FEW = 2
 """Rounds of each framework if the run is quick: a round starts a training."""
 
 

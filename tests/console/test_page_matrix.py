@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from effort import variants
 from playwright.sync_api import Browser, Page, expect
 
 from tests.engines.made_console import BIG_JOB, FLEET, TOKEN, name_of
@@ -66,7 +67,7 @@ PAGES = {
 }
 
 
-@pytest.fixture(scope="module", params=SIZES)
+@pytest.fixture(scope="module", params=variants(SIZES))
 def size(request) -> int:
     return request.param
 

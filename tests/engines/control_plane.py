@@ -54,8 +54,11 @@ _POLL_S: Final = 0.02
 _TIMEOUT: Final = timedelta(minutes=2)
 """A machine that needs longer to start a program of the control plane is not merely busy."""
 
-_MEMORY_FOR_TIME: Final = {"GOGC": "400"}
-"""Go collects garbage less often: an API server starts with a sixth less of a processor's time."""
+_FOR_GO: Final = {"GOGC": "400", "GOMAXPROCS": "1"}
+"""Less garbage collection, and no threads that look for work of each other.
+
+With both, an API server starts with half of a processor's time, and requests take a sixth less.
+"""
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _LOG_LINES: Final = 15
@@ -149,7 +152,7 @@ class ControlPlane:
                 stdout=log,
                 stderr=log,
                 cwd=self.folder,
-                env={**os.environ, **_MEMORY_FOR_TIME, "KUBECONFIG": str(self.kubeconfig())},
+                env={**os.environ, **_FOR_GO, "KUBECONFIG": str(self.kubeconfig())},
                 start_new_session=True,  # Ctrl-C is for the test, which then ends them
             )
 

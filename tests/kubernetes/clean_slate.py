@@ -4,7 +4,7 @@ import base64
 import http.client
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -22,6 +22,9 @@ TIMEOUT_S = 180
 NOT_OURS = {"apiservices", "endpoints", "endpointslices", "flowschemas", "ipaddresses"}
 IDENTITY = "apiserver.kubernetes.io/identity"
 NOT_OURS |= {"prioritylevelconfigurations", "servicecidrs"}
+
+STORED_AS = {"nodes": "minions", "replicationcontrollers": "controllers", "ingresses": "ingress"}
+"""Plural to the word for it in the keys of etcd, where that is another."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +58,9 @@ class CleanSlate:
     def restore(self) -> None:
         deadline = time.monotonic() + TIMEOUT_S
         unlisted: set[int] = set()
-        while new := self._new() - unlisted:
+        while new := {r: key for r, key in self._new().items() if r not in unlisted}:
             with self._plane.connect() as api:
-                left = [thing for thing in _things(api) if thing.revision in new]
+                left = [one for one in _things(api, new.values()) if one.revision in new]
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"still there: {', '.join(thing.path for thing in left)}")
                 full = {thing.namespace for thing in left if not thing.is_namespace}
@@ -65,19 +68,19 @@ class CleanSlate:
                     with suppress(Refused):  # it is gone, or has changed: the next round tells
                         remove(api, thing, is_full=thing.namespace in full)
             # What has changed meanwhile has another revision, and is looked for again.
-            unlisted |= new - {thing.revision for thing in left}
+            unlisted |= new.keys() - {thing.revision for thing in left}
 
-    def _new(self) -> set[int]:
-        """Revisions of what was created since, also anew under the same name."""
+    def _new(self) -> dict[int, str]:
+        """Revision to key of what was created since, also anew under the same name."""
         return {
-            changed
+            changed: key
             for key, (created, changed) in stored(self._plane).items()
             if self._kept.get(key) != created
         }
 
 
 def stored(plane: ControlPlane) -> dict[str, tuple[int, int]]:
-    """Every key in etcd, with the revisions by which it was created and last written."""
+    """Every key in etcd, in Base64, with the revisions by which it was created and last written."""
     first, end = (base64.b64encode(key).decode() for key in (b"/registry/", b"/registry0"))
     body = json.dumps({"key": first, "range_end": end, "keys_only": True})
     connection = http.client.HTTPConnection(*plane.etcd, timeout=TIMEOUT_S)
@@ -101,8 +104,8 @@ def remove(api: ApiConnection, thing: Thing, *, is_full: bool) -> None:
         api.request("DELETE", thing.path, NOW)
 
 
-def _things(api: ApiConnection) -> Iterator[Thing]:
-    for root, plural in _kinds(api):
+def _things(api: ApiConnection, keys: Iterable[str]) -> Iterator[Thing]:
+    for root, plural in _kinds_of(api, keys):
         for item in items(api, f"{root}/{plural}"):
             meta = item["metadata"]
             if IDENTITY in meta.get("labels", ()):
@@ -131,6 +134,17 @@ def items(api: ApiConnection, path: str) -> list[dict[str, Any]]:
             if refused.status != HTTPStatus.TOO_MANY_REQUESTS or time.monotonic() > deadline:
                 raise
         time.sleep(0.05)  # its definition is new
+
+
+def _kinds_of(api: ApiConnection, keys: Iterable[str]) -> list[tuple[str, str]]:
+    """The kinds that have keys in etcd; all of them if a key is of no known kind."""
+    kinds = [(root, plural, STORED_AS.get(plural, plural)) for root, plural in _kinds(api)]
+    known = {word for _, _, word in kinds} | NOT_OURS
+    paths = [base64.b64decode(key).decode() for key in keys]
+    words = [{*path.split("/")[2:4]} for path in paths]  # a group and its kind, or a kind alone
+    are_known = all(one & known for one in words)
+    found = set().union(*words)
+    return [(root, plural) for root, plural, word in kinds if word in found or not are_known]
 
 
 def _kinds(api: ApiConnection) -> Iterator[tuple[str, str]]:

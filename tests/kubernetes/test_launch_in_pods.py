@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from controlled import installed  # noqa: F401 - a fixture
+from effort import variants
 from gangs import SETTINGS, Gang
 from launched_jobs import LaunchedJob, LaunchedMpi, LaunchedSet, LaunchedTrain, launching
 from machines import REPLACE_XID, Fleet, a_fleet
@@ -97,24 +98,17 @@ def exchange_one_pod(launch: Launch, bad_rank: int) -> None:
 @pytest.mark.usefixtures("trainer")
 @pytest.mark.parametrize(
     ("kind", "annotations", "bad_rank"),
-    [
-        (LaunchedJob, {}, 1),
-        (LaunchedJob, KEPT, 1),
-        (LaunchedJob, KEPT, 0),
-        (LaunchedSet, KEPT, 1),
-        (LaunchedSet, KEPT, 0),
-        (LaunchedTrain, KEPT, 1),
-        (LaunchedTrain, KEPT, 0),
-    ],
-    ids=[
-        "drained",
-        "resumed",
-        "coordinator",
-        "job-set",
-        "coordinator-of-a-job-set",
-        "train-job",
-        "coordinator-of-a-train-job",
-    ],
+    variants(
+        [
+            pytest.param(LaunchedJob, {}, 1, id="drained"),
+            pytest.param(LaunchedJob, KEPT, 1, id="resumed"),
+            pytest.param(LaunchedJob, KEPT, 0, id="coordinator"),
+            pytest.param(LaunchedSet, KEPT, 0, id="coordinator-of-a-job-set"),
+            pytest.param(LaunchedSet, KEPT, 1, id="job-set"),
+            pytest.param(LaunchedTrain, KEPT, 1, id="train-job"),
+            pytest.param(LaunchedTrain, KEPT, 0, id="coordinator-of-a-train-job"),
+        ]
+    ),
 )
 def test_a_rank_restarts_in_its_pod_and_a_bad_node_costs_one_pod(
     fleet: Fleet,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from controlled import installed  # noqa: F401 - a fixture
-from effort import positions
+from effort import positions, variants
 from fatal_proxy import FatalProxy, fatal_proxy
 from machines import REBOOT_XID, REPLACE_XID, Fleet, a_fleet
 from real_cluster import Cluster, until
@@ -55,8 +55,18 @@ def is_over(fleet: Fleet, name: str) -> bool:
     return bool(ended) and fleet.phase(ended[0].successor or name) == "schedulable"
 
 
-@pytest.mark.parametrize("line", [REPLACE_XID, REBOOT_XID], ids=["replace", "reboot"])
-@pytest.mark.parametrize("is_answered", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(
+    ("line", "is_answered"),
+    variants(
+        [
+            pytest.param(REPLACE_XID, False, id="before-replace"),
+            pytest.param(REBOOT_XID, False, id="before-reboot"),
+            pytest.param(REPLACE_XID, True, id="after-replace"),
+            pytest.param(REBOOT_XID, True, id="after-reboot"),
+        ],
+        each=3,
+    ),
+)
 def test_a_controller_killed_at_any_write(
     fleet: Fleet, proxy: FatalProxy, line: str, *, is_answered: bool
 ) -> None:

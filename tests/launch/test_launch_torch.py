@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from effort import variants
 from launch.launched import TORCH_LIMIT_S, launch, needs_py_spy, start
 
 from holdfast.kit.free_ports import free_port
@@ -86,14 +87,26 @@ def test_the_rank_that_hangs_real_training_is_named(hang: str, verdict: str) -> 
 @needs_py_spy
 @pytest.mark.parametrize(
     ("hang", "verdict"),
-    [
-        ("handle", r"rank 1 on \S+ is in never_comes .+, while the others sleep in waits_for_the"),
-        ("group", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
-        ("save", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
-        ("exit", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
-        ("debugger", r"rank 1 on \S+ never entered barrier: it is in .+, called by asks_a_person"),
-        ("receives", r"all ranks that could be read wait for others: rank 0 is in recv, called by"),
-    ],
+    variants(
+        [
+            (
+                "handle",
+                r"rank 1 on \S+ is in never_comes .+, while the others sleep in waits_for_the",
+            ),
+            ("group", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
+            ("save", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
+            ("exit", r"rank 1 on \S+ never entered barrier: it is in never_comes"),
+            (
+                "debugger",
+                r"rank 1 on \S+ never entered barrier: it is in .+, called by asks_a_person",
+            ),
+            (
+                "receives",
+                r"all ranks that could be read wait for others: rank 0 is in recv, called by",
+            ),
+        ],
+        each=3,
+    ),
 )
 def test_a_rank_that_does_not_come_is_named_however_the_others_wait(
     hang: str, verdict: str

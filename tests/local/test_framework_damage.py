@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from effort import is_quick
+from effort import is_quick, variants
 
 from holdfast.adapters.checkpoints.manifest_check import manifest_of
 from tests.engines.framework_environments import environment_of
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.frameworks
 
 JOBS = {
     "torch_save": "torch",
-    "dcp": "torch",
     "safetensors_file": "safetensors",
+    "dcp": "torch",
     "lightning_file": "lightning",
     "hf_trainer": "transformers",
     "accelerate_state": "accelerate",
@@ -69,7 +69,7 @@ def ray_folder() -> Iterator[str]:
 
 
 def scripts() -> list[str]:
-    return [*JOBS, *(list(IN_ENVIRONMENTS)[:1] if is_quick() else IN_ENVIRONMENTS)]
+    return [*variants(JOBS), *(list(IN_ENVIRONMENTS)[:1] if is_quick() else IN_ENVIRONMENTS)]
 
 
 def programs_of(script: str) -> Path:

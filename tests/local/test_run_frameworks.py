@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import variants
 
 SCRIPTS = Path(__file__).parent / "frameworks"
 BIN = Path(sys.executable).parent
@@ -65,7 +66,7 @@ def test_a_job_under_torchrun_resumes_after_one_of_its_ranks_was_killed(run, tra
 
 
 @needs("lightning")
-@pytest.mark.parametrize("devices", [1, 2])
+@pytest.mark.parametrize("devices", variants([2, 1]))
 def test_lightning_trains_on_all_nodes_under_plain_python(trained, devices):
     script = str(SCRIPTS / "lightning_fit.py")
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from effort import variants
 
 from holdfast.adapters.local.cluster_store import JobLaunch
 from holdfast.decisions.log_rules import Comparison, JobLogRule
@@ -135,15 +136,24 @@ def test_a_job_that_did_not_hang_has_no_evidence(run):
 @needs_py_spy
 @pytest.mark.parametrize(
     ("hang", "verdict"),
-    [
-        ("asleep", r"rank 1 on \S+ never entered .+: it is in falls_asleep \(torch_hang.py:\d+\)"),
-        (
-            "dataloader",
-            r"rank 1 on \S+ never entered .+: it is in the DataLoader, in [\w.]+ \(.+its worker "
-            r"process \d+ is in [\w.]*__getitem__ \(torch_hang.py:\d+\)",
-        ),
-        ("mismatch", r"rank 0 is in all_reduce, .+, and rank 1 is in barrier, .+ different code"),
-    ],
+    variants(
+        [
+            (
+                "asleep",
+                r"rank 1 on \S+ never entered .+: it is in falls_asleep \(torch_hang.py:\d+\)",
+            ),
+            (
+                "dataloader",
+                r"rank 1 on \S+ never entered .+: it is in the DataLoader, in [\w.]+ \(.+"
+                r"its worker process \d+ is in [\w.]*__getitem__ \(torch_hang.py:\d+\)",
+            ),
+            (
+                "mismatch",
+                r"rank 0 is in all_reduce, .+, and rank 1 is in barrier, .+ different code",
+            ),
+        ],
+        each=3,
+    ),
 )
 def test_the_rank_that_hangs_a_job_of_pytorch_is_named(run, hang, verdict):
     ended = run.run(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from effort import variants
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.save_reports import read_reports
@@ -181,7 +182,9 @@ assert torch.isfinite(weights).all() and torch.equal(weights, expected), (weight
 @pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("accumulated", "options"),
-    [(1, ""), (2, ""), (1, 'strategy="ddp", devices=1, use_distributed_sampler=False')],
+    variants(
+        [(1, ""), (2, ""), (1, 'strategy="ddp", devices=1, use_distributed_sampler=False')], each=3
+    ),
 )
 def test_lightning_skips_the_batches_of_bad_steps(
     accumulated: int, options: str, tmp_path: Path

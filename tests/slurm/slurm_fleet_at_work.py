@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+from zlib import crc32
 
 import pytest
 
@@ -18,12 +19,24 @@ from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.model.errors import BackendError
 from holdfast.model.incidents import Incident
 from holdfast.model.nodes import NodeRecord
+from tests.effort import is_quick
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.engines.slurm_machine import Machine
 from tools.slurm_versions import NEWEST, VERSION
 
-on_both_versions = pytest.mark.parametrize("programs", ["installed", VERSION], indirect=True)
-"""A test that runs on the Slurm of this machine and on the newer one."""
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def on_both_versions(test: Test) -> Test:
+    """Run a test on the Slurm of this machine and on the newer one; on one of them if quick.
+
+    Which one depends on the name of the test, so that each version has half of them.
+    """
+    versions = ["installed", VERSION]
+    if is_quick():
+        versions = [versions[crc32(test.__name__.encode()) % len(versions)]]
+    return pytest.mark.parametrize("programs", versions, indirect=True)(test)
+
 
 on_newest_version = pytest.mark.parametrize("programs", [NEWEST], indirect=True)
 """One that runs on the newest Slurm alone: it needs 25.11, or is a smoke test of that release."""
