@@ -1,4 +1,4 @@
-"""How much the expensive tests try: everything, or a tenth in ``make test`` and ``.ci/run``."""
+"""How much the expensive tests try: everything, or a part in ``make test`` and ``.ci/run``."""
 
 import os
 from collections.abc import Iterable
