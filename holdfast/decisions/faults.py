@@ -33,12 +33,12 @@ then start the agent of a node that has booted meanwhile."""
 
 
 def observed_deadline(node: NodeView, due_at: datetime, timeout: timedelta) -> datetime:
-    """Return the deadline of a report, later if an outage of the platform may have kept it back.
+    """Return a deadline, later if an outage of the platform may have kept back what it waits for.
 
     Args:
         node: the node.
         due_at: the deadline without an outage.
-        timeout: time from the expected event to that deadline.
+        timeout: time that the node, its jobs or its provider have until that deadline.
 
     """
     if node.observed_since is None:

@@ -8,7 +8,7 @@ from holdfast.decisions.faults import has_joined, observed_deadline
 from holdfast.decisions.ladder import is_repeat_offender
 from holdfast.decisions.lifecycle import machine_ordered_on
 from holdfast.decisions.policy import RecoveryMode, RemediationPolicy
-from holdfast.decisions.provider_timeouts import due_at, is_refused_for_good
+from holdfast.decisions.provider_timeouts import due_at
 from holdfast.model.actions import NodeAction, Reboot, Rejoin, Replace, Wait
 from holdfast.model.health import Remedy
 from holdfast.model.names import Condition, Reason
@@ -43,7 +43,7 @@ def decide_rebooting(node: NodeView, policy: RemediationPolicy, now: datetime) -
     if remediation.remedy is not Remedy.REPLACE:  # else the provider has no such machine
         deadline = due_at(node.record, policy)
         is_automatic = policy.node_recovery is RecoveryMode.AUTOMATIC
-        is_refused = is_automatic and is_refused_for_good(node.record, policy, now)
+        is_refused = is_automatic and _is_refused_for_good(node, policy, now)
         if deadline is None and node.machine != remediation.machine:  # the order was carried out
             last_try = max(node.record.phase_since, remediation.retry_at or node.record.phase_since)
             deadline = last_try + policy.reboot_timeout
@@ -69,6 +69,13 @@ def decide_replacing(node: NodeView, policy: RemediationPolicy, now: datetime) -
         return _again(remediation, order, now)
     deadline = observed_deadline(node, deadline, policy.replace_timeout)
     return Wait(until=deadline) if now < deadline else order
+
+
+def _is_refused_for_good(node: NodeView, policy: RemediationPolicy, now: datetime) -> bool:
+    """Return whether a provider has refused a reboot for as long as a reboot may take."""
+    timeout = policy.reboot_timeout
+    deadline = observed_deadline(node, node.record.phase_since + timeout, timeout)
+    return remediation_of(node).retry_at is not None and now >= deadline
 
 
 def _again(remediation: Remediation, order: Reboot | Replace, now: datetime) -> NodeAction | Wait:

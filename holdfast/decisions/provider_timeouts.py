@@ -28,12 +28,6 @@ def due_at(record: NodeRecord, policy: RemediationPolicy) -> datetime | None:
     return None
 
 
-def is_refused_for_good(record: NodeRecord, policy: RemediationPolicy, now: datetime) -> bool:
-    """Return whether a provider has refused a reboot for as long as a reboot may take."""
-    is_refused = record.remediation is not None and record.remediation.retry_at is not None
-    return is_refused and now >= record.phase_since + policy.reboot_timeout
-
-
 def pause_after_refusal(
     record: NodeRecord, requested: timedelta | None, policy: RemediationPolicy, now: datetime
 ) -> timedelta:

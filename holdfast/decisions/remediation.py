@@ -14,6 +14,7 @@ from holdfast.decisions.faults import (
     check_fault,
     has_joined,
     node_faults,
+    observed_deadline,
     offender_fault,
     request_fault,
     silent_at,
@@ -263,7 +264,8 @@ def _decide_quarantined(
         )
     if node.record.phase is Phase.QUARANTINED:
         return _begin_repair(node, remediation, policy)
-    deadline = node.record.phase_since + drain_time(node, remediation, policy)
+    timeout = drain_time(node, remediation, policy)
+    deadline = observed_deadline(node, node.record.phase_since + timeout, timeout)
     if node.running_jobs and node.powered_on is not False and now < deadline:
         return Wait(until=deadline)
     match remediation.remedy:

@@ -1,4 +1,4 @@
-"""Deadlines of reports that an outage of the platform may have kept back."""
+"""Deadlines of what an outage of the platform may have kept back."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from holdfast.decisions.faults import AFTER_OUTAGE, observed_deadline
 from holdfast.decisions.policy import RemediationPolicy
 from holdfast.decisions.remediation import decide
-from holdfast.model.actions import NodeAction, Pair
+from holdfast.model.actions import NodeAction, Pair, Reboot, Replace
 from holdfast.model.nodes import ClusterView, NodeView, Pairing, Phase
-from tests.ports.builders import NOW, a_node, a_record, a_remediation
+from tests.ports.builders import NOW, a_fault, a_node, a_record, a_remediation
 
 TICK = timedelta(microseconds=1)
 POLICY = RemediationPolicy(deep_check_pairs=True, heartbeat_timeout=timedelta(days=1))
@@ -25,6 +25,21 @@ CHECKING = a_node(Phase.CHECKING, record={"phase_since": LONG_AGO})
 PAIRED = a_node(
     Phase.CHECKING,
     record={"pairing": Pairing(since=LONG_AGO, partner="node-2", began_at=LONG_AGO)},
+)
+DRAINING = a_node(
+    Phase.DRAINING,
+    faults=(a_fault(),),
+    running_jobs=("a",),
+    heartbeat_at=NOW,
+    record={"phase_since": LONG_AGO},
+)
+REFUSED = a_node(
+    Phase.REBOOTING,
+    heartbeat_at=None,
+    record={
+        "phase_since": LONG_AGO,
+        "remediation": a_remediation(machine="i-1#boot-1", retry_at=NOW - 2 * TICK),
+    },
 )
 PEER = replace(
     PAIRED,
@@ -40,7 +55,7 @@ def actions(node: NodeView, policy: RemediationPolicy, now: datetime) -> tuple[N
 
 
 def test_without_an_outage_all_of_them_are_overdue() -> None:
-    for node in (JOINING, REBOOTING, REPLACING, CHECKING, PAIRED):
+    for node in (JOINING, REBOOTING, REPLACING, CHECKING, PAIRED, DRAINING, REFUSED):
         assert len(actions(node, POLICY, NOW)) == 1
 
 
@@ -52,6 +67,7 @@ def test_without_an_outage_all_of_them_are_overdue() -> None:
         (REPLACING, "replace_timeout"),
         (CHECKING, "deep_check_timeout"),
         (PAIRED, "pair_timeout"),
+        (DRAINING, "drain_timeout"),
     ],
     ids=lambda one: one if isinstance(one, str) else "",
 )
@@ -65,6 +81,15 @@ def test_after_an_outage_a_node_has_time_to_report(
     assert actions(node, policy, NOW - TICK) == ()
     (action,) = actions(node, policy, NOW)
     assert not isinstance(action, Pair) or action.pairing.tests[0].passed is False
+
+
+@pytest.mark.parametrize("timeout", [timedelta(minutes=1), AFTER_OUTAGE, timedelta(minutes=10)])
+def test_after_an_outage_a_refused_reboot_is_ordered_again(timeout: timedelta) -> None:
+    policy = replace(POLICY, reboot_timeout=timeout)
+    node = replace(REFUSED, observed_since=NOW - min(timeout, AFTER_OUTAGE))
+
+    assert [type(one) for one in actions(node, policy, NOW - TICK)] == [Reboot]
+    assert [type(one) for one in actions(node, policy, NOW)] == [Replace]
 
 
 @given(
