@@ -31,6 +31,11 @@ def index_page() -> Iterator[str]:
     yield from ["# Commands", "", NOTE, ""]
     yield "Every command has `--help`. `--output json` prints all fields where a command"
     yield "offers it. [Exit codes](../exit-codes.md) are the same for all commands."
+    yield from ["", "Placeholders in the options of several commands:", ""]
+    yield "- `DURATION`: a number with a unit, such as `500ms`, `90s`, `15m`, `1h30m` or `7d`."
+    yield "- `QUOTA`: a count such as `4`, or a percentage such as `20%`."
+    yield "- `SIZE`: bytes, such as `500K`, `200M` or `1.5G`; units are powers of 1,024."
+    yield "- `NODE,...` and similar: values separated by commas, without spaces."
     yield from ["", "| Command | Description |", "|---|---|"]
     for name, row in COMMANDS.items():
         yield f"| [`holdfast {name}`]({name}.md) | {row.help} |"

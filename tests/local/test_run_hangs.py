@@ -74,7 +74,7 @@ def test_the_evidence_of_a_hang_can_be_saved_without_secrets(run, tmp_path):
 
     again = run.holdfast("jobs", "evidence", run.name, "--file", str(target))
     assert again.returncode != 0
-    assert "exists; name another file with --file" in again.stderr
+    assert "already exists; choose another file with --file" in again.stderr
     assert "### 2 ranks" in run.holdfast("jobs", "evidence", run.name, "--file", "-").stdout
 
 

@@ -61,7 +61,7 @@ Exit codes:
     "beside it, both with mode 0600; print no secret.",
 )
 @click.option("--name", default="", help="With --new-key: name of the key's owner.")
-@where_options("Show only this run.")
+@where_options("Serve only this run.  [default: all runs]")
 def api(
     *,
     config_file: Path | None,

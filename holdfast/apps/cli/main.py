@@ -130,6 +130,8 @@ def cli() -> None:
     """Keep training jobs running through hardware failure.
 
     Start with `holdfast demo` or `holdfast run -- python train.py`.
+
+    DURATION in the help of a command is a number with a unit, such as 500ms, 90s, 15m or 1h30m.
     """
 
 

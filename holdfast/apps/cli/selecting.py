@@ -78,7 +78,11 @@ def select_options(
             type=_States(states),
             help=f"Show only rows in these states: {', '.join(states)}.",
         ),
-        click.option("--since", type=Duration(), help="Show only rows that changed in this time."),
+        click.option(
+            "--since",
+            type=Duration(),
+            help="Show only rows that changed within this time, such as 30m or 2h.",
+        ),
         *([reason] if has_reasons else []),
         *([job] if has_jobs else []),
         click.option(

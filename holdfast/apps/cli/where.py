@@ -27,7 +27,7 @@ _PLATFORM: Final[Sequence[Callable[[Any], Any]]] = (
     click.option(
         "--state-dir",
         type=click.Path(path_type=Path),
-        help="State directory of the Slurm controller.",
+        help="State directory of the Holdfast controller on Slurm.  [default: /var/lib/holdfast]",
     ),
 )
 _NAMESPACE: Final[Sequence[Callable[[Any], Any]]] = (

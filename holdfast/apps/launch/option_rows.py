@@ -74,11 +74,11 @@ OPTIONS: Final = (
         "else the first node of the Slurm step)",
     ),
     _row(
-        "--join-timeout", type=duration, default=timedelta(minutes=10), metavar="TIME",
+        "--join-timeout", type=duration, default=timedelta(minutes=10), metavar="DURATION",
         help="time to wait for enough launchers, or for the coordinator (default: 10m)",
     ),
     _row(
-        "--lease-timeout", type=duration, default=timedelta(seconds=2), metavar="TIME",
+        "--lease-timeout", type=duration, default=timedelta(seconds=2), metavar="DURATION",
         help="time without a response after which a launcher counts as lost (default: 2s)",
     ),
     _row(
@@ -97,7 +97,7 @@ OPTIONS: Final = (
         help="maximum restarts in place within --restart-period (default: 3)",
     ),
     _row(
-        "--restart-period", type=duration, default=_BUDGET.period, metavar="TIME",
+        "--restart-period", type=duration, default=_BUDGET.period, metavar="DURATION",
         help="period in which restarts in place are counted (default: 6h)",
     ),
     _row(
@@ -130,30 +130,30 @@ OPTIONS: Final = (
         help="signal that ends ranks before a restart (default: SIGTERM)",
     ),
     _row(
-        "--shutdown-timeout", type=duration, default=timedelta(seconds=15), metavar="TIME",
+        "--shutdown-timeout", type=duration, default=timedelta(seconds=15), metavar="DURATION",
         help="time from --shutdown-signal to SIGKILL (default: 15s)",
     ),
     _row(
-        "--accelerator-timeout", type=duration, default=timedelta(seconds=50), metavar="TIME",
+        "--accelerator-timeout", type=duration, default=timedelta(seconds=50), metavar="DURATION",
         help="time to wait for GPU memory to be released before a restart (default: 50s)",
     ),
     _row(
-        "--hang-timeout", type=hang_limit, metavar="TIME|auto", default=HangLimit(),
+        "--hang-timeout", type=hang_limit, metavar="DURATION|auto", default=HangLimit(),
         help="restart the ranks if one that has reported steps, in HOLDFAST_PROGRESS_FILE or in a "
         "log in --log-dir, reports no new step within this time; auto: within a time learned from "
         "its steps (default: report it after the learned time, and continue)",
     ),
     _row(
-        "--stall-floor", type=duration, default=HangLimit().floor, metavar="TIME",
+        "--stall-floor", type=duration, default=HangLimit().floor, metavar="DURATION",
         help="minimum of the learned time (default: 3m)",
     ),
     _row(
-        "--stall-start", type=duration, default=HangLimit().start, metavar="TIME",
+        "--stall-start", type=duration, default=HangLimit().start, metavar="DURATION",
         help="time to the first step of a job on one node that is reported as a suspected hang; 0: "
         "none (default: 1h; once known, five times the longest start)",
     ),
     _row(
-        "--stall-silence", type=duration, default=HangLimit().silence, metavar="TIME",
+        "--stall-silence", type=duration, default=HangLimit().silence, metavar="DURATION",
         help="time without output, CPU time and accelerator activity after which a job on one node "
         "that reports no steps is reported as a suspected hang; 0: none (default: 10m)",
     ),
@@ -168,7 +168,7 @@ OPTIONS: Final = (
         "others; 0: take no samples (default: 1.15, unless HOLDFAST_PROGRESS_FILE is set)",
     ),
     _row(
-        "--straggler-window", type=duration, default=StragglerOptions().window, metavar="TIME",
+        "--straggler-window", type=duration, default=StragglerOptions().window, metavar="DURATION",
         help="duration of one window of samples; a straggler is slower in at least four (default: "
              "40s)",
     ),

@@ -46,6 +46,10 @@ _DESCRIPTION: Final = (
     "Replaces torchrun: it accepts the same options and PET_* variables, and sets the same "
     "variables for the script."
 )
+_EPILOG: Final = (
+    "DURATION is a number with a unit, such as 500ms, 90s, 15m or 1h30m; a number without a unit "
+    "is seconds, as in torchrun."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +185,9 @@ def command_line_parser(
     environment: Mapping[str, str] | None = None, program: str = PROGRAM, more: Options = ()
 ) -> argparse.ArgumentParser:
     """Return the parser of the command line, with PET_* variables as defaults and ``more``."""
-    parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION, allow_abbrev=False)
+    parser = argparse.ArgumentParser(
+        prog=program, description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False
+    )
     known = environment if environment is not None else {}
     for names, settings in (*OPTIONS, *more):
         forms = [form for name in names for form in dict.fromkeys((name, _underscored(name)))]

@@ -36,6 +36,8 @@ _DESCRIPTION: Final = (
     "exit code; srun --auto-resume=1 starts it."
 )
 
+_EPILOG: Final = "DURATION is a number with a unit, such as 500ms, 90s, 15m or 1h30m."
+
 SUPERVISED: Final = "HOLDFAST_SUPERVISED"
 """Number of the job whose srun has a supervisor: the SPANK plugin starts no second one."""
 
@@ -154,7 +156,9 @@ def _end_as_srun(status: int) -> int:
 
 def command_line_parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="holdfast slurm supervise", description=_DESCRIPTION)
+    parser = argparse.ArgumentParser(
+        prog="holdfast slurm supervise", description=_DESCRIPTION, epilog=_EPILOG
+    )
     timeouts = RestartTimeouts()
     times: Mapping[str, tuple[timedelta, str]] = {
         "--grace": (timeouts.grace, "time to wait for the report of a node fault"),
@@ -165,7 +169,7 @@ def command_line_parser() -> argparse.ArgumentParser:
     }
     for name, (default, text) in times.items():
         about = f"{text} (default: {format_duration(default)})"
-        parser.add_argument(name, type=_duration, default=default, metavar="TIME", help=about)
+        parser.add_argument(name, type=_duration, default=default, metavar="DURATION", help=about)
     parser.add_argument(
         "--max-retries", type=int, default=MAX_RETRIES, metavar="N",
         help="maximum restarts of a job without max-retry in its Comment; the controller's"

@@ -110,7 +110,7 @@ def _limit(value: str) -> Callable[[Any], Any]:
 @click.option(
     "--state-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    help="As PrologSlurmctld: state directory of the controller.",
+    help="As PrologSlurmctld: state directory of the Holdfast controller.",
 )
 @click.option(
     "--through",

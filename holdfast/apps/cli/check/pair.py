@@ -64,6 +64,7 @@ token_option = click.option(
     "--listen",
     default=f"127.0.0.1:{PORT}",
     show_default=True,
+    metavar="[HOST:]PORT",
     help="Address and port to listen on; use an address that other nodes can reach, or :PORT for"
     " all.",
 )
@@ -88,7 +89,8 @@ def serve(*, config_file: Path | None, token_file: Path | None, listen: str) -> 
     "peer",
     envvar=PEER_VARIABLE,
     show_envvar=True,
-    help="Address of `holdfast check serve` on the other node: HOST[:PORT].",
+    metavar="HOST[:PORT]",
+    help="Address of `holdfast check serve` on the other node.",
 )
 @click.option(
     "--only",

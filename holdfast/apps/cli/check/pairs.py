@@ -46,7 +46,10 @@ _NAMES: Final = (*(part.name for part in PARTS), *LAUNCHED)
 STARTERS: Final = ("slurm", "mpi", _SERVE)
 
 nodes_option = click.option(
-    "--nodes", required=True, help="Comma-separated names of two or more nodes."
+    "--nodes",
+    required=True,
+    metavar="NODE,...",
+    help="Comma-separated names of two or more nodes.",
 )
 launch_option = click.option(
     "--launch-option",
@@ -89,7 +92,7 @@ launch_option = click.option(
 @click.option(
     "--on",
     type=click.Choice(STARTERS),
-    help="What starts --test: srun, mpirun, or `holdfast check serve` on every node.",
+    help="Launcher of --test: srun, mpirun, or `holdfast check serve` on every node.",
 )
 @launch_option
 @config_option

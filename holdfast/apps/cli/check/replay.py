@@ -27,14 +27,14 @@ from holdfast.model.names import Condition
     "--on",
     type=click.Choice(STARTERS),
     required=True,
-    help="What starts the steps: srun, mpirun, or `holdfast check serve` on every node.",
+    help="Launcher of the steps: srun, mpirun, or `holdfast check serve` on every node.",
 )
 @click.option(
     "--rounds",
     type=click.IntRange(2, 1000),
     default=4,
     show_default=True,
-    help="Maximum number of groupings; each replays the steps once on every node.",
+    help="Maximum number of rounds; each round runs the steps once on every node.",
 )
 @click.option(
     "--timeout",
@@ -53,13 +53,14 @@ def replay(
 ) -> int:
     """Find nodes that compute wrongly without an error (silent data corruption).
 
-    Both nodes of a pair do the same deterministic steps, and the results of each step are compared
-    bit by bit. In the next grouping, nodes whose pair differed get other partners: the difference
-    follows the bad node.
+    Both nodes of a pair run the same deterministic steps, and the results of each step are compared
+    bit by bit. In the next round, the nodes of a pair whose results differ are paired with other
+    nodes. The bad node is the one whose pairs keep differing.
 
-    The steps train a built-in transformer block, with PyTorch on every GPU if it is installed. With
-    `replay_command` in the configuration of each node, they are those of a job: its script does
-    the number of steps in HOLDFAST_REPLAY, and calls holdfast.training.replayed after each.
+    The steps train a built-in transformer block, with PyTorch on every GPU if it is installed. To
+    run the steps of a job instead, set `replay_command` in the configuration of each node: the
+    script must run the number of steps in HOLDFAST_REPLAY, and call holdfast.training.replayed
+    after each.
 
     \b
       holdfast check replay --nodes n1,n2,n3,n4 --on slurm

@@ -111,8 +111,9 @@ checkpoint.add_command(copies)
     "--bad-loss",
     type=BadLoss(),
     metavar="STEP@TIME",
-    help="Step with a loss for which the ranks were stopped, and the time at which it was reported,"
-    " as in HOLDFAST_BAD_LOSS: move checkpoints away that were saved since.",
+    help="Move checkpoints that were saved since this time to DIRECTORY.set-aside. STEP is the step"
+    " with the loss for which the ranks were stopped, TIME the time at which it was reported, as in"
+    " HOLDFAST_BAD_LOSS.",
 )
 @_rollback_option
 @click.option(

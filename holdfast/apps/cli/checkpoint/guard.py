@@ -104,7 +104,7 @@ def guard_(  # noqa: PLR0913 - one parameter for each option
     mirror_to: str,
     timeout: timedelta,
 ) -> int:
-    """Verify the checkpoints in DIRECTORY, then run COMMAND in a pod; without it, exit.
+    """Verify the checkpoints in DIRECTORY at the start of a pod, then run COMMAND if given.
 
     Rank 0 does what `verify` does; the other ranks of the attempt wait for it. Then COMMAND
     replaces this process, with HOLDFAST_CHECKPOINT_DIR set to DIRECTORY; on rank 0, `watch` runs as

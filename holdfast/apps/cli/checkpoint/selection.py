@@ -171,7 +171,7 @@ def choose_(
 
     NAME is a name or a step. The checkpoint is verified first. Before the next attempt, newer ones
     are moved to DIRECTORY.set-aside, and the tracker or link is set to it. Rollback limits do
-    not apply. The selection ends when it was used, or with --none.
+    not apply. The selection applies to one attempt; --none removes it.
 
     Exits with 1 if the checkpoint is not complete.
     """
@@ -180,7 +180,8 @@ def choose_(
     store = CheckpointDirectory(directory, format_name)
     history = read_history(directory)
     if name is None:
-        pin, text = None, "no checkpoint is selected; the newest complete one is resumed from"
+        text = "no checkpoint is selected; the next attempt resumes from the newest complete one"
+        pin = None
         store.survey()
     else:
         one = _verified(store, directory, name, Depth(depth))
@@ -224,7 +225,7 @@ def release(
     record = _record(history, moved)
     target = record.name if record is not None and is_inside(record.name) else name
     if survey.named(target) is not None and dry_run:
-        raise BackendError(f"{directory / target}: exists; move it away first")
+        raise BackendError(f"{directory / target} already exists; rename or move it first")
     if not dry_run:
         store.release(moved, target)
         changed = released(history, target, str(moved), datetime.now(UTC))

@@ -162,7 +162,7 @@ def _kernel_command(family: str, kinds: Mapping[str, tuple[str, ...]]) -> click.
     def command(*, kind: str, **options: Any) -> None:
         _report(f"{family} {kind}", kinds[kind], _Options(**options))
 
-    command.help = f"{_KERNEL_FAULTS[family]}\n\nThe default is {usual}."
+    command.help = f"{_KERNEL_FAULTS[family]}\n\nThe default fault is {usual}."
     return command
 
 

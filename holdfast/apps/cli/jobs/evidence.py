@@ -36,8 +36,8 @@ _LAUNCHED: Final = "**/attempt_*/evidence.json"
     "--from",
     "source",
     type=click.Path(path_type=Path),
-    help="Log directory of holdfast launch, or a file that it or a supervised step has named, "
-    "instead of JOB.",
+    help="Evidence file named in the output of a job, or log directory of holdfast launch, instead"
+    " of JOB.",
 )
 @click.option(
     "--attempt",
@@ -86,7 +86,7 @@ def _save(found: HangEvidence, logs: Iterator[tuple[str, str]], target: str | No
     try:
         write_bundle(found, logs, path)
     except FileExistsError as error:
-        raise NotFound(f"{path}: exists; name another file with --file") from error
+        raise NotFound(f"{path} already exists; choose another file with --file") from error
     click.echo(f"{found.job}: {found.verdict.text}")
     click.echo(f"saved {path}")
 

@@ -142,7 +142,7 @@ def install(
 )
 @click.option("--dry-run", is_flag=True, help="Print what would be removed and exit.")
 def uninstall(*, prefix: Path, dry_run: bool) -> int:
-    """Remove the files that install has written on this machine.
+    """Remove the files that holdfast slurm install wrote on this machine.
 
     Stop the units first. A file that was changed since is kept, and the command exits with 3. While
     slurm.conf names one of the files, nothing is removed: slurmd drains each node whose Prolog is
@@ -158,8 +158,8 @@ def uninstall(*, prefix: Path, dry_run: bool) -> int:
     manifest = Manifest.read(choices.manifest)
     if in_use := _read_slurm(lambda commands: settings_in_use(commands, manifest.files)):
         raise ConfigError(
-            f"slurm.conf still contains {', '.join(in_use)}, so nothing was removed; remove it, run"
-            " scontrol reconfigure, and retry"
+            f"slurm.conf still contains {', '.join(in_use)}: nothing was removed; delete these"
+            " settings from slurm.conf, run scontrol reconfigure, and retry"
         )
     done = _printed(Installer(manifest, dry_run=dry_run).uninstall(), dry_run=dry_run)
     for command in _read_slurm(restoring_commands):
@@ -175,11 +175,12 @@ slurm.add_command(preview)
 @slurm.command()
 @click.argument("job", metavar="JOB_ID")
 def stacks(*, job: str) -> None:
-    """Show what all ranks of a running job do, and which rank the others wait for.
+    """Show the stacks of all ranks of a running job, and the rank that the others wait for.
 
-    Starts a step beside those of the job, which runs py-spy on each of its nodes and requests dumps
-    of PyTorch's flight recorder. Ranks are the processes with the variable RANK. Run it as the
-    owner of the job, or as root. py-spy has to be in PATH on the nodes. The job is not stopped.
+    Starts a step in the allocation of the job, which runs py-spy on each node and requests dumps
+    of PyTorch's flight recorder. Ranks are the processes with the environment variable RANK. Run
+    it as the owner of the job, or as root. py-spy must be in PATH on the nodes. The job is not
+    stopped.
     """
     ranks = RankStacks(None, TIMEOUT)
     found = ranks.look(job, nodes_of(ranks, job))

@@ -22,7 +22,7 @@ _CONFIG: Final = Path("/etc/holdfast/controller.toml")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help=f"The controller's configuration.  [default: {_CONFIG}, if it exists]",
+    help=f"Configuration file of the controller.  [default: {_CONFIG}, if it exists]",
 )
 @click.option(
     "--report-dir",
