@@ -90,7 +90,7 @@ def test_release_does_not_replace_a_newer_save_of_the_same_name(folder: Path, ca
 
     code, _, err = command(capsys, "release", folder, "step_3")
 
-    assert (code, "step_3: exists, so" in err) == (1, True)
+    assert (code, "step_3 already exists, " in err) == (1, True)
     assert (folder.with_name("sync.set-aside") / "step_3").is_dir()
 
 

@@ -178,7 +178,7 @@ def test_without_a_usable_copy_nothing_is_restored(location: str, tmp_path: Path
 def test_an_existing_checkpoint_is_never_replaced(folder: Path, location: str) -> None:
     mirror = mirror_of(folder, location)
     mirror.run_once(RetentionPolicy())
-    with pytest.raises(BackendError, match="exists; move it away"):
+    with pytest.raises(BackendError, match="already exists; rename or move it"):
         restore_best(mirror)
 
 

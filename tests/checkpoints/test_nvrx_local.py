@@ -96,7 +96,7 @@ def test_nothing_is_released_over_a_file_of_a_later_save(alone: Path) -> None:
     path.write_bytes(b"new")
     before = content(alone.parent)
 
-    with pytest.raises(BackendError, match=r"3/iter_0000300_3_local\.pt: exists"):
+    with pytest.raises(BackendError, match=r"3/iter_0000300_3_local\.pt already exists"):
         CheckpointDirectory(alone).release(alone.with_name("alone.set-aside") / NEWEST, NEWEST)
 
     assert content(alone.parent) == before

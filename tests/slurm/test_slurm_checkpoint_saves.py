@@ -176,7 +176,7 @@ def test_a_step_waits_for_its_copies_and_starts_once_they_are_there(
         script=f"export HOLDFAST_CHECKPOINT_COPIES={copies}\n"
         f"srun --auto-resume=1 true; echo code $?; cat {folder / TRACKER}",
     )  # fmt: skip
-    cluster.until_said(job, "the job waits. Repair the location of the copies")
+    cluster.until_said(job, "the job waits for a copy; repair the location of the copies")
     assert path.read_bytes().startswith(b"not an archive")
     copies.unlink()
     hidden.rename(copies)

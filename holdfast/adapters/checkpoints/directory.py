@@ -210,7 +210,7 @@ class CheckpointDirectory:
         target = self._folder / name
         if os.path.lexists(target):
             raise BackendError(
-                f"{target}: exists, so {moved} was not moved; move the other one away first"
+                f"{target} already exists, {moved} was not moved; rename or move it first"
             )
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

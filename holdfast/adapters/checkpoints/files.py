@@ -125,7 +125,7 @@ def _write(path: Path, chunks: Iterable[bytes], saved_at: datetime) -> None:
 
 def _reject_existing(target: Path) -> None:
     if os.path.lexists(target):
-        raise BackendError(f"{target}: exists; move it away before the restore")
+        raise BackendError(f"{target} already exists; rename or move it before the restore")
 
 
 def _set_directory_times(path: Path, changed_at: datetime) -> None:

@@ -45,7 +45,7 @@ def release_parts(moved: Path, folder: Path, parts: Sequence[str]) -> None:
     for part in parts:
         if os.path.lexists(folder / part):
             raise BackendError(
-                f"{folder / part}: exists, so {moved} was not moved; move the other one away first"
+                f"{folder / part} already exists, {moved} was not moved; rename or move it first"
             )
     try:
         _move(moved, folder, parts)

@@ -120,6 +120,9 @@ def restore_newest(
     except HoldfastError as error:
         lines = [f"{folder}: {name} was moved to {place}" for name, place in moved.items()]
         return Restored(lines=(*lines, f"{folder}: nothing was restored: {error}"), moved=moved)
-    lines = [f"{folder}: {name} is broken; moved to {place}" for name, place in moved.items()]
+    lines = [
+        f"{folder}: {name} is incomplete or damaged; moved to {place}"
+        for name, place in moved.items()
+    ]
     text = f"{folder}: {restored_because(found.choice)}; {copy.name} was restored from {location}"
     return Restored(name=copy.name, lines=(*lines, *damaged, text), moved=moved)

@@ -195,8 +195,8 @@ def _restored(
     if restored.name or not (is_needed and awaits_copy(outcome, has_copies=restored.has_copies)):
         return restored
     why = (
-        f"{found.before.folder}: the job waits. Repair the location of the copies, restore one, or"
-        " remove the location from the settings to start without a copy"
+        f"{found.before.folder}: the job waits for a copy; repair the location of the copies,"
+        " restore one, or remove the location from the settings to start without a copy"
     )
     return replace(restored, lines=(*restored.lines, why), awaits_decision=True)
 

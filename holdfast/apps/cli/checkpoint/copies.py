@@ -279,7 +279,7 @@ def _print_round(done: MirrorRound, location: str, output: str) -> None:
     for copy in done.copied:
         click.echo(f"{copy.name}: copied to {location}, {format_size(copy.size)}")
     for copy in done.deleted:
-        click.echo(f"{copy.name}: copy deleted, beyond the copies to keep")
+        click.echo(f"{copy.name}: copy deleted, beyond --keep or --max-age")
     for name, why in done.skipped:
         click.echo(f"{name}: not copied: {why}", err=True)
     if not (done.copied or done.deleted or done.skipped):
