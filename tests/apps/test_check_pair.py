@@ -186,7 +186,7 @@ sys.exit(103)
         _, result, _ = node.ask(port, "--only", "fi_pingpong")
 
     assert result["parts"]["fi_pingpong"]["outcome"] == "unknown"
-    assert "output of the other end: no such device" in result["parts"]["fi_pingpong"]["detail"]
+    assert "output of the peer: no such device" in result["parts"]["fi_pingpong"]["detail"]
 
 
 def test_ends_that_do_not_fit_say_so(node, tmp_path, capfd) -> None:
@@ -203,7 +203,7 @@ def test_ends_that_do_not_fit_say_so(node, tmp_path, capfd) -> None:
 
     assert {one["outcome"] for one in (missing, fewer, provider)} == {"skipped"}
     assert "127.0.0.1: fi_pingpong not found" in missing["detail"]
-    assert "has 1 devices, the other end 2" in fewer["detail"]
+    assert "has 1 devices, the peer 2" in fewer["detail"]
     assert "configured for provider efa" in provider["detail"]
 
 
@@ -238,7 +238,7 @@ def test_bytes_that_did_not_arrive_are_noticed_and_nothing_is_asked_after_that(n
         _, result, _ = node.ask(port)
 
     assert result["parts"]["tcp"]["outcome"] == "failed"
-    assert "has not received what was sent" in result["parts"]["tcp"]["detail"]
+    assert "did not receive all data that was sent" in result["parts"]["tcp"]["detail"]
     assert result["parts"]["fi_pingpong"]["outcome"] == "unknown"
     assert "is unusable: " in result["parts"]["fi_pingpong"]["detail"]
 

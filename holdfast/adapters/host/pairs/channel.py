@@ -26,13 +26,13 @@ SHORTEST_TOKEN: Final = 16
 """Minimum length in characters. ``openssl rand -hex 32`` gives 64."""
 
 STALL: Final = timedelta(seconds=10)
-"""The other end counts as disconnected after this long without progress."""
+"""The peer counts as disconnected after this long without progress."""
 
 _GREETING: Final = b"holdfast-pair/1"
 _LONGEST_LINE: Final = 256 * 1024
 _NONCE_BYTES: Final = 32
 _POLL_S: Final = 0.1
-_LATE: Final = "the other end timed out"
+_LATE: Final = "the peer timed out"
 
 
 class PairConnection:
@@ -61,9 +61,9 @@ class PairConnection:
         try:
             message = parse_json(line)
         except ValueError as error:
-            raise self.give_up("the other end sent an invalid message") from error
+            raise self.give_up("the peer sent an invalid message") from error
         if not isinstance(message, dict):
-            raise self.give_up("the other end sent an invalid message")
+            raise self.give_up("the peer sent an invalid message")
         return message
 
     def await_message(self, is_over: Callable[[], bool]) -> None:
@@ -95,7 +95,7 @@ class PairConnection:
         """Wait for a line; returned without its newline."""
         while (end := self._unread.find(b"\n")) < 0:
             if len(self._unread) > _LONGEST_LINE:
-                raise self.give_up("the other end sent a line that is too long")
+                raise self.give_up("the peer sent a line that is too long")
             self._more()
         return self.read(end + 1)[:-1]
 
@@ -106,7 +106,7 @@ class PairConnection:
         except OSError as error:
             raise self._lost(error) from error
         if not block:
-            raise self.give_up("the other end closed the connection")
+            raise self.give_up("the peer closed the connection")
         self._unread += block
 
     def _bound(self) -> None:
@@ -121,7 +121,7 @@ class PairConnection:
         if isinstance(error, TimeoutError):
             is_late = time.monotonic() >= self._deadline
             return self.give_up(_LATE if is_late else f"no progress for {self._stall_s:g} s")
-        return self.give_up(f"the connection broke: {error.strerror or error}")
+        return self.give_up(f"the connection was lost: {error.strerror or error}")
 
     def give_up(self, why: str) -> BackendError:
         """Mark the connection unusable: part of a test may be left in it."""
@@ -151,7 +151,7 @@ def authenticate_as_client(connection: socket.socket, token: str) -> PairConnect
     """Authenticate as the client.
 
     Raises:
-        BackendError: the other end is another service, or does not have the token.
+        BackendError: the peer is another service, or does not have the token.
 
     """
     channel = PairConnection(connection)

@@ -82,7 +82,7 @@ def _mismatch(target: Target, fabrics: list[Fabric], message: Mapping[str, Any])
     if message.get("provider") != target.fabric_provider:
         return f"configured for provider {target.fabric_provider}"
     if message.get("devices") != len(fabrics):
-        return f"has {len(fabrics)} devices, the other end {message.get('devices')}"
+        return f"has {len(fabrics)} devices, the peer {message.get('devices')}"
     return ""
 
 
@@ -123,7 +123,7 @@ def _exchange(fabric: Fabric, peer: Peer) -> Exchange:
         peer.channel.send({"continues": continues})
         server_output = str(peer.channel.receive().get("output", ""))
         if exchange.doubt and server_output:
-            exchange = Exchange(doubt=f"{exchange.doubt}; output of the other end: {server_output}")
+            exchange = Exchange(doubt=f"{exchange.doubt}; output of the peer: {server_output}")
         if not continues:
             break
     return exchange

@@ -24,7 +24,7 @@ _LIMIT: Final = timedelta(seconds=70)
 """Timeout of the whole test, including data still in the buffers of a slow link."""
 
 _LONGEST_S: Final = 20.0
-"""Maximum time this end sends, whatever the other end requests."""
+"""Maximum time this end sends, whatever the peer requests."""
 
 _PING: Final = 64
 _BLOCK: Final = 64 * 1024
@@ -83,11 +83,11 @@ def _round_trips(channel: PairConnection, seconds: float) -> list[float]:
 
 
 def _rate_there(channel: PairConnection, seconds: float) -> float:
-    """Return bytes per second until the other end confirms that it received all of them."""
+    """Return bytes per second until the peer confirms that it received all of them."""
     began = time.perf_counter()
     sent = _fill(channel, seconds)
     if channel.receive().get("bytes") != sent:
-        raise channel.give_up("the other end has not received what was sent")
+        raise channel.give_up("the peer did not receive all data that was sent")
     return sent / (time.perf_counter() - began)
 
 
