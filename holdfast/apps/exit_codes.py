@@ -11,22 +11,22 @@ class ExitCode(IntEnum):
     """The status with which a process ends."""
 
     OK = 0
-    """What was asked for was done; a job succeeded."""
+    """Success: the command did what it was run for; a job succeeded."""
 
     FAILED = 1
-    """It was tried and did not work: a job failed, a file could not be read, a node is unknown."""
+    """Failure: for example, a job failed, a file could not be read, or a node was not found."""
 
     BAD_INPUT = 2
-    """The command, its options, a configuration file or the place to write to cannot be used.
-    Nothing was begun, nothing is left behind. 2 is what shells and click use for it."""
+    """Invalid command, option or configuration file, or an output path that cannot be written.
+    Nothing was started or changed. Shells and click use 2 for it, too."""
 
     PARTLY_DONE = 3
-    """Some of several things were done, others were not; standard error names them."""
+    """Partial success: some of several actions failed; standard error names them."""
 
     STARTS_OVER = 4
-    """``holdfast checkpoint verify``: only a first save is there, which was cut off, so the job
-    starts from the beginning. A complete checkpoint, or none at all yet, is 0; 1 asks for a person.
-    """
+    """``holdfast checkpoint verify``: the only checkpoint is an interrupted first save, so the job
+    starts from the beginning. 0: a complete checkpoint will be loaded, or none exists yet; 1: an
+    operator must decide."""
 
     NEEDS_ATTENTION = 5
     """``holdfast status``: something needs attention; see its output."""

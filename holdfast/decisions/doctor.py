@@ -18,13 +18,13 @@ class RuleSeverity(StrEnum):
     """Effect of a violated rule on jobs, the worst first."""
 
     ERROR = "error"
-    """Jobs are not resumed, or end for good at the first failure."""
+    """Jobs are not resumed, or fail permanently at the first failure."""
 
     WARNING = "warning"
     """Some jobs are not resumed, or lose time, work or devices."""
 
     NOTE = "note"
-    """Jobs are resumed; there is something to know."""
+    """Jobs are resumed; for information only."""
 
 
 _ORDER: Final = list(RuleSeverity)

@@ -145,7 +145,7 @@ class JobLossFault(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFinished(Event):
-    """A job has ended for good."""
+    """A job has ended and is not restarted."""
 
     name: ClassVar[str] = "job.finished"
     job: str

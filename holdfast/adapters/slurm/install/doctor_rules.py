@@ -188,7 +188,7 @@ RULES: Final = (
     ClusterRule(
         "other-retries", RuleSeverity.WARNING,
         "supervisors do not read the controller's configuration: in the modes step, swap and resize"
-        " a job without max-retry in its Comment gets another number of restarts",
+        " a job without max-retry in its Comment gets a different number of restarts",
         "plugstack.conf: append --max-retries=N to supervisor=..., with N as in controller.toml",
         other_retries,
     ),
