@@ -164,17 +164,17 @@ def unwatched(known: RoundLogs, job: JobRounds, now: datetime) -> str:
         if not known.rules:
             return f"the coordinator has no log rules: {required}; no rule applies"
         text = f"log rules of {_shown(differing)} differ from those of the coordinator: {required}"
-        return f"{text}; lines of their ranks do not count, and missing lines are no hang"
+        return f"{text}; lines of their ranks are ignored, and missing lines do not count as a hang"
     if differing or not known.rules or now < job.since + _BEHIND:
         return ""
     silent = sorted(job.active.keys() - known.known.keys()) if is_known else sorted(job.active)
     if silent:
-        return f"no log rules on {_shown(silent)}: {required}; missing lines are no hang"
+        return f"no log rules on {_shown(silent)}: {required}; missing lines do not count as a hang"
     read = {name: at for name, at in known.known.items() if name not in known.complete}
     behind = sorted(name for name, at in read.items() if at is None or at < now - _BEHIND)
     if behind:
         text = f"logs on {_shown(behind)} cannot be read, or grow faster than they are read"
-        return f"{text}: missing lines are no hang"
+        return f"{text}: missing lines do not count as a hang"
     return ""
 
 

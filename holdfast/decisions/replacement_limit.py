@@ -107,7 +107,7 @@ def within_replacement_limit(
         return Rated(list(actions), drains)
     rate = replacement_rate(nodes, size, policy, now)
     refused = frozenset(candidates[rate.room :])
-    why = f"{rate.why}; a person must approve each further one: holdfast nodes replace "
+    why = f"{rate.why}; to approve this replacement, run: holdfast nodes replace "
     return Rated(
         [one for one in actions if one.node not in refused],
         [one for one in drains if one[0].name not in refused],

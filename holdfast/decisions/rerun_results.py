@@ -1,4 +1,4 @@
-"""Results that Megatron-LM's rerun state machine stores of steps that it has done again. Pure.
+"""Results that Megatron-LM's rerun state machine stores of steps that it has rerun. Pure.
 
 ``--result-rejected-tracker-filename`` names the file; ``core/rerun_state_machine.py`` writes lines
 such as::
@@ -17,15 +17,14 @@ _FIELD: Final = re.compile(r"(?:^| )(node|device|rank|iteration|status|result)=(
 _MESSAGE: Final = re.compile(r"message='(.{0,300}?)'\s*$")
 
 _MEANINGS: Final = {
-    "initial_run": "a result was rejected, and the step is done again",
-    "first_rerun_not_reproducible": "the same step had another result: a transient error",
-    "first_rerun_reproducible": "the same step had the same result: it is done again on another "
-    "accelerator",
-    "second_rerun_not_reproducible": "another accelerator had another result: the first one is "
-    "faulty",
-    "second_rerun_reproducible": "another accelerator had the same result: the software or the "
-    "data is the cause",
-    "rerun_disabled": "a result was rejected, and steps are not done again",
+    "initial_run": "a result was rejected, rerunning the step",
+    "first_rerun_not_reproducible": "the rerun had a different result: transient error",
+    "first_rerun_reproducible": "the rerun had the same result, rerunning on another accelerator",
+    "second_rerun_not_reproducible": "the rerun on another accelerator had a different result: the "
+    "first accelerator is faulty",
+    "second_rerun_reproducible": "the rerun on another accelerator had the same result: the "
+    "software or the data is the cause",
+    "rerun_disabled": "a result was rejected, and reruns are disabled",
 }
 
 

@@ -191,8 +191,8 @@ def test_other_rules_of_a_launcher_are_reported_and_hide_missing_lines():
     required = "start all launchers with the same --log-rules FILE"
     assert unwatched(known, JOB, at(14)) == ""
     assert unwatched(known, JOB, at(15)) == (
-        f"log rules of b differ from those of the coordinator: {required}; lines of their ranks do "
-        "not count, and missing lines are no hang"
+        f"log rules of b differ from those of the coordinator: {required}; lines of their ranks "
+        "are ignored, and missing lines do not count as a hang"
     )
     none = after(no_logs(()), report("b", QUIET), second=20)
     assert unwatched(none, JOB, at(20)) == (
@@ -217,7 +217,10 @@ def test_launchers_without_rules_are_reported() -> None:
 def test_logs_that_are_not_read_for_a_minute_are_reported(known_s: float | None) -> None:
     known = after(no_logs((TICKS,)), *(report(name, QUIET) for name in "abc"), second=89)
     late = after(known, report("b", QUIET, known_s=known_s), second=90)
-    text = "logs on b cannot be read, or grow faster than they are read: missing lines are no hang"
+    text = (
+        "logs on b cannot be read, or grow faster than they are read: missing lines do not count "
+        "as a hang"
+    )
     assert unwatched(known, JOB, at(90)) == ""
     assert unwatched(late, JOB, at(90)) == text
     assert unwatched(replace(late, complete=frozenset("b")), JOB, at(90)) == ""

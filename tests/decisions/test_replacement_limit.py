@@ -86,7 +86,7 @@ def test_one_node_after_another_is_replaced_until_the_limit_and_again_a_day_late
     assert [one for one in plan.actions if one.node == "node-9"] == []
     [deferred] = plan.deferred
     assert deferred.why == (
-        "replacement limit reached (3 of 3 in 24h); a person must approve each further one:"
+        "replacement limit reached (3 of 3 in 24h); to approve this replacement, run:"
         " holdfast nodes replace node-9"
     )
     assert plan.wake_at is not None

@@ -24,8 +24,8 @@ def test_the_last_result_of_the_rank_is_read() -> None:
     )
 
     assert rerun_text(text, 11) == (
-        "iteration 9 on device 3 of gpu-1: another accelerator had another result: the first one "
-        "is faulty (loss is rank=1 status=initial_run)"
+        "iteration 9 on device 3 of gpu-1: the rerun on another accelerator had a different "
+        "result: the first accelerator is faulty (loss is rank=1 status=initial_run)"
     )
     assert rerun_text(text, 1).startswith("iteration 5 on device 3 of gpu-1: a result was rejected")
     assert rerun_text(text, 2) == ""

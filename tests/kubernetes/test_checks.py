@@ -213,7 +213,7 @@ def test_a_check_that_nobody_waits_for_is_ended(one) -> None:
 def test_without_an_image_there_is_no_check(installed, cluster) -> None:
     with (
         controlled(cluster) as one,
-        pytest.raises(BackendError, match="set the image of the check"),
+        pytest.raises(BackendError, match=r"set kubernetes\.check\.image"),
     ):
         one.cluster.start_check("node-1", "c", ())
 

@@ -85,7 +85,7 @@ def test_rules_of_the_job_itself_win_over_a_config_map_and_that_is_reported():
     assert found is not None
     assert (len(found.rules), found.rules_from) == (1, "")
     (rejected,) = requests(a_state(annotations=both)).rejected
-    assert rejected.expected == f"nothing beside {LOG_MONITORING}"
+    assert rejected.expected == f"no value if {LOG_MONITORING} is set"
 
 
 def test_rules_of_a_job_that_is_left_alone_are_not_read():

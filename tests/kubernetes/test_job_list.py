@@ -57,7 +57,7 @@ def shown(**changes: Any) -> tuple[str, str]:
         ({"annotations": {SWITCH: "yes"}}, "unmanaged",
          f"{SWITCH} is 'yes': expected \"true\" or \"false\""),
         ({"annotations": {JOB_RECORD: "{"}}, "unmanaged",
-         "its record cannot be read; remove the annotation"),
+         "its record cannot be read; remove the annotation holdfast.dev/job-record"),
     ],
 )  # fmt: skip
 def test_a_job_says_where_it_stands_and_why(changes, phase, reason) -> None:

@@ -198,8 +198,8 @@ def test_why_megatron_asks_for_another_accelerator_is_read_in_its_result_file(tm
 
     assert done.returncode == 0, done.stderr
     assert (
-        "exit code 16: iteration 9 on device 3 of n: the same step had the same result: it is done "
-        "again on another accelerator (loss is nan)"
+        "exit code 16: iteration 9 on device 3 of n: the rerun had the same result, rerunning on "
+        "another accelerator (loss is nan)"
     ) in done.stderr
 
 

@@ -227,7 +227,7 @@ def test_what_an_operator_changed_is_kept_and_reported(machine: Machine) -> None
     assert again.return_value == ExitCode.PARTLY_DONE
     assert f"kept: {config}: it was changed, or was not written by Holdfast\n" in again.output
     assert f"kept: {unit}: it was changed, or was not written by Holdfast\n" in again.output
-    assert f"kept: {machine.plugstack}: it has: {machine.line} --grace=5s\n" in again.output
+    assert f"kept: {machine.plugstack}: existing line: {machine.line} --grace=5s\n" in again.output
     assert unit.read_text(encoding="utf-8").endswith("# mine\n")
 
     gone = machine.run("uninstall")

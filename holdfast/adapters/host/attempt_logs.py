@@ -61,4 +61,7 @@ class AttemptLogs:
         known = self.known_until or self._began_at
         if known is None or now - known < _BEHIND:
             return ""
-        return "logs cannot be read, or grow faster than they are read: missing lines are no hang"
+        return (
+            "logs cannot be read, or grow faster than they are read: missing lines do not count as"
+            " a hang"
+        )

@@ -65,7 +65,7 @@ def dumped_threads(pid: int, deadline: float) -> ThreadDump:
     left_s = deadline - time.monotonic()
     timeout_s = max(min(_TIMEOUT_S, left_s), _SHARE * left_s)
     if left_s <= 0:
-        note = "no stack: too many ranks for the time of the inspection"
+        note = "no stack: the time limit of the inspection was reached"
         return ThreadDump(note=note, is_late=True)
     command = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
     try:

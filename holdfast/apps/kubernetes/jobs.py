@@ -31,7 +31,7 @@ from holdfast.apps.views.jobs import (
 )
 from holdfast.apps.views.not_found import NotFound as NodeNotFound
 from holdfast.model.jobs import JobPhase, JobRecord
-from holdfast.model.names import Labels
+from holdfast.model.names import JOB_RECORD, Labels
 from holdfast.model.sagemaker import EventLevel
 
 if TYPE_CHECKING:  # lists of jobs need none of them
@@ -58,7 +58,7 @@ _PARTS: Final = 3
 
 _NOT_ENABLED: Final = "auto-resume is not enabled: see holdfast jobs doctor"
 _NOT_RECORDED: Final = "no controller has recorded all its ranks as running yet"
-_DAMAGED: Final = "its record cannot be read; remove the annotation"
+_DAMAGED: Final = f"its record cannot be read; remove the annotation {JOB_RECORD}"
 _SUSPENDED_BY_OTHERS: Final = "suspended by another program or person"
 
 

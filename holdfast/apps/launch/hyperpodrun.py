@@ -9,7 +9,7 @@ from holdfast.apps.launch.option_rows import OptionRow, Options
 
 _PROGRAM: Final = "hyperpodrun"
 _IGNORED: Final = "ignored; Holdfast's launchers need no HTTP server"
-_IN_PROCESS: Final = "use --warm, which keeps imported modules over a restart"
+_IN_PROCESS: Final = "use --warm, which keeps imported modules across restarts"
 _BEFORE: Final = "run it in the command of the container, before hyperpodrun"
 _AFTER: Final = "run it in the command of the container, after hyperpodrun"
 

@@ -74,7 +74,8 @@ class Manifest:
             return cls(path)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(
-                f"{path} cannot be read: {error}; remove the files that it names"
+                f"list of installed files: {path}: {error}; restore it from a backup, or delete it"
+                " and the installed files"
             ) from error
 
     def write(self) -> None:
@@ -148,7 +149,7 @@ class Installer:
         if there == part.text:
             return Done(path=part.path, act=InstallAction.UNCHANGED, detail=part.text)
         if there is not None and there != self._manifest.lines.get(str(part.path)):
-            return Done(path=part.path, act=InstallAction.KEPT, detail=f"it has: {there}")
+            return Done(path=part.path, act=InstallAction.KEPT, detail=f"existing line: {there}")
         if not self._dry_run:
             self._make(part.path.parent)
             if _content(part.path) is None:

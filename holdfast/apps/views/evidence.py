@@ -31,7 +31,7 @@ def report(evidence: HangEvidence) -> str:
         f"**Verdict:** {evidence.verdict.text} ({evidence.verdict.kind})",
         "",
         f"- hung since: {since.isoformat(timespec='seconds') if since is not None else 'unknown'}",
-        f"- looked at: {evidence.suspected_at.isoformat(timespec='seconds')}",
+        f"- inspected at: {evidence.suspected_at.isoformat(timespec='seconds')}",
         f"- evidence: {evidence.evidence}",
         "",
         "## Stacks",

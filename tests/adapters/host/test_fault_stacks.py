@@ -143,7 +143,7 @@ def test_an_inspection_that_started_late_has_the_states(tmp_path: Path) -> None:
         seen = inspected(tmp_path, Path(sys.executable), process.pid, until=0.0)
 
     assert (seen["rank"], seen["state"], seen["frames"]) == (3, "T", [])
-    assert seen["note"] == "no stack: too many ranks for the time of the inspection"
+    assert seen["note"] == "no stack: the time limit of the inspection was reached"
 
 
 def test_the_names_that_newer_interpreters_write_are_read() -> None:

@@ -132,8 +132,8 @@ def _silence(doubts: list[str]) -> str:
     if not doubts:
         return ""
     advice = (
-        "the loopback test failed on all EFA devices: does the security group allow all traffic to"
-        " itself?"
+        "the loopback test failed on all EFA devices; check that the security group allows all"
+        " inbound and outbound traffic to itself:"
     )
     return f"{advice} {doubts[0]}"
 

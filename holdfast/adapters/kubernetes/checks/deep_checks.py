@@ -194,7 +194,7 @@ class DeepChecks:
     def _create(self, new: Json) -> Json | None:
         """Create a Job; returns None if it exists already."""
         if not self._settings.image:
-            raise BackendError("deep health checks are not configured: set the image of the check")
+            raise BackendError("deep health checks are not configured; set kubernetes.check.image")
         try:
             created = self._api.create(self._folder, new, repeatable=True)
         except AlreadyExists:

@@ -124,7 +124,9 @@ def requests_of(state: JobState, labels: Labels) -> JobRequests:
 def _log_rules(state: JobState, rejected: list[Rejection]) -> "tuple[tuple[JobLogRule, ...], str]":
     text, name = state.log_rules, (state.log_rules_from or "").strip()
     if name and (text is not None or not _CONFIG_MAP.fullmatch(name)):
-        expected = "the name of a ConfigMap" if text is None else f"nothing beside {LOG_MONITORING}"
+        expected = (
+            "the name of a ConfigMap" if text is None else f"no value if {LOG_MONITORING} is set"
+        )
         rejected.append(_rejection(LOG_MONITORING_CONFIG_MAP, name, expected))
         name = ""
     if text is None:

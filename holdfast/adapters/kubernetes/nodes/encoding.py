@@ -39,6 +39,9 @@ _ASKS: Final[Mapping[str, Verb]] = {
 _OF_NEW_NODES: Final = frozenset((HealthStatus.SCHEDULABLE, HealthStatus.UNSCHEDULABLE))
 """Values that a node may have when it joins; they request nothing."""
 
+_CHECK_IMAGE: Final = "kubernetes.check.image"
+"""Setting without which no deep health check runs."""
+
 _HOLD_CHARS: Final = 200
 
 
@@ -230,7 +233,7 @@ def _annotated_request(
     if request is None or request.verb not in verbs:
         expected = ", ".join(verbs)
         if not conventions.can_check:
-            expected += "; for deep-check, set the image of the check"
+            expected += f"; for deep-check, set {_CHECK_IMAGE}"
         rejected.append(Rejection(key=REQUEST, value=excerpt(text), expected=expected))
         return None
     return request
@@ -254,7 +257,7 @@ def _labelled_request(
         return None
     verb = _ASKS.get(value)
     if verb is None:
-        expected = f"{', '.join(_ASKS)} or no other value"
+        expected = f"one of {', '.join(_ASKS)}"
         key = conventions.labels.node_health_status
         rejected.append(Rejection(key=key, value=excerpt(value), expected=expected))
         return None
@@ -275,7 +278,7 @@ def _labelled_check(
         return None
     if not conventions.can_check:
         key = conventions.labels.deep_health_check_status
-        expected = "no other value; to enable deep health checks, set the image of the check"
+        expected = f"a value set by Holdfast; to enable deep health checks, set {_CHECK_IMAGE}"
         rejected.append(Rejection(key=key, value=value, expected=expected))
         return None
     return Request(

@@ -73,7 +73,7 @@ def owned_fields(
         annotations.add(details)
     labels, foreign = _labels(node, state, conventions, now)
     removes = [*(f"label {key}" for key in labels), *(f"annotation {key}" for key in annotations)]
-    keeps = [*foreign, *([f"annotation {HOLD}: a person's"] if state.hold is not None else [])]
+    keeps = [*foreign, *([f"annotation {HOLD}: set by a user"] if state.hold is not None else [])]
     spec = _spec(node, state, conventions, removes, keeps, keeps_cordons=keeps_cordons)
     conditions = sorted(_conditions(node))
     removed = {"labels": dict.fromkeys(labels), "annotations": dict.fromkeys(sorted(annotations))}

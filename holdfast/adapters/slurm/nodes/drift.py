@@ -53,7 +53,7 @@ REPORT: Final = "its report"
 ENTRY: Final = "its entry in state.db"
 _EXPECTED: Final = {
     REPORT: "the report of its agent; the file is skipped: see the agent's log on that node",
-    ENTRY: "what Holdfast wrote; bring the file back from a copy, or remove the entry",
+    ENTRY: "a value written by Holdfast; restore state.db from a backup, or remove the entry",
 }
 
 
