@@ -289,7 +289,7 @@ DASHBOARDS: Final = (
                         f"{_count('starting|stopping')} or vector(0)",
                     ),
                     stat(
-                        "Failed for good in the last day",
+                        "Failed permanently in the last day",
                         'sum(increase(holdfast_jobs_finished_total{outcome="failed"}[1d]))',
                         warns="red",
                     ),

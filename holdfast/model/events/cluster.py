@@ -17,7 +17,7 @@ class NodesWithoutGroup(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerTripped(Event):
-    """All repairs were paused."""
+    """The circuit breaker opened: all repairs are paused."""
 
     name: ClassVar[str] = "breaker.tripped"
     reason: str
@@ -25,7 +25,7 @@ class BreakerTripped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerClosed(Event):
-    """Repairs resumed, as all nodes are healthy."""
+    """The circuit breaker closed, as all nodes are healthy: repairs resumed."""
 
     name: ClassVar[str] = "breaker.closed"
     reason: str

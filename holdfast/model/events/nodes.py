@@ -20,7 +20,7 @@ class NodeQuarantined(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReassigned(Event):
-    """A quarantined node got another remedy."""
+    """The remedy of a quarantined node changed."""
 
     name: ClassVar[str] = "node.reassigned"
     node: str
@@ -31,7 +31,7 @@ class NodeReassigned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDraining(Event):
-    """Jobs were requested to leave a node."""
+    """The drain of a node has started."""
 
     name: ClassVar[str] = "node.draining"
     node: str
@@ -49,7 +49,7 @@ class RepairOrdered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPostponed(Event):
-    """The provider refused an order for now."""
+    """The provider refused an order, which is retried later."""
 
     name: ClassVar[str] = "repair.postponed"
     node: str
@@ -142,7 +142,7 @@ class StragglerSuspected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReleased(Event):
-    """A node was released to jobs."""
+    """A node is schedulable again."""
 
     name: ClassVar[str] = "node.released"
     node: str

@@ -46,7 +46,7 @@ STARTUP_TIMEOUT: Final = f"{OWN_PREFIX}/startup-timeout"
 such as ``1h``; without it, a job that has touched no file yet is not restarted."""
 
 LOSS_ACTION: Final = f"{OWN_PREFIX}/loss-action"
-"""Annotation of a job: what follows if its log shows a loss that is not finite or that spikes:
+"""Annotation of a job: response to a loss in its log that is not finite or that spikes:
 ``ask``, ``stop``, ``rollback`` or ``skip``."""
 
 LOSS_WINDOW: Final = f"{OWN_PREFIX}/loss-window"
@@ -62,7 +62,7 @@ SKIP_STEPS: Final = f"{OWN_PREFIX}/skip-steps"
 
 BAD_LOSS: Final = f"{OWN_PREFIX}/bad-loss"
 """Annotation of the pods of a job that was restarted for its loss: the step, and the time at which
-its loss was found; ``holdfast checkpoint guard`` passes over what was saved since."""
+its loss was found; ``holdfast checkpoint guard`` ignores checkpoints saved since."""
 
 HEARTBEAT_STOPPED: Final = "HeartbeatStopped"
 """Reason of the restart of a job that stopped touching its heartbeat file."""
