@@ -145,17 +145,17 @@ OPTIONS: Final = (
     ),
     _row(
         "--stall-floor", type=duration, default=HangLimit().floor, metavar="DURATION",
-        help="minimum of the learned time (default: 3m)",
+        help="minimum of the time that is learned for --hang-timeout (default: 3m)",
     ),
     _row(
         "--stall-start", type=duration, default=HangLimit().start, metavar="DURATION",
-        help="time to the first step of a job on one node that is reported as a suspected hang; 0: "
-        "none (default: 1h; once known, five times the longest start)",
+        help="report a job on one node as a suspected hang if it reports no step within this time "
+        "of its start; 0: never (default: 1h; once known, five times the longest start)",
     ),
     _row(
         "--stall-silence", type=duration, default=HangLimit().silence, metavar="DURATION",
-        help="time without output, CPU time and accelerator activity after which a job on one node "
-        "that reports no steps is reported as a suspected hang; 0: none (default: 10m)",
+        help="report a job on one node that reports no steps as a suspected hang after this time "
+        "without output, CPU time and accelerator activity; 0: never (default: 10m)",
     ),
     _row(
         "--log-rules", metavar="FILE",
@@ -164,8 +164,9 @@ OPTIONS: Final = (
     ),
     _row(
         "--straggler-factor", type=factor, metavar="FACTOR",
-        help="report a rank whose own part of a step takes at least this multiple of that of the "
-        "others; 0: take no samples (default: 1.15, unless HOLDFAST_PROGRESS_FILE is set)",
+        help="report a rank as a straggler if its own part of a step takes at least FACTOR times "
+        "the median of the other ranks; 0: take no samples (default: 1.15, unless "
+        "HOLDFAST_PROGRESS_FILE is set)",
     ),
     _row(
         "--straggler-window", type=duration, default=StragglerOptions().window, metavar="DURATION",
@@ -192,11 +193,12 @@ OPTIONS: Final = (
     _row(
         "--loss-window", type=partial(count, most=LONGEST_WINDOW, least=1), metavar="N",
         default=LossLimits().window,
-        help="number of losses whose mean a loss is compared with (default: 10)",
+        help="number of previous losses with whose mean a loss is compared (default: 10)",
     ),
     _row(
         "--loss-tolerance", type=tolerance, default=LossLimits().tolerance, metavar="FACTOR",
-        help="multiple of the mean by which a spike differs from it; 0: ignore spikes (default: 2)",
+        help="treat a loss as a spike if it exceeds the loss before and differs from the mean by "
+        "FACTOR times the mean or more; 0: ignore spikes (default: 2)",
     ),
     _row(
         "--warm", action="store_true",
