@@ -204,7 +204,7 @@ def _overdue(job: WatchedJob, fleet: WatchedFleet, now: datetime) -> Iterator[At
         return
     saves = job.saves
     usual = format_duration(timedelta(seconds=round(saves.interval_s or 0)))
-    newest = "none was good"
+    newest = "none is good"
     if saves.saved_at is not None:
         age = format_duration(timedelta(seconds=round((now - saves.saved_at).total_seconds())))
         newest = f"the newest good one, {saves.name}, is {age} old"
@@ -215,7 +215,7 @@ def _overdue(job: WatchedJob, fleet: WatchedFleet, now: datetime) -> Iterator[At
         fleet=fleet.name,
         job=job.ref,
         since=since,
-        what=f"{job.ref} usually saves every {usual}, and {newest}{risk}",
+        what=f"{job.ref} usually saves a checkpoint every {usual}, but {newest}{risk}",
         next=f"inspect its saves with: holdfast checkpoint list {shlex.quote(job.checkpoint_dir)}",
     )
 

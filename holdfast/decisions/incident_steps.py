@@ -10,8 +10,8 @@ from holdfast.model.incidents import Incident
 from holdfast.model.nodes import Phase
 
 _GONE: Final = (
-    "the node disappeared before its repair ended; if nobody removed it, look for the machine at "
-    "its provider"
+    "the node disappeared before its repair ended; unless somebody removed it, check its machine "
+    "at the provider"
 )
 
 
@@ -67,5 +67,5 @@ def _of_open(incident: Incident, fleet: FleetState) -> tuple[str, ...]:
             "nodes reset-breaker",
         )
     known = next((name for name in nodes if name in fleet.phases), None)
-    state = f"{known} is {fleet.phases[known]}" if known else f"{incident.back} is expected"
-    return (f"nothing yet: {state}",)
+    state = f"{known} is {fleet.phases[known]}" if known else f"waiting for {incident.back}"
+    return (f"no action required yet: {state}",)

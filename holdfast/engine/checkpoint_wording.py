@@ -200,7 +200,7 @@ def _undecided(found: GuardResult) -> str:
     if one is None:
         return (
             f"{', '.join(found.before.others[:_LISTED])}: no checkpoint of a known format; nothing"
-            " was changed. Name the format with --format, or the directory of the checkpoints"
+            " was changed. Specify --format, or the directory that contains the checkpoints"
         )
     if (other := found.choice.resume) is not None:
         return (

@@ -150,7 +150,7 @@ def test_show_tells_what_to_do_next(runs) -> None:
     store.put_node(node(2), record)
     [going] = runs.call("incidents", "show", node(1), "-o", "json").json["next"]
 
-    assert going == f"nothing yet: {node(1)} is schedulable"
+    assert going == f"no action required yet: {node(1)} is schedulable"
     shown = runs.call("incidents", "show", node(2)).out
     assert f"{node(2)}: replace for {Reason.XID_REPLACE} has not started" in shown
     assert f"holdfast nodes replace {node(2)}" in shown

@@ -44,12 +44,12 @@ ACTIVE = FleetState(is_active=True, phases={"n1": Phase.REPLACING})
         ),
         (replace(OPEN, released_at=NOW), ACTIVE, ("no action required: n1 is schedulable",)),
         (OPEN, FleetState(is_active=False), ("its run has ended, so nothing repairs the node",)),
-        (OPEN, ACTIVE, ("nothing yet: n1 is replacing",)),
-        (OPEN, FleetState(is_active=True), ("nothing yet: n1 is expected",)),
+        (OPEN, ACTIVE, ("no action required yet: n1 is replacing",)),
+        (OPEN, FleetState(is_active=True), ("no action required yet: waiting for n1",)),
         (
             replace(OPEN, successor="n2"),
             replace(ACTIVE, phases={"n1": Phase.REPLACING, "n2": Phase.JOINING}),
-            ("nothing yet: n2 is joining",),
+            ("no action required yet: n2 is joining",),
         ),
         (
             OPEN,
@@ -80,4 +80,4 @@ def test_the_most_urgent_step_counts(incident, fleet, steps) -> None:
 def test_a_node_that_vanished_is_looked_for_at_its_provider() -> None:
     [step] = next_steps(replace(OPEN, vanished_at=NOW), ACTIVE)
 
-    assert step.endswith("its provider")
+    assert step.endswith("at the provider")

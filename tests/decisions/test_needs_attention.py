@@ -334,8 +334,8 @@ def test_a_running_job_without_a_good_checkpoint_for_three_intervals_needs_a_per
     assert [one.topic for one in found] == [Topic.OVERDUE_CHECKPOINT] * is_overdue
     if found and not changed:
         assert found[0].what == (
-            "gpt2 usually saves every 10m, and the newest good one, iter_200, is 30m1s old; a "
-            "failure now would repeat 340 steps"
+            "gpt2 usually saves a checkpoint every 10m, but the newest good one, iter_200, is "
+            "30m1s old; a failure now would repeat 340 steps"
         )
         assert found[0].since == ago(1)
         assert found[0].next.endswith("holdfast checkpoint list '/fsx/my ckpt'")

@@ -102,7 +102,9 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
     ),
     RepairOverdue: EventKind("RepairOverdue", "Warning"),
     RepairPostponed: EventKind("RepairPostponed", "Warning"),
-    RepairDeferred: EventKind("RepairDeferred", "Normal", "it starts as soon as that changes"),
+    RepairDeferred: EventKind(
+        "RepairDeferred", "Normal", "it starts when this reason no longer applies"
+    ),
     NodeRejoined: EventKind("NodeRejoined", "Normal", "it is released if it is healthy"),
     NodeReplaced: EventKind("NodeReplaced", "Normal", "its Node object is deleted"),
     NodeVanished: EventKind("NodeVanished", "Warning", "no replacement is ordered"),
@@ -110,7 +112,7 @@ KINDS: Final[Mapping[type[Event], EventKind]] = {
     FaultUncorroborated: EventKind(Reason.FAULT_UNCORROBORATED.value, "Warning"),
     StragglerSuspected: EventKind(Reason.STRAGGLER_FOUND.value, "Warning"),
     NodeCheckWaits: EventKind(
-        "DeepHealthCheckWaits", "Normal", "it starts as soon as that changes"
+        "DeepHealthCheckWaits", "Normal", "it starts when this reason no longer applies"
     ),
     NodeCheckBegun: EventKind("DeepHealthCheckStarted", "Normal", "it is released if it passes"),
     NodePairTested: EventKind("DeepHealthCheckPairTested", "Normal"),

@@ -320,8 +320,8 @@ def _print_list(
         empty = "No checkpoint matches."
     elif survey.others:
         empty = (
-            f"{directory}: {', '.join(survey.others[:3])}: no checkpoint of a known format; name it"
-            " with --format, or the directory that holds the checkpoints"
+            f"{directory}: {', '.join(survey.others[:3])}: no checkpoint of a known format;"
+            " specify --format, or the directory that contains the checkpoints"
         )
     shown = selected(rows, _FIELDS, selection, datetime.now(UTC))
     print_rows(shown, _COLUMNS, output=output, empty=empty, headers=headers)
