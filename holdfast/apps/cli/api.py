@@ -44,8 +44,8 @@ Exit codes:
     "proxies",
     metavar="CIDR",
     multiple=True,
-    help="Use X-Forwarded-For and X-Forwarded-Proto of reverse proxies with this IP address or "
-    "network. May be repeated.",
+    help="Trust the headers X-Forwarded-For and X-Forwarded-Proto of reverse proxies with this IP "
+    "address or network. May be repeated.",
 )
 @click.option(
     "--new-key",

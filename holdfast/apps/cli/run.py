@@ -82,7 +82,7 @@ Exit codes:
 @click.option(
     "--resume",
     is_flag=True,
-    help="Start from the checkpoints of the last job of that --name that has any; without it, each "
+    help="Resume from the last job with this --name that has checkpoints. Without --resume, each "
     "job starts with an empty checkpoint directory.",
 )
 @click.option(

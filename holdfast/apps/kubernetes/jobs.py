@@ -199,7 +199,7 @@ class KubernetesJobList:
                 continue
             except ValueError as error:
                 raise NodeNotFound(
-                    f"ConfigMap {name}: not the evidence of a hang: {error}"
+                    f"ConfigMap {name}: no valid evidence of a hang: {error}"
                 ) from error
         which = "" if attempt is None else f" of attempt {attempt}"
         raise NodeNotFound(

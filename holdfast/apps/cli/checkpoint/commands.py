@@ -262,7 +262,7 @@ def list_(
     no_headers: bool,
     **values: Any,
 ) -> int:
-    """List the checkpoints in DIRECTORY, newest first, and what verification finds.
+    """List the checkpoints in DIRECTORY, newest first, with the results of their verification.
 
     A warning names a save that the script reported as done although it is incomplete.
 

@@ -69,7 +69,7 @@ def evidence(
         try:
             found = read_evidence(file)
         except (OSError, ValueError) as error:
-            raise NotFound(f"{file}: not the evidence of a hang: {error}") from error
+            raise NotFound(f"{file}: not an evidence file of a hang: {error}") from error
         _save(found, _logs_beside(file), target)
         return
     with open_jobs(where) as known:
