@@ -59,13 +59,13 @@ INSTALL = "docs/howto/install-on-kubernetes.md"
 OPERATE = "docs/howto/operate-on-kubernetes.md"
 AGENT = "docs/howto/run-the-agent-on-kubernetes.md"
 CLUSTERS = {
-    "operate": (Part(INSTALL, ("With helm",)), Part(OPERATE), Part(AGENT)),
+    "operate": (Part(INSTALL, ("Install with Helm",)), Part(OPERATE), Part(AGENT)),
     "helm": (
-        Part(INSTALL, ("With helm", "Permissions")),
-        Part(INSTALL, ("Look before it acts", "Upgrades", "Uninstall")),
+        Part(INSTALL, ("Install with Helm", "Permissions")),
+        Part(INSTALL, ("Start without repairs", "Upgrades", "Uninstall")),
     ),
-    "namespaces": (Part(INSTALL, ("Agents in a namespace of their own",)),),
-    "manifests": (Part(INSTALL, ("Without helm",)),),
+    "namespaces": (Part(INSTALL, ("Agents in a separate namespace",)),),
+    "manifests": (Part(INSTALL, ("Install without Helm",)),),
 }
 """What is written for one cluster, in its order."""
 

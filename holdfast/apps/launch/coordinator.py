@@ -293,8 +293,8 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
         lines.append(f"RankFailed: round {after.round}: {where}: {failure.text}")
     hang = after.inspection.verdict if after.inspection is not None else None
     if hang and after.inspection != before.inspection and after.failure is None:
-        then = "they are restarted only with --hang-timeout, after their first step"
-        lines.append(notice_line(HANG, after.round, f"{hang}; the ranks continue: {then}"))
+        why = "--hang-timeout is not set, or no step was reported yet"
+        lines.append(notice_line(HANG, after.round, f"{hang}; the ranks continue: {why}"))
     if (losses := _new_losses(before, after)) is not None:
         who = reporters(losses, before.active)
         then = "the ranks continue: see --loss-action"

@@ -175,8 +175,8 @@ OPTIONS: Final = (
     ),
     _row(
         "--suspect-action", choices=SUSPECT_ACTIONS, default="none",
-        help="exchange: replace the node of a straggler, or of a rank that hangs in its kernel or "
-        "storage, by a hot spare if there is one (default: none)",
+        help="exchange: move the ranks on the node of a straggler, or of a rank that hangs in its "
+        "kernel or storage, to a hot spare if there is one (default: none)",
     ),
     _row(
         "--permanent-cause-action", choices=PERMANENT_CAUSE_ACTIONS, default="stop",

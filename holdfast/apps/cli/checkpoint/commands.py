@@ -111,9 +111,8 @@ checkpoint.add_command(copies)
     "--bad-loss",
     type=BadLoss(),
     metavar="STEP@TIME",
-    help="Move checkpoints that were saved since this time to DIRECTORY.set-aside. STEP is the step"
-    " with the loss for which the ranks were stopped, TIME the time at which it was reported, as in"
-    " HOLDFAST_BAD_LOSS.",
+    help="Move checkpoints that were saved since a bad loss to DIRECTORY.set-aside. STEP is the"
+    " step with that loss, TIME the time at which it was reported, as in HOLDFAST_BAD_LOSS.",
 )
 @_rollback_option
 @click.option(

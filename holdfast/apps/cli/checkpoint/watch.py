@@ -63,7 +63,7 @@ _REPORTS: Final = timedelta(milliseconds=500)
     type=click.IntRange(1, 100),
     default=25,
     show_default=True,
-    help="Maximum processor time, in percent of one processor.",
+    help="Maximum CPU usage, in percent of one CPU.",
 )
 @exit_with_option
 @click.option(
