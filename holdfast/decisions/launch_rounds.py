@@ -110,8 +110,8 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
         case Stopped(launcher=name, port=port) if name in job.members:
             members = {**job.members, name: replace(job.members[name], port=port)}
             job = replace(job, members=members)
-            if event.round != job.round:
-                return job
+            if event.round < job.round:
+                return job  # higher: by an order with the round of a former coordinator
             waited_s = max(job.waited_s, event.waited_s)
             return replace(job, alive=job.alive - {name}, waited_s=waited_s)
         case CheckpointsVerified(restarts=count) if count == job.history.total:
