@@ -58,6 +58,9 @@ class LauncherServer:
         self._launchers: dict[int, _Launcher] = {}
         """By descriptor."""
 
+        self._basis: tuple[object, ...] = ()
+        """Of the orders that were sent last."""
+
     def readers(self) -> list[int]:
         """Return the descriptors to watch for input."""
         return [self._listener.fileno(), *self._launchers]
@@ -89,8 +92,23 @@ class LauncherServer:
         for launcher in [one for one in self._launchers.values() if now >= one.silent_from]:
             self._drop(launcher)
 
-    def send_orders(self, orders_for: Callable[[Collection[str]], Mapping[str, Order]]) -> None:
-        """Send each launcher its order if it has changed."""
+    def send_orders(
+        self,
+        orders_for: Callable[[Collection[str]], Mapping[str, Order]],
+        basis: Collection[object],
+    ) -> None:
+        """Send each launcher its order if it has changed.
+
+        Args:
+            orders_for: returns the orders of launchers.
+            basis: objects from which it makes them. While they are the same objects, there is
+                nothing to send: a thousand launchers send 2,000 heartbeats in a second, and to
+                make their orders for each takes longer than to answer it.
+
+        """
+        if [*map(id, basis)] == [*map(id, self._basis)]:
+            return
+        self._basis = tuple(basis)
         joined = [one for one in self._launchers.values() if one.name]
         orders = orders_for([one.name for one in joined])
         for launcher in joined:

@@ -249,6 +249,11 @@ class Coordinator:
         orders, slow = orders_for(self.job, launchers), self._slow
         return orders if slow is None else {one: slow.order(one, orders[one]) for one in orders}
 
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """Objects that orders are made from: the same objects give the same orders."""
+        return self.job, self._slow
+
     def next_call(self) -> float | None:
         """Return the monotonic time of the next call of ``handle`` without an event."""
         deadlines = [next_deadline(self.job, self.settings)]

@@ -238,7 +238,7 @@ class Launcher:
         if self._server is not None and self._coordinator is not None:
             self._server.advance(self._ready)
             self._coordinator.handle(None)
-            self._server.send_orders(self._coordinator.orders_for)
+            self._server.send_orders(self._coordinator.orders_for, self._coordinator.basis)
 
     def _without_coordinator(self, link: CoordinatorLink) -> None:
         if self._order is not None and self._order.kind is OrderKind.END:
