@@ -123,6 +123,19 @@ def test_launchers_end_their_ranks_without_coordinator_and_meet_the_next_one(job
     assert ends([second, third]) == [0, 0]
 
 
+@pytest.mark.parametrize(("restarts", "code"), [("1", 75), ("0", 1)])
+def test_launchers_without_coordinator_request_a_restart_of_the_job_at_last(
+    job: Job, restarts: str, code: int
+) -> None:
+    job.nnodes = "2"
+    options = ("--join-timeout", "3s", "--max-job-restarts", restarts)
+    first, second = (job.start("--node-rank", str(rank), *options) for rank in (0, 1))
+    job.await_round(1)
+    os.kill(launcher_of(first.pid), signal.SIGKILL)
+
+    assert ends([second]) == [code]
+
+
 def test_ranks_that_are_being_stopped_end_at_once_without_coordinator(job: Job) -> None:
     job.nnodes = "2"
     first, _ = (job.start("--shutdown-timeout", "10m", "--node-rank", str(one)) for one in (0, 1))

@@ -257,7 +257,9 @@ class Launcher:
         limit_s = rendezvous.join_timeout.total_seconds() if rendezvous is not None else 0.0
         if not self._leaving and time.monotonic() - link.lost_since > limit_s:
             sys.stderr.write(f"holdfast: no coordinator: {link.problem or 'timed out'}\n")
-            self._order = Order(kind=OrderKind.END, round=0, outcome=Outcome.FAILED)
+            may_restart = self._node.round > 0 and self._options.budget.job_restarts > 0
+            outcome = Outcome.RESTART_JOB if may_restart else Outcome.FAILED
+            self._order = Order(kind=OrderKind.END, round=0, outcome=outcome)
 
     def _await_endpoint(self, rendezvous: Rendezvous, problem: str) -> None:
         """Coordinate the run as soon as another one has left the endpoint."""
