@@ -1,8 +1,10 @@
 """Files of ranks, and the part of their output that is copied to this process's output."""
 
+import fcntl
 import os
 import select
 import shutil
+import socket
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ _DUMPS: Final = "flight_recorder"
 _SECTIONS: Final = "sections"
 _EVIDENCE: Final = "evidence.json"
 _STREAMS: Final = (("stdout", 1), ("stderr", 2))
+_LOCK: Final = ".lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,9 @@ class RankOutput:
 
     The layout is that of torchrun, without its random suffix. Ranks write their files themselves:
     neither a slow terminal nor the end of the launcher blocks them. Where a file cannot be created,
-    as on a full disk, a warning is printed, and ranks write to the output of this process.
+    as on a full disk, a warning is printed, and ranks write to the output of this process. A job
+    that finds another one in its directory, which would take the steps and losses of that one for
+    its own, writes below it.
 
     Args:
         options: where the output goes.
@@ -89,6 +94,13 @@ class RankOutput:
         self._relay = relay
         self._warned: set[str] = set()
         self._root.mkdir(parents=True, exist_ok=True)
+        self._lock = -1 if launcher or self._is_temporary else _locked(self._root / _LOCK)
+        if self._lock is None:
+            root, self._root = self._root, self._root / f"{socket.gethostname()}-{os.getpid()}"
+            sys.stderr.write(
+                f"holdfast: another job writes to {root}; logs are in {self._root}; give each job "
+                "its own --rdzv-id or --log-dir\n"
+            )
 
     def folder(self, attempt: int, local_rank: int) -> Path:
         """Return the directory of a rank's files; created if it is missing."""
@@ -181,6 +193,8 @@ class RankOutput:
                 named.
 
         """
+        if self._lock is not None and self._lock >= 0:
+            os.close(self._lock)
         if not self._is_temporary:
             return
         kept: list[Path] = []
@@ -211,6 +225,23 @@ class RankOutput:
 
     def _attempt(self, number: int) -> Path:
         return self._root / f"attempt_{number}"
+
+
+def _locked(path: Path) -> int | None:
+    """Lock a file until the descriptor is closed; None if another process has locked it.
+
+    -1 if the file system has no locks, or the file is not writable: nothing is known then.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        return None if isinstance(error, BlockingIOError) else -1
+    return handle
 
 
 class _FollowedFile:
