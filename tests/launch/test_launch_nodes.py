@@ -57,6 +57,25 @@ def test_a_spare_replaces_a_node_whose_launcher_is_killed_or_stops(
     assert list(codes.values()) == [0, 0]
 
 
+@pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "other"])
+def test_a_launcher_that_was_stopped_for_longer_than_its_lease_joins_again(
+    job: Job, number: int
+) -> None:
+    """As by a machine that freezes, or by storage that does not respond for some seconds."""
+    job.nnodes = "2"
+    guards = job.start_all(2)
+    job.await_round(1)
+    own = [pid for pid in job.ranks(1) if job.node_of(pid) is guards[number]]
+    launcher = launcher_of(guards[number].pid)
+    os.kill(launcher, signal.SIGSTOP)
+    wait_for(lambda: none_runs(own), "the end of its ranks")
+    os.kill(launcher, signal.SIGCONT)
+    job.await_round(2)
+    job.finish()
+
+    assert ends(guards) == [0, 0]
+
+
 def test_a_launcher_that_was_lost_before_the_end_learns_that_the_job_has_succeeded(
     job: Job,
 ) -> None:
