@@ -11,8 +11,17 @@ from pathlib import Path
 
 import pytest
 from launch.job_of_nodes import KEY, Job, ends, running_job
-from launch.launched import LIMIT_S, launcher_of, none_runs, numbers_in, start, wait_for
+from launch.launched import (
+    LIMIT_S,
+    arguments_of,
+    launcher_of,
+    none_runs,
+    numbers_in,
+    start,
+    wait_for,
+)
 
+from holdfast.kit.processes import descendants
 from tests.engines.matrix import Matrix
 
 
@@ -63,6 +72,7 @@ def test_a_launcher_that_was_stopped_for_longer_than_its_lease_joins_again(
 ) -> None:
     """As by a machine that freezes, or by storage that does not respond for some seconds."""
     job.nnodes = "2"
+    job.variables["HOLDFAST_CHECKPOINT_DIR"] = str(job.folder / "checkpoints")
     guards = job.start_all(2)
     job.await_round(1)
     own = [pid for pid in job.ranks(1) if job.node_of(pid) is guards[number]]
@@ -71,6 +81,8 @@ def test_a_launcher_that_was_stopped_for_longer_than_its_lease_joins_again(
     wait_for(lambda: none_runs(own), "the end of its ranks")
     os.kill(launcher, signal.SIGCONT)
     job.await_round(2)
+    coordinator = launcher_of(guards[0].pid)
+    assert [pid for pid in descendants(coordinator) if b"watch" in arguments_of(pid)]
     job.finish()
 
     assert ends(guards) == [0, 0]

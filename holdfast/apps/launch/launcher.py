@@ -187,7 +187,8 @@ class Launcher:
         return self._exit_code()
 
     def _watch_checkpoints(self) -> None:
-        if self._is_watching and self._coordinator is not None:
+        has_ended = self._watch is None or self._watch.poll() is not None
+        if self._is_watching and self._coordinator is not None and has_ended:
             self._watch = start_watch(self._checkpoints, None)
             self._node.spared.add(self._watch.pid)
 
@@ -231,6 +232,7 @@ class Launcher:
         elif not self._is_joined and self._node.is_idle() and not self._leaving:
             self._is_joined = True
             self._reports.clear()
+            self._watch_checkpoints()  # without a lease, the guard has ended it
             link.send(self._joined(link.local_address()))
         is_last = self._leaving and self._server is not None  # a next round would end with it
         while self._is_joined and self._reports and not is_last:
