@@ -84,7 +84,8 @@ class LauncherServer:
             self._accept()
         for launcher in [self._launchers[key] for key in ready if key in self._launchers]:
             try:
-                launcher.channel.flush()
+                with suppress(ChannelClosed):  # what it has sent before counts
+                    launcher.channel.flush()
                 self._read(launcher)
             except (ChannelClosed, ValueError):
                 self._drop(launcher)
@@ -155,7 +156,8 @@ class LauncherServer:
             launcher.has_key = True
             launcher.silent_from = time.monotonic() + self._lease_s
             if "heartbeat" in message:
-                launcher.channel.send({"heartbeat": message["heartbeat"]})
+                with suppress(ChannelClosed):  # seen by the next call
+                    launcher.channel.send({"heartbeat": message["heartbeat"]})
             event = read_event(message)
             if isinstance(event, Joined):
                 self._replace(launcher, event.member.name)
