@@ -140,7 +140,7 @@ def _simulated(count: int) -> float:
             for descriptor in server.writers():
                 poll.register(descriptor, select.POLLIN | select.POLLOUT)
             server.advance([one for one, _ in poll.poll(_POLL_MS)])
-            server.send_orders(coordinator.orders_for)
+            server.send_orders(coordinator.orders_for, coordinator.basis)
     finally:
         server.close()
     return float(clients.communicate()[0])

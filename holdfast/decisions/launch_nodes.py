@@ -16,6 +16,9 @@ from holdfast.model.health import Fault, Urgency
 _TEXT_CHARS: Final = 200
 """Maximum length of a fault in a message between launchers, which has 64 KiB."""
 
+_SHOWN_FAULTS: Final = 16
+"""Maximum number of nodes whose faults such a message has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundNodes:
@@ -46,9 +49,12 @@ def is_usable(member: Member) -> bool:
 
 
 def fault_texts(members: Mapping[str, Member], names: Iterable[str]) -> str:
-    """Return the faults of nodes; empty if they have none."""
+    """Return the faults of nodes, of the first 16 with one; empty if they have none."""
     faults = ((name, members[name].fault) for name in names if name in members)
-    return "; ".join(f"{name} is being repaired: {one.text}" for name, one in faults if one)
+    texts = [f"{name} is being repaired: {one.text}" for name, one in faults if one]
+    more = len(texts) - _SHOWN_FAULTS
+    end = [f"{more} more nodes are being repaired"] if more > 0 else []
+    return "; ".join([*texts[:_SHOWN_FAULTS], *end])
 
 
 def round_nodes(

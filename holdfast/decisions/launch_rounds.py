@@ -12,12 +12,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.launch_causes import (
-    awaited_until,
-    permanent_cause,
-    with_another,
-    with_cause,
-)
+from holdfast.decisions.launch_causes import awaited_until, with_another, with_cause
 from holdfast.decisions.launch_events import (
     CheckpointsVerified,
     Event,
@@ -41,14 +36,9 @@ from holdfast.decisions.launch_inspection import (
     with_report,
     with_suspicion,
 )
-from holdfast.decisions.launch_losses import completed, loss_obstacle, restarted, with_loss
-from holdfast.decisions.launch_nodes import (
-    RoundNodes,
-    fault_texts,
-    is_usable,
-    next_nodes,
-    round_nodes,
-)
+from holdfast.decisions.launch_losses import completed, restarted, with_loss
+from holdfast.decisions.launch_nodes import fault_texts, is_usable, next_nodes
+from holdfast.decisions.launch_rungs import next_rung, returns_until
 from holdfast.decisions.launch_state import (
     EARLIER,
     Failure,
@@ -57,13 +47,7 @@ from holdfast.decisions.launch_state import (
     Phase,
     RoundSettings,
 )
-from holdfast.decisions.restart_rungs import (
-    Cause,
-    Rung,
-    RungChoice,
-    beyond_exchange,
-    choose_rung,
-)
+from holdfast.decisions.restart_rungs import Rung, beyond_exchange
 from holdfast.kit.units import format_duration
 
 Value = TypeVar("Value")
@@ -99,6 +83,8 @@ def next_deadline(job: JobRounds, settings: RoundSettings) -> datetime | None:
     due = [job.since + settings.join_timeout] if job.phase is Phase.GATHER else []
     if job.awaits_checkpoints(settings):
         due.append(job.since + settings.verify_timeout)
+    if job.awaits_lost:
+        due.append(returns_until(job, settings))
     if job.inspection is not None and job.phase is Phase.RUN and job.is_inspecting:
         due.append(job.inspection.until)
     if job.losses is not None and job.phase is Phase.RUN and not job.losses.is_complete:
@@ -124,8 +110,8 @@ def _applied(job: JobRounds, event: Event, now: datetime, settings: RoundSetting
         case Stopped(launcher=name, port=port) if name in job.members:
             members = {**job.members, name: replace(job.members[name], port=port)}
             job = replace(job, members=members)
-            if event.round != job.round:
-                return job
+            if event.round < job.round:
+                return job  # higher: by an order with the round of a former coordinator
             waited_s = max(job.waited_s, event.waited_s)
             return replace(job, alive=job.alive - {name}, waited_s=waited_s)
         case CheckpointsVerified(restarts=count) if count == job.history.total:
@@ -187,7 +173,7 @@ def _slowed(job: JobRounds, event: Slowed, now: datetime, settings: RoundSetting
     if event.rank == job.history.moved_rank:  # it was slow on another node, too
         return job
     failure = Failure(launcher=event.launcher, rank=event.rank, text=event.text, is_of_node=True)
-    _, choice = _choose(job, failure, now, settings)
+    _, choice = next_rung(job, failure, now, settings)
     return replace(job, failure=job.failure or failure) if choice.rung is Rung.SPARE else job
 
 
@@ -270,16 +256,18 @@ def _node_failure(job: JobRounds, now: datetime, settings: RoundSettings) -> Fai
     if not bad or job.succeeded:
         return None
     failure = Failure(launcher=bad[0], text=fault_texts(members, bad[:1]))
-    _, choice = _choose(job, failure, now, settings)
+    _, choice = next_rung(job, failure, now, settings)
     return failure if choice.rung is Rung.SPARE else None
 
 
 def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
     if job.stop_signal or job.failure is None:
         return _ended(job, Outcome.INTERRUPTED, f"signal {job.stop_signal}", now)
-    nodes, choice = _choose(job, job.failure, now, settings)
+    nodes, choice = next_rung(job, job.failure, now, settings)
     if choice.rung in _ENDS:
         return _ended(job, _ENDS[choice.rung], choice.why, now)
+    if choice.rung is Rung.WAIT:
+        return job
     is_moved = job.failure.meaning is ExitMeaning.ANOTHER_DEVICE
     leaving = frozenset(nodes.leaving[: choice.nodes])
     return replace(
@@ -304,33 +292,6 @@ def _after_stop(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRo
     )
 
 
-def _choose(
-    job: JobRounds, failure: Failure, now: datetime, settings: RoundSettings
-) -> tuple[RoundNodes, RungChoice]:
-    """Return the next rung after a failure, and with which nodes."""
-    budget, history = settings.budget, job.history.since(now - settings.budget.period)
-    nodes = round_nodes(
-        job.active,
-        job.members,
-        history,
-        budget,
-        failed="" if failure.loss is not None else failure.launcher,
-        moves=failure.is_of_node or failure.meaning is ExitMeaning.ANOTHER_DEVICE,
-        can_exchange=settings.can_join,
-    )
-    is_final = failure.meaning is ExitMeaning.STOP
-    text = f"exit code {failure.code} requests no restart" if is_final else failure.text
-    obstacle = loss_obstacle(failure.loss, history)
-    if not nodes.means.missing:  # a fault of the node may be the cause
-        obstacle = obstacle or permanent_cause(failure, job, settings)
-    if obstacle:
-        is_final, text = True, f"{text}; {obstacle}"
-    fault = fault_texts(job.members, [nodes.cause] if nodes.means.missing else ())
-    if fault and fault != text:
-        text = f"{text}; {fault}"
-    return nodes, choose_rung(Cause(text=text, is_final=is_final), nodes.means, history, budget)
-
-
 def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRounds:
     if job.stop_signal:
         return _ended(job, Outcome.INTERRUPTED, f"signal {job.stop_signal}", now)
@@ -352,6 +313,7 @@ def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRoun
         since=now,
         round=last + 1,
         active={name: members[name] for name in names},
+        history=job.history.without_exchanges(len(job.leaving & {*names})),
         alive=frozenset(names),
         succeeded=frozenset(),
         failure=None,

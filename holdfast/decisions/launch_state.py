@@ -213,6 +213,11 @@ class JobRounds:
         return settings.verifies_checkpoints and self.phase is Phase.GATHER and is_due
 
     @property
+    def awaits_lost(self) -> bool:
+        """Return whether no rank is left, and lost launchers are awaited before the next round."""
+        return self.phase is Phase.STOP and not self.alive
+
+    @property
     def is_inspecting(self) -> bool:
         """Return whether the ranks of the round are inspected."""
         return is_open(self.inspection, self.round)

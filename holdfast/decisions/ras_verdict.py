@@ -13,6 +13,9 @@ from holdfast.decisions.hang_verdict import Verdict, VerdictKind, rank_names
 from holdfast.decisions.rank_snapshots import RankSnapshot
 
 _SHOWN_COUNTS: Final = 4
+_NAMED_RANKS: Final = 128
+"""Maximum number of ranks of a verdict. All but one rank of a large job may be behind, and a
+message between launchers has 64 KiB for everything that was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ def ras_verdict(
     if missing:
         does = "does not respond" if len(missing) == 1 else "do not respond"
         text = f"{rank_names(missing)} {does} to NCCL"
-        return Verdict(kind=VerdictKind.DEAD_PEER, ranks=tuple(missing), text=text)
+        return Verdict(kind=VerdictKind.DEAD_PEER, ranks=tuple(missing[:_NAMED_RANKS]), text=text)
     if [one.counts for one in first.ranks] != [one.counts for one in known.ranks]:
         return None
     return _behind(known)
@@ -85,5 +88,5 @@ def _behind(known: RasCommunicator) -> Verdict | None:
         shown = ", ".join(str(counts[rank]) for rank in behind[:_SHOWN_COUNTS])
         have = "has" if len(behind) == 1 else "have"
         text = f"{rank_names(behind)} {have} begun {shown} {kind}, the others {most}"
-        return Verdict(kind=VerdictKind.ABSENT, ranks=tuple(behind), text=text)
+        return Verdict(kind=VerdictKind.ABSENT, ranks=tuple(behind[:_NAMED_RANKS]), text=text)
     return None

@@ -142,6 +142,10 @@ class RestartHistory:
         skipped = dict.fromkeys((*self.skipped, *((loss.step,) if is_skipped else ())))
         return replace(self, loss=loss, skipped=tuple(skipped))
 
+    def without_exchanges(self, count: int) -> "RestartHistory":
+        """Return the history after ``count`` nodes were not exchanged, because they came back."""
+        return replace(self, exchanges=max(0, self.exchanges - count))
+
     def is_offender(self, node: str, budget: RestartBudget, failures: int = 0) -> bool:
         """Return whether a node is a repeat offender, with ``failures`` more than are known."""
         return self.failures.get(node, 0) + failures >= budget.offender_failures > 0

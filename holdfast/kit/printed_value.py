@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from typing import Final, Generic, TypeVar
+from typing import IO, Final, Generic, TypeVar
 
 from holdfast.kit.processes import end_children
 from holdfast.kit.serial import checked_value
@@ -19,9 +19,15 @@ _OUTPUT_LIMIT: Final = 1 << 26
 _ERRORS_LIMIT: Final = 1 << 16
 """Bytes at the end of standard error that are read: more than any traceback."""
 
+_NOT_STARTED: Final = 126
+"""Exit code of POSIX shells for a command that cannot be executed."""
+
 
 class PrintedValue(Generic[T]):
     """The value that a command prints.
+
+    One that cannot be started, as at the limit of processes or without a temporary directory, has
+    ended without a value: what it would find is not worth the process that waits for it.
 
     Args:
         kind: type of the value.
@@ -40,52 +46,66 @@ class PrintedValue(Generic[T]):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._kind = kind
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - until ``close``
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - until ``close``
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._errors,
-            env=environment,
-        )
         self._until = time.monotonic() + limit_s
+        self._files: list[IO[bytes]] = []
+        self._process: subprocess.Popen[bytes] | None = None
+        self._problem = ""
+        try:
+            for _ in range(2):
+                self._files.append(tempfile.TemporaryFile())  # noqa: SIM115 - until ``close``
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=self._files[0],
+                stderr=self._files[1],
+                env=environment,
+            )
+        except OSError as error:
+            self._problem = f"cannot start {command[0]}: {error.strerror}"
 
     @property
     def pid(self) -> int:
-        """Return the process."""
-        return self._process.pid
+        """Return the process; -1 if it could not be started."""
+        return -1 if self._process is None else self._process.pid
 
     @property
     def code(self) -> int | None:
         """Return the exit code, or the negative number of the signal; None until it is known."""
-        return self._process.returncode
+        return _NOT_STARTED if self._process is None else self._process.returncode
 
     def errors(self) -> str:
         """Return the end of what the command has written to its standard error."""
-        handle = self._errors.fileno()
+        if self._process is None:
+            return self._problem
+        handle = self._files[1].fileno()
         start = max(0, os.fstat(handle).st_size - _ERRORS_LIMIT)
         return os.pread(handle, _ERRORS_LIMIT, start).decode("utf-8", "replace")
 
     def value(self, default: T) -> T | None:
         """Return the value; ``default`` if none was printed; None until the command has ended."""
-        if self._process.poll() is None and time.monotonic() < self._until:
+        if self._is_running() and time.monotonic() < self._until:
             return None
         return self.awaited(default)
 
     def awaited(self, default: D) -> T | D:
         """Return the value once the command has ended; ``default`` if none was printed in time."""
+        if self._process is None:
+            return default
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(max(0.0, self._until - time.monotonic()))
         end_children([self._process])
-        self._output.seek(0)
+        self._files[0].seek(0)
         try:
-            return checked_value(self._kind, json.loads(self._output.read(_OUTPUT_LIMIT)))
+            return checked_value(self._kind, json.loads(self._files[0].read(_OUTPUT_LIMIT)))
         except ValueError:
             return default
 
     def close(self) -> None:
         """End the process, and release the files."""
-        end_children([self._process])
-        self._output.close()
-        self._errors.close()
+        if self._process is not None:
+            end_children([self._process])
+        for file in self._files:
+            file.close()
+
+    def _is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None

@@ -38,15 +38,13 @@ def step(number: int, *, loss: SupportsFloat | None = None) -> None:
     """Report a step that is done; all ranks may call it.
 
     The first report of an attempt is the step that it resumed from. Rank 0 writes each report, the
-    other ranks only those of a loss that is NaN or infinite.
+    other ranks only those of a loss that is NaN or infinite. A file that cannot be written, as on a
+    full disk, does not end the job: it is logged as a warning, once.
 
     Args:
         number: number of the step.
         loss: loss of the step, such as a tensor with one element. Reading it waits for the
             accelerator: pass it every few steps if that takes time.
-
-    Raises:
-        OSError: the file cannot be written.
 
     """
     path = os.environ.get("HOLDFAST_PROGRESS_FILE")
@@ -64,11 +62,20 @@ def step(number: int, *, loss: SupportsFloat | None = None) -> None:
         sys.stdout.flush()
         return
     line = f"{number}\n" if value is None else f"{number} {value:.9g}\n"
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
-        os.write(handle, line.encode("ascii"))  # one write: lines of ranks do not mix
-    finally:
-        os.close(handle)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.write(handle, line.encode("ascii"))  # one write: lines of ranks do not mix
+        finally:
+            os.close(handle)
+    except OSError as error:  # reports must not end the job
+        _warn_of_steps(path, error.strerror)
+
+
+@cache
+def _warn_of_steps(path: str, problem: str | None) -> None:
+    """Log once that steps are not reported."""
+    _LOG.warning("steps not reported: %s: %s; free space or make it writable", path, problem)
 
 
 def checkpoint_saved(step: SupportsIndex, path: str | os.PathLike[str]) -> None:

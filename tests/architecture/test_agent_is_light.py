@@ -40,6 +40,7 @@ DECISIONS = {
         "launch_nodes",
         "launch_orders",
         "launch_rounds",
+        "launch_rungs",
         "launch_runs",
         "launch_state",
         "rank_accelerators",

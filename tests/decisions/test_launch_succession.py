@@ -3,11 +3,12 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from decisions.test_launch_rounds import T0, TWO, after, joined
+from decisions.test_launch_rounds import T0, TWO, after, failed, joined, stopped
 from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.decisions.launch_events import Event, Lost
+from holdfast.decisions.launch_orders import OrderKind, order_for
 from holdfast.decisions.launch_rounds import advance, next_deadline
 from holdfast.decisions.launch_state import JobRounds, Phase
 
@@ -25,6 +26,17 @@ def test_the_first_round_waits_until_the_leases_of_unknown_launchers_have_ended(
 
     assert after(both, IN_PODS, now=T0 + END).round == 1
     assert after(both).round == 1
+
+
+def test_a_launcher_confirms_a_stop_by_the_highest_round_that_is_known() -> None:
+    """It was never ordered to start the round that ended as it began."""
+    late = replace(joined("c"), round=9)
+    job = after([joined("a"), joined("b"), late, failed("a"), stopped("a")])
+    order = order_for(job, "b")
+    assert (job.phase, order.kind, order.round) == (Phase.STOP, OrderKind.STOP, 9)
+
+    job = after([stopped("b", order.round)], job=job)
+    assert (job.phase, job.round) == (Phase.RUN, 10)
 
 
 @given(

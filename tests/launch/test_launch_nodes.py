@@ -11,8 +11,17 @@ from pathlib import Path
 
 import pytest
 from launch.job_of_nodes import KEY, Job, ends, running_job
-from launch.launched import LIMIT_S, launcher_of, none_runs, numbers_in, start, wait_for
+from launch.launched import (
+    LIMIT_S,
+    arguments_of,
+    launcher_of,
+    none_runs,
+    numbers_in,
+    start,
+    wait_for,
+)
 
+from holdfast.kit.processes import descendants
 from tests.engines.matrix import Matrix
 
 
@@ -55,6 +64,28 @@ def test_a_spare_replaces_a_node_whose_launcher_is_killed_or_stops(
     codes = dict(zip(guards, ends(guards), strict=True))
     assert codes.pop(lost) == 128 + signal.SIGKILL
     assert list(codes.values()) == [0, 0]
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["coordinator", "other"])
+def test_a_launcher_that_was_stopped_for_longer_than_its_lease_joins_again(
+    job: Job, number: int
+) -> None:
+    """As by a machine that freezes, or by storage that does not respond for some seconds."""
+    job.nnodes = "2"
+    job.variables["HOLDFAST_CHECKPOINT_DIR"] = str(job.folder / "checkpoints")
+    guards = job.start_all(2)
+    job.await_round(1)
+    own = [pid for pid in job.ranks(1) if job.node_of(pid) is guards[number]]
+    launcher = launcher_of(guards[number].pid)
+    os.kill(launcher, signal.SIGSTOP)
+    wait_for(lambda: none_runs(own), "the end of its ranks")
+    os.kill(launcher, signal.SIGCONT)
+    job.await_round(2)
+    coordinator = launcher_of(guards[0].pid)
+    assert [pid for pid in descendants(coordinator) if b"watch" in arguments_of(pid)]
+    job.finish()
+
+    assert ends(guards) == [0, 0]
 
 
 def test_a_launcher_that_was_lost_before_the_end_learns_that_the_job_has_succeeded(
@@ -121,6 +152,19 @@ def test_launchers_end_their_ranks_without_coordinator_and_meet_the_next_one(job
     job.finish()
 
     assert ends([second, third]) == [0, 0]
+
+
+@pytest.mark.parametrize(("restarts", "code"), [("1", 75), ("0", 1)])
+def test_launchers_without_coordinator_request_a_restart_of_the_job_at_last(
+    job: Job, restarts: str, code: int
+) -> None:
+    job.nnodes = "2"
+    options = ("--join-timeout", "3s", "--max-job-restarts", restarts)
+    first, second = (job.start("--node-rank", str(rank), *options) for rank in (0, 1))
+    job.await_round(1)
+    os.kill(launcher_of(first.pid), signal.SIGKILL)
+
+    assert ends([second]) == [code]
 
 
 def test_ranks_that_are_being_stopped_end_at_once_without_coordinator(job: Job) -> None:

@@ -6,12 +6,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.adapters.launch.channel import Channel, ChannelClosed
 from holdfast.adapters.launch.messages import event_message, read_order, read_run
 from holdfast.decisions.launch_events import Reported
-from holdfast.decisions.launch_orders import Order
+from holdfast.decisions.launch_orders import Order, OrderKind
 from holdfast.decisions.launch_runs import RunName
 
 _Address = tuple[int, int, int, str, Any]
@@ -103,6 +104,8 @@ class CoordinatorLink:
             self._disconnect(str(error), now)
         orders = list(self._orders)
         self._orders.clear()
+        if self._channel is None:  # the round may be over, as after a pause: no rank may start
+            orders = [_without_run(one) for one in orders]
         return orders
 
     def send(self, event: Reported) -> None:
@@ -182,6 +185,11 @@ class CoordinatorLink:
         self.problem = problem
         self._retry_at = now + (self._lease_s if self.is_taken else _RETRY_S)
         self.lost_since = min(self.lost_since, now)
+
+
+def _without_run(order: Order) -> Order:
+    """Return an order that starts no ranks; round and history stay known."""
+    return replace(order, kind=OrderKind.WAIT) if order.kind is OrderKind.RUN else order
 
 
 def _resolved(endpoint: tuple[str, int]) -> _Address:

@@ -58,6 +58,9 @@ class LauncherServer:
         self._launchers: dict[int, _Launcher] = {}
         """By descriptor."""
 
+        self._basis: tuple[object, ...] = ()
+        """Of the orders that were sent last."""
+
     def readers(self) -> list[int]:
         """Return the descriptors to watch for input."""
         return [self._listener.fileno(), *self._launchers]
@@ -81,7 +84,8 @@ class LauncherServer:
             self._accept()
         for launcher in [self._launchers[key] for key in ready if key in self._launchers]:
             try:
-                launcher.channel.flush()
+                with suppress(ChannelClosed):  # what it has sent before counts
+                    launcher.channel.flush()
                 self._read(launcher)
             except (ChannelClosed, ValueError):
                 self._drop(launcher)
@@ -89,8 +93,23 @@ class LauncherServer:
         for launcher in [one for one in self._launchers.values() if now >= one.silent_from]:
             self._drop(launcher)
 
-    def send_orders(self, orders_for: Callable[[Collection[str]], Mapping[str, Order]]) -> None:
-        """Send each launcher its order if it has changed."""
+    def send_orders(
+        self,
+        orders_for: Callable[[Collection[str]], Mapping[str, Order]],
+        basis: Collection[object],
+    ) -> None:
+        """Send each launcher its order if it has changed.
+
+        Args:
+            orders_for: returns the orders of launchers.
+            basis: objects from which it makes them. While they are the same objects, there is
+                nothing to send: a thousand launchers send 2,000 heartbeats in a second, and to
+                make their orders for each takes longer than to answer it.
+
+        """
+        if [*map(id, basis)] == [*map(id, self._basis)]:
+            return
+        self._basis = tuple(basis)
         joined = [one for one in self._launchers.values() if one.name]
         orders = orders_for([one.name for one in joined])
         for launcher in joined:
@@ -137,7 +156,8 @@ class LauncherServer:
             launcher.has_key = True
             launcher.silent_from = time.monotonic() + self._lease_s
             if "heartbeat" in message:
-                launcher.channel.send({"heartbeat": message["heartbeat"]})
+                with suppress(ChannelClosed):  # seen by the next call
+                    launcher.channel.send({"heartbeat": message["heartbeat"]})
             event = read_event(message)
             if isinstance(event, Joined):
                 self._replace(launcher, event.member.name)

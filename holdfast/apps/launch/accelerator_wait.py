@@ -32,25 +32,32 @@ class AcceleratorWait:
     def __init__(self, devices: str, timeout: timedelta) -> None:
         module = "holdfast.adapters.host.accelerator_memory"
         options = (f"--timeout={timeout.total_seconds()}", f"--devices={devices}")
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *options], stdin=subprocess.DEVNULL, stdout=sys.stderr
-        )
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr,
+            )
+        except OSError as error:
+            sys.stderr.write(f"holdfast: cannot start {sys.executable}: {error.strerror}\n")
         self._since = time.monotonic()
         self._until = self._since + timeout.total_seconds() + _DRIVER_S
 
     @property
     def pid(self) -> int:
-        """Return the process that waits."""
-        return self._process.pid
+        """Return the process that waits; -1 if it could not be started."""
+        return -1 if self._process is None else self._process.pid
 
     def seconds(self) -> float | None:
         """Return how long it took, and print why the memory may be in use; None while it lasts.
 
         ``is_running`` is true afterwards if SIGKILL did not end the process.
         """
-        now, status = time.monotonic(), self._process.poll()
+        now = time.monotonic()
+        status = _NOT_CHECKED if self._process is None else self._process.poll()
         if status is None:
-            if now >= self._until:
+            if now >= self._until and self._process is not None:
                 self._process.kill()
             return None if now < self._until + _END_S else now - self._since
         if problem := _PROBLEMS.get(status, _IN_USE):
@@ -59,8 +66,9 @@ class AcceleratorWait:
 
     def is_running(self) -> bool:
         """Return whether the process runs."""
-        return self._process.poll() is None
+        return self._process is not None and self._process.poll() is None
 
     def close(self) -> None:
         """End the process."""
-        end_children([self._process])
+        if self._process is not None:
+            end_children([self._process])

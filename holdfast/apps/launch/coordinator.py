@@ -22,6 +22,7 @@ from holdfast.decisions.launch_state import (
 )
 from holdfast.decisions.notice_lines import HANG, PRINTED, STRAGGLER, notice_line
 from holdfast.decisions.restart_rungs import Rung
+from holdfast.kit.units import format_duration
 
 if TYPE_CHECKING:
     from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback
@@ -248,6 +249,11 @@ class Coordinator:
         orders, slow = orders_for(self.job, launchers), self._slow
         return orders if slow is None else {one: slow.order(one, orders[one]) for one in orders}
 
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """Objects that orders are made from: the same objects give the same orders."""
+        return self.job, self._slow
+
     def next_call(self) -> float | None:
         """Return the monotonic time of the next call of ``handle`` without an event."""
         deadlines = [next_deadline(self.job, self.settings)]
@@ -280,6 +286,14 @@ def _new_losses(before: JobRounds, after: JobRounds) -> RankLosses | None:
     return found if found.is_complete and found != known else None
 
 
+def _awaited(job: JobRounds, settings: RoundSettings) -> str:
+    """Return that lost launchers are awaited, and why."""
+    lost, budget = len(job.active.keys() - job.members.keys()), settings.budget
+    used = f"exchanges of nodes used: {job.history.exchanges} of {budget.exchanges}"
+    then = f"waiting up to {format_duration(settings.join_timeout)} for them to join again"
+    return f"LaunchersLost: round {job.round}: {lost} of {len(job.active)}; {used}; {then}"
+
+
 def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings) -> list[str]:
     """Return what changed between two states, for people."""
     lines = []
@@ -299,6 +313,8 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
         who = reporters(losses, before.active)
         then = "the ranks continue: see --loss-action"
         lines.append(f"LossFault: round {before.round}: {who}: {losses.fault.evidence}; {then}")
+    if after.awaits_lost and not before.awaits_lost:
+        lines.append(_awaited(after, settings))
     if after.history.total > before.history.total:
         rung, waited_s = after.history.last, after.waited_s
         limit, used = settings.budget.in_place, len(after.history.in_place)

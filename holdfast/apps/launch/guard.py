@@ -1,8 +1,10 @@
 """The process that outlives the launcher, and leaves none of its processes behind.
 
 The launcher is a child of the guard. The guard adopts every process whose parent has ended, passes
-signals on, and when the launcher ends in any way, or does not renew its lease, sends SIGKILL to all
-that is left.
+signals on, and when the launcher ends in any way, sends SIGKILL to all that is left. When it does
+not renew its lease, the guard ends all processes below it. A launcher that was stopped with its
+machine, or that waited for storage, then joins again; one that still does not respond is ended,
+too.
 """
 
 import contextlib
@@ -33,6 +35,13 @@ FORWARDED: Final = (
 
 _DEADLINE: Final = struct.Struct("=d")
 _REAP_MS: Final = 10_000
+_AGAIN_MS: Final = 50
+"""Time between two looks for processes below a launcher without a lease: it may continue, and start
+what it was about to start."""
+
+_RESPONSE_S: Final = 30.0
+"""Time from the end of its lease for a launcher to respond. It has the same for processes that do
+not end after SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +99,9 @@ def _outlive(child: int, leases: int, wake: int, cgroup: Cgroup | None) -> int:
     poll = select.poll()
     for descriptor in (ended, leases, wake):
         poll.register(descriptor, select.POLLIN)
-    until = math.inf
+    until = give_up_at = math.inf
     while True:
-        pause = min(_REAP_MS, max(0.0, (until - time.monotonic()) * 1000))
-        ready = [descriptor for descriptor, _ in poll.poll(pause)]
+        ready = [descriptor for descriptor, _ in poll.poll(_pause_ms(until, give_up_at))]
         if ended in ready:
             break
         if wake in ready:
@@ -104,11 +112,12 @@ def _outlive(child: int, leases: int, wake: int, cgroup: Cgroup | None) -> int:
                 poll.unregister(leases)
                 continue
             (until,) = _DEADLINE.unpack(data[-_DEADLINE.size :])
-        elif time.monotonic() >= until:
-            sys.stderr.write("holdfast: the launcher does not respond; ending its ranks\n")
-            os.kill(child, signal.SIGKILL)
-            _end_all(cgroup)
-            until = math.inf
+        now = time.monotonic()
+        if now < until:
+            give_up_at = math.inf
+        elif leases not in ready:
+            give_up_at = _without_lease(child, cgroup, now, give_up_at)
+            until = math.inf if math.isinf(give_up_at) else until
         reap([child])
     _, status = os.waitpid(child, 0)
     _end_all(cgroup)
@@ -121,6 +130,32 @@ def _outlive(child: int, leases: int, wake: int, cgroup: Cgroup | None) -> int:
         )
         return 128 - code
     return code
+
+
+def _pause_ms(until: float, give_up_at: float) -> float:
+    if math.isfinite(give_up_at):
+        return _AGAIN_MS
+    return min(_REAP_MS, max(0.0, (until - time.monotonic()) * 1000))
+
+
+def _without_lease(child: int, cgroup: Cgroup | None, now: float, give_up_at: float) -> float:
+    """End the processes below a launcher without a lease, and at last the launcher.
+
+    Returns:
+        The monotonic time at which the launcher is ended; infinity once it is.
+
+    """
+    if math.isinf(give_up_at):
+        sys.stderr.write("holdfast: the launcher does not respond; ending its ranks\n")
+        give_up_at = now + _RESPONSE_S
+    if now < give_up_at:
+        if cgroup is not None:
+            cgroup.kill()
+        kill_below(child, timeout_s=0.0)
+        return give_up_at
+    os.kill(child, signal.SIGKILL)
+    _end_all(cgroup)
+    return math.inf
 
 
 def _end_all(cgroup: Cgroup | None) -> None:

@@ -187,7 +187,8 @@ class Launcher:
         return self._exit_code()
 
     def _watch_checkpoints(self) -> None:
-        if self._is_watching and self._coordinator is not None:
+        has_ended = self._watch is None or self._watch.poll() is not None
+        if self._is_watching and self._coordinator is not None and has_ended:
             self._watch = start_watch(self._checkpoints, None)
             self._node.spared.add(self._watch.pid)
 
@@ -231,6 +232,7 @@ class Launcher:
         elif not self._is_joined and self._node.is_idle() and not self._leaving:
             self._is_joined = True
             self._reports.clear()
+            self._watch_checkpoints()  # without a lease, the guard has ended it
             link.send(self._joined(link.local_address()))
         is_last = self._leaving and self._server is not None  # a next round would end with it
         while self._is_joined and self._reports and not is_last:
@@ -238,7 +240,7 @@ class Launcher:
         if self._server is not None and self._coordinator is not None:
             self._server.advance(self._ready)
             self._coordinator.handle(None)
-            self._server.send_orders(self._coordinator.orders_for)
+            self._server.send_orders(self._coordinator.orders_for, self._coordinator.basis)
 
     def _without_coordinator(self, link: CoordinatorLink) -> None:
         if self._order is not None and self._order.kind is OrderKind.END:
@@ -257,7 +259,9 @@ class Launcher:
         limit_s = rendezvous.join_timeout.total_seconds() if rendezvous is not None else 0.0
         if not self._leaving and time.monotonic() - link.lost_since > limit_s:
             sys.stderr.write(f"holdfast: no coordinator: {link.problem or 'timed out'}\n")
-            self._order = Order(kind=OrderKind.END, round=0, outcome=Outcome.FAILED)
+            may_restart = self._node.round > 0 and self._options.budget.job_restarts > 0
+            outcome = Outcome.RESTART_JOB if may_restart else Outcome.FAILED
+            self._order = Order(kind=OrderKind.END, round=0, outcome=outcome)
 
     def _await_endpoint(self, rendezvous: Rendezvous, problem: str) -> None:
         """Coordinate the run as soon as another one has left the endpoint."""

@@ -256,7 +256,7 @@ class NodeRanks:
         error = self._output.error_file(self._attempt, local_rank)
         files = RankFiles(error=str(error), dumps=str(dumps))
         for path in (files.error, dumps / f"{DUMP_PREFIX}{order.first_rank + local_rank}"):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.unlink(path)
         if options.starts_ranks:
             environment = launcher_environment(self._environment, order, files)

@@ -81,7 +81,7 @@ class RankInspection:
         if found is None:
             return None
         return RankFindings(
-            snapshots=_bounded(found.snapshots),
+            snapshots=bounded_snapshots(found.snapshots),
             traces=bounded_traces(found.traces),
             ras=found.ras,
             kernel=bounded_kernel(found.kernel),
@@ -190,7 +190,7 @@ class RankInspections:
             self._running = None
 
 
-def _bounded(snapshots: tuple[RankSnapshot, ...]) -> tuple[RankSnapshot, ...]:
+def bounded_snapshots(snapshots: tuple[RankSnapshot, ...]) -> tuple[RankSnapshot, ...]:
     """Return snapshots that fit into one message: less of each, and at last fewer ranks."""
     return next(one for one in shortened(snapshots) if _length(one) <= _LONGEST_REPORT)
 

@@ -1,8 +1,10 @@
 """Files of ranks, and the part of their output that is copied to this process's output."""
 
+import fcntl
 import os
 import select
 import shutil
+import socket
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -24,6 +26,7 @@ _DUMPS: Final = "flight_recorder"
 _SECTIONS: Final = "sections"
 _EVIDENCE: Final = "evidence.json"
 _STREAMS: Final = (("stdout", 1), ("stderr", 2))
+_LOCK: Final = ".lock"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +64,10 @@ class RankOutput:
     """Log and error files of the ranks of a node: ``DIR/RUN_ID/attempt_N/LOCAL_RANK/stdout.log``.
 
     The layout is that of torchrun, without its random suffix. Ranks write their files themselves:
-    neither a slow terminal nor the end of the launcher blocks them.
+    neither a slow terminal nor the end of the launcher blocks them. Where a file cannot be created,
+    as on a full disk, a warning is printed, and ranks write to the output of this process. A job
+    that finds another one in its directory, which would take the steps and losses of that one for
+    its own, writes below it.
 
     Args:
         options: where the output goes.
@@ -70,6 +76,9 @@ class RankOutput:
         relay: passes standard error on.
         launcher: name of the launcher, below ``RUN_ID``, if others may write to the same ``DIR``;
             empty if none does.
+
+    Raises:
+        OSError: the directory cannot be created.
 
     """
 
@@ -83,12 +92,19 @@ class RankOutput:
         self._root = self._base / run_id.replace("/", "_") / launcher
         self._followed: list[_FollowedFile] = []
         self._relay = relay
+        self._warned: set[str] = set()
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._lock = -1 if launcher or self._is_temporary else _locked(self._root / _LOCK)
+        if self._lock is None:
+            root, self._root = self._root, self._root / f"{socket.gethostname()}-{os.getpid()}"
+            sys.stderr.write(
+                f"holdfast: another job writes to {root}; logs are in {self._root}; give each job "
+                "its own --rdzv-id or --log-dir\n"
+            )
 
     def folder(self, attempt: int, local_rank: int) -> Path:
         """Return the directory of a rank's files; created if it is missing."""
-        folder = self._attempt(attempt) / str(local_rank)
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return self._made(self._attempt(attempt) / str(local_rank))
 
     def error_file(self, attempt: int, local_rank: int) -> Path:
         """Return the file for PyTorch's ``@record``."""
@@ -96,15 +112,11 @@ class RankOutput:
 
     def dumps(self, attempt: int) -> Path:
         """Return the directory of the ranks' flight recorder dumps; created if it is missing."""
-        folder = self._attempt(attempt) / _DUMPS
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return self._made(self._attempt(attempt) / _DUMPS)
 
     def sections(self, attempt: int) -> Path:
         """Return the directory of the section times; created if it is missing."""
-        folder = self._attempt(attempt) / _SECTIONS
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+        return self._made(self._attempt(attempt) / _SECTIONS)
 
     def evidence(self, attempt: int) -> Path:
         """Return the file for the evidence of a hang."""
@@ -122,16 +134,27 @@ class RankOutput:
         is_shown = not self._options.shown or local_rank in self._options.shown
         for name, bit in _STREAMS:
             is_copied = bool(self._options.to_both & bit)
-            if not is_copied and not self._options.to_file & bit and is_shown:
-                opened.append(self._relay.open(local_rank) if name == "stderr" else None)
-                continue
-            path = self.folder(attempt, local_rank) / f"{name}.log"
-            opened.append(path.open("ab"))
-            if is_copied and is_shown:
-                target = sys.stdout if name == "stdout" else sys.stderr
+            file: IO[bytes] | None = None
+            if is_copied or self._options.to_file & bit or not is_shown:
+                path = self.folder(attempt, local_rank) / f"{name}.log"
+                file = self._opened(path, local_rank, name if is_copied and is_shown else "")
+            if file is None and name == "stderr":
+                file = self._relay.open(local_rank)
+            opened.append(file)
+        return RankStreams(*opened)
+
+    def _opened(self, path: Path, local_rank: int, shown: str) -> IO[bytes] | None:
+        """Return the file of a stream, which is followed if it is shown; None if it has none."""
+        try:
+            file = path.open("ab")
+            if shown:
+                target = sys.stdout if shown == "stdout" else sys.stderr
                 prefix = f"[{self._role}{local_rank}]:".encode()
                 self._followed.append(_FollowedFile(path, target.fileno(), prefix))
-        return RankStreams(*opened)
+        except OSError as error:
+            self._warn(error)
+            return None
+        return file
 
     def end_of_stderr(self, attempt: int, local_rank: int) -> str:
         """Return the end of the standard error of a rank."""
@@ -170,6 +193,8 @@ class RankOutput:
                 named.
 
         """
+        if self._lock is not None and self._lock >= 0:
+            os.close(self._lock)
         if not self._is_temporary:
             return
         kept: list[Path] = []
@@ -185,8 +210,38 @@ class RankOutput:
             f"holdfast: evidence and flight recorder dumps of the ranks are in {self._root}\n"
         )
 
+    def _made(self, folder: Path) -> Path:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:  # a rank without its files is better than none
+            self._warn(error)
+        return folder
+
+    def _warn(self, error: OSError) -> None:
+        text = f"{error.filename}: {error.strerror}"
+        if text not in self._warned:
+            self._warned.add(text)
+            sys.stderr.write(f"holdfast: cannot create {text}; the ranks run without it\n")
+
     def _attempt(self, number: int) -> Path:
         return self._root / f"attempt_{number}"
+
+
+def _locked(path: Path) -> int | None:
+    """Lock a file until the descriptor is closed; None if another process has locked it.
+
+    -1 if the file system has no locks, or the file is not writable: nothing is known then.
+    """
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(handle)
+        return None if isinstance(error, BlockingIOError) else -1
+    return handle
 
 
 class _FollowedFile:

@@ -35,7 +35,7 @@ class WarmRanks:
         self._waiting: dict[int, _WarmRank] = {}
 
     def prepare(self, local_rank: int, environment: Mapping[str, str]) -> None:
-        """Start a warm rank if there is none.
+        """Start a warm rank if there is none; without one, its rank starts cold.
 
         Args:
             local_rank: rank within the node.
@@ -45,18 +45,28 @@ class WarmRanks:
         """
         if local_rank in self._waiting:
             return
+        try:
+            self._waiting[local_rank] = self._started(environment)
+        except OSError as error:  # as at the limit of processes or of open files
+            sys.stderr.write(f"holdfast: warm rank not started: {error.strerror}\n")
+
+    def _started(self, environment: Mapping[str, str]) -> _WarmRank:
         own_end, child_end = socket.socketpair()
         with child_end:
             preload = ",".join(self._script.preload)
-            process = subprocess.Popen(
-                [sys.executable, "-u", "-m", _MODULE, str(child_end.fileno()), preload],
-                stdin=subprocess.DEVNULL,
-                env=environment,
-                pass_fds=[child_end.fileno()],
-                start_new_session=True,
-                preexec_fn=partial(become_rank, os.getpid()),
-            )
-        self._waiting[local_rank] = _WarmRank(process, own_end)
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-u", "-m", _MODULE, str(child_end.fileno()), preload],
+                    stdin=subprocess.DEVNULL,
+                    env=environment,
+                    pass_fds=[child_end.fileno()],
+                    start_new_session=True,
+                    preexec_fn=partial(become_rank, os.getpid()),
+                )
+            except OSError:
+                own_end.close()
+                raise
+        return _WarmRank(process, own_end)
 
     def take(
         self,
