@@ -30,6 +30,12 @@ from holdfast.model.errors import HoldfastError
 from holdfast.model.jobs import REPLAY_VARIABLE, SECTIONS_VARIABLE
 
 _LOG: Final = logging.getLogger(__name__)
+_CUT: Final[set[str]] = set()
+"""Files whose last line was not written to its end."""
+
+_END_OF_CUT: Final = b"?\n"
+"""Makes what was written of such a line invalid: 12 of 12345 is another step."""
+
 _WRITE_S: Final = 0.5
 """Time between two writes of section times; a window takes 40 s."""
 
@@ -63,13 +69,23 @@ def step(number: int, *, loss: SupportsFloat | None = None) -> None:
         return
     line = f"{number}\n" if value is None else f"{number} {value:.9g}\n"
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(handle, line.encode("ascii"))  # one write: lines of ranks do not mix
-        finally:
-            os.close(handle)
+        _append(path, line.encode("ascii"))
     except OSError as error:  # reports must not end the job
         _warn_of_steps(path, error.strerror)
+
+
+def _append(path: str, line: bytes) -> None:
+    """Append a line with one write, so that lines of ranks do not mix."""
+    text = _END_OF_CUT + line if path in _CUT else line
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        written = os.write(handle, text)
+    finally:
+        os.close(handle)
+    if written == len(text):
+        _CUT.discard(path)
+    else:  # the file system became full within the line
+        _CUT.add(path)
 
 
 @cache

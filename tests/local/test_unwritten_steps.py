@@ -2,11 +2,14 @@
 
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from holdfast import training
+from holdfast.adapters.host.progress_file import Progress, ReportReader, read_progress
 
 
 @pytest.mark.parametrize("name", ["/dev/full", "removed/progress"])
@@ -33,3 +36,23 @@ def test_steps_are_reported_again_when_the_file_can_be_written(monkeypatch, tmp_
     training.step(2)
 
     assert (folder / "progress").read_text() == "2\n"
+
+
+CUT = """
+import os, resource, sys
+from holdfast import training
+
+for limit, number in ((7, 12), (7, 12345), (7, 12346), (7, 12347), (8, 12348), (-1, 12349)):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, -1))
+    training.step(number)
+"""
+
+
+def test_a_step_that_was_cut_off_is_no_other_step(tmp_path: Path) -> None:
+    path = tmp_path / "progress"
+    environment = {**os.environ, "HOLDFAST_PROGRESS_FILE": str(path), "RANK": "0"}
+    subprocess.run([sys.executable, "-c", CUT], env=environment, check=True)
+
+    assert path.read_text() == "12\n1234??\n12349\n"
+    assert read_progress(path) == Progress(first=12, last=12349)
+    assert [one.step for one in ReportReader(path).read()] == [12, 12349]
