@@ -176,19 +176,31 @@ if [ "$HOLDFAST_ATTEMPT" = 1 ]; then head -c 100M /dev/zero >filler 2>/dev/null;
 """A rank that fills the disk and fails, in the first attempt."""
 
 
+RETRIES = "recording the state failed, retrying: no space left on device"
+
+WATCHED = """{{
+    exec 3< <(exec {run})
+    run=$!
+    while IFS= read -r line <&3; do
+        echo "$line"
+        if [[ $line == *"{retries}"* ]]; then {after}; fi
+    done
+    wait $run
+}}"""
+
+
 def filled(folder, *, after: str) -> str:
-    """A script that runs such a job, and another command beside it."""
+    """A script that runs such a job, and another command once its state cannot be written."""
     rank = FILL.format(folder=folder)
     run = f"{sys.executable} -m holdfast run --nodes 2 --max-app-retries 99 -- bash -c '{rank}'"
-    full = f"cd {folder}; until [ -s filler ]; do sleep 0.1; done; sleep 3"
-    return f"{{ {run} & run=$!; ({full}; {after}) & wait $run; }}"
+    return WATCHED.format(run=run, retries=RETRIES, after=after)
 
 
 def test_a_run_continues_when_its_full_disk_has_space_again(full_disk, tmp_path):
-    ended = full_disk(filled(tmp_path, after="rm filler"), size="4m")
+    ended = full_disk(filled(tmp_path, after=f"rm -f {tmp_path}/filler"), size="4m")
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "recording the state failed, retrying: no space left on device" in ended.stdout
+    assert RETRIES in ended.stdout
     assert "attempt 2 running" in ended.stdout
 
 
