@@ -24,7 +24,7 @@ SPREAD := --dist loadscope --no-loadscope-reorder
 PYTEST := $(BIN)/pytest --numprocesses 4 $(SPREAD)
 
 test: $(VENV)/.collected ## the tests that need Python alone (under 5 minutes)
-	@$(BIN)/pytest --numprocesses 6 $(SPREAD) --suite python $(ARGS)
+	@$(BIN)/pytest --numprocesses 8 $(SPREAD) --suite python $(ARGS)
 
 test-all: $(VENV)/.collected ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that would be skipped
 	@$(PYTEST) $(ARGS)
