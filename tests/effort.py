@@ -26,5 +26,5 @@ def positions(last: int) -> range:
 
 
 def variants(every: Iterable[T], *, each: int = 2) -> list[T]:
-    """All variants of a test that is slow; if the run is quick, the first and each so many-th."""
+    """All variants of a slow test; if the run is quick, every ``each``-th one from the first on."""
     return [*every][:: each if is_quick() else 1]

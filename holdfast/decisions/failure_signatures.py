@@ -39,9 +39,10 @@ _PYTHON: Final = "CPython, built-in exceptions"
 SIGNATURES: Final = (
     _row(
         Cause.COMMAND_MISSING,
-        r"python[\d.]*: can't open file|: command not found$|exec: .{1,200}: not found",
+        r"python[\d.]*: can't open file|: command not found$|exec: .{1,200}: not found"
+        r"|^cannot run '.{1,200}': ",
         "/usr/bin/python: can't open file 'train.py': [Errno 2] No such file or directory",
-        "CPython, Modules/main.c; POSIX shells",
+        "CPython, Modules/main.c; POSIX shells; holdfast launch",
     ),
     # Shared memory before full disks: both are ENOSPC.
     _row(

@@ -8,7 +8,7 @@ from enum import StrEnum
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.inspection_tries import LIMIT
 from holdfast.decisions.launch_state import JobRounds, Outcome, Phase
-from holdfast.decisions.restart_rungs import RestartHistory
+from holdfast.decisions.restart_rungs import RestartBudget, RestartHistory, Rung, beyond_exchange
 
 
 class OrderKind(StrEnum):
@@ -105,3 +105,16 @@ def _run_orders(job: JobRounds, common: Order) -> Iterator[tuple[str, Order]]:
             ),
         )
         first_rank += member.slots
+
+
+def order_without_coordinator(round_: int, budget: RestartBudget) -> Order:
+    """Return the order of a launcher that has found no coordinator for too long.
+
+    Args:
+        round_: last round of its ranks; 0 if it has run none, so that a restart has no use.
+        budget: limits of restarts.
+
+    """
+    restarts = round_ > 0 and beyond_exchange("", budget).rung is Rung.WHOLE_JOB
+    outcome = Outcome.RESTART_JOB if restarts else Outcome.FAILED
+    return Order(kind=OrderKind.END, round=0, outcome=outcome)

@@ -2,12 +2,18 @@
 
 from dataclasses import replace
 
+import pytest
 from decisions.test_launch_rounds import MOMENT, T0, after, failed, joined, stopped
 
 from holdfast.apps.launch.coordinator import progress_lines
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.launch_events import Lost, StopRequested
-from holdfast.decisions.launch_orders import OrderKind, order_for
+from holdfast.decisions.launch_orders import (
+    Order,
+    OrderKind,
+    order_for,
+    order_without_coordinator,
+)
 from holdfast.decisions.launch_rounds import advance, next_deadline
 from holdfast.decisions.launch_state import JobRounds, Outcome, Phase, RoundSettings
 from holdfast.decisions.restart_rungs import RestartBudget
@@ -72,3 +78,15 @@ def test_the_wait_for_lost_launchers_is_reported_once() -> None:
         "them to join again"
     ]
     assert progress_lines(job, after([joined("new")], MANY, job, T0 + MANY.fence), MANY) == []
+
+
+@pytest.mark.parametrize(
+    ("last_round", "left", "outcome"),
+    [(0, 1, Outcome.FAILED), (1, 0, Outcome.FAILED), (1, 1, Outcome.RESTART_JOB)],
+)
+def test_without_a_coordinator_a_job_that_has_run_restarts_if_it_may(
+    last_round: int, left: int, outcome: Outcome
+) -> None:
+    order = order_without_coordinator(last_round, RestartBudget(job_restarts=left))
+
+    assert order == Order(kind=OrderKind.END, round=0, outcome=outcome)

@@ -55,9 +55,10 @@ _TIMEOUT: Final = timedelta(minutes=2)
 """A machine that needs longer to start a program of the control plane is not merely busy."""
 
 _FOR_GO: Final = {"GOGC": "400", "GOMAXPROCS": "1"}
-"""Less garbage collection, and no threads that look for work of each other.
+"""Less garbage collection, and one thread for Go code.
 
-With both, an API server starts with half of a processor's time, and requests take a sixth less.
+With one thread instead of two, an API server uses 1.4 s instead of 2.3 s of CPU time to start, and
+6,000 requests use 9.9 s instead of 12.0 s, with etcd.
 """
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"

@@ -30,7 +30,7 @@ Test = TypeVar("Test", bound=Callable[..., None])
 def on_both_versions(test: Test) -> Test:
     """Run a test on the Slurm of this machine and on the newer one; on one of them if quick.
 
-    Which one depends on the name of the test, so that each version has half of them.
+    Which one depends on the name of the test, so that each version runs about half of them.
     """
     versions = ["installed", VERSION]
     if is_quick():

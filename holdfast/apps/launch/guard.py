@@ -36,12 +36,12 @@ FORWARDED: Final = (
 _DEADLINE: Final = struct.Struct("=d")
 _REAP_MS: Final = 10_000
 _AGAIN_MS: Final = 50
-"""Time between two looks for processes below a launcher without a lease: it may continue, and start
-what it was about to start."""
+"""Interval at which the processes below a launcher without a lease are ended: it may resume and
+start another one."""
 
 _RESPONSE_S: Final = 30.0
-"""Time from the end of its lease for a launcher to respond. It has the same for processes that do
-not end after SIGKILL."""
+"""Time from the end of its lease for a launcher to respond; the same as for processes to end after
+SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)

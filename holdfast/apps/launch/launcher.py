@@ -36,7 +36,7 @@ from holdfast.decisions.launch_events import (
     Reported,
     StopRequested,
 )
-from holdfast.decisions.launch_orders import Order, OrderKind
+from holdfast.decisions.launch_orders import Order, OrderKind, order_without_coordinator
 from holdfast.decisions.launch_state import Outcome, RoundSettings
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.open_files import raise_limit
@@ -259,9 +259,7 @@ class Launcher:
         limit_s = rendezvous.join_timeout.total_seconds() if rendezvous is not None else 0.0
         if not self._leaving and time.monotonic() - link.lost_since > limit_s:
             sys.stderr.write(f"holdfast: no coordinator: {link.problem or 'timed out'}\n")
-            may_restart = self._node.round > 0 and self._options.budget.job_restarts > 0
-            outcome = Outcome.RESTART_JOB if may_restart else Outcome.FAILED
-            self._order = Order(kind=OrderKind.END, round=0, outcome=outcome)
+            self._order = order_without_coordinator(self._node.round, self._options.budget)
 
     def _await_endpoint(self, rendezvous: Rendezvous, problem: str) -> None:
         """Coordinate the run as soon as another one has left the endpoint."""
