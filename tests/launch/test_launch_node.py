@@ -376,6 +376,19 @@ if attempt == "0":
     assert len(numbers_in(tmp_path, "ended.0.*")) == 1
 
 
+def test_a_step_that_is_reported_while_other_ranks_start_counts() -> None:
+    shell = """
+    [ "$TORCHELASTIC_RESTART_COUNT" = 0 ] || exit 0
+    [ "$RANK" != 0 ] || echo 0 >>"$HOLDFAST_PROGRESS_FILE"
+    exec sleep 600
+    """
+    options = ("--nproc-per-node", 16, "--hang-timeout", "1s", "--no-python")
+    done = launch(*options, "sh", "-c", shell, limit_s=60)
+
+    assert done.returncode == 0, done.stderr
+    assert "no progress for 1s" in done.stderr
+
+
 def test_a_rank_that_never_reports_progress_is_not_watched(tmp_path: Path) -> None:
     path = script(tmp_path, f"{PID_FILE}\ntime.sleep(1)")
     done = launch("--hang-timeout", "100ms", path, tmp_path)

@@ -227,6 +227,13 @@ class NodeRanks:
         logs = {rank: self._output.logs(self._attempt, rank) for rank in slots}
         if self._losses is not None:
             self._losses.begin({rank: self._progress_file(rank) for rank in slots}, logs)
+        if self._progress is not None:
+            self._progress.begin(
+                {rank: self._progress_file(rank) for rank in slots},
+                logs,
+                is_whole=order.world_size == self._options.slots,
+                signs=other_signs(self._environment, order.first_rank, self._processes),
+            )
         self._rules.begin({order.first_rank + rank: logs[rank] for rank in slots})
         for local_rank in slots:
             environment = self._environment_of(order, local_rank)
@@ -238,13 +245,6 @@ class NodeRanks:
             rank = self._ranks.start(local_rank, command, environment, streams, warm)
             if rank.code is not None:
                 self._report_failure(rank)
-        if self._progress is not None:
-            self._progress.begin(
-                {rank: self._progress_file(rank) for rank in slots},
-                logs,
-                is_whole=order.world_size == self._options.slots,
-                signs=other_signs(self._environment, order.first_rank, self._processes),
-            )
         if self._sampling is not None and order.world_size > 1:
             pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
             self._sampling.begin(order.round, pids, self._sections())

@@ -163,7 +163,7 @@ class ProgressWatch:
         is_whole: bool = False,
         signs: OtherSigns | None = None,
     ) -> None:
-        """Watch a new round.
+        """Watch a new round, whose ranks have not started.
 
         Args:
             paths: progress files by local rank.
