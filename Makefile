@@ -53,7 +53,7 @@ test-image: $(VENV)/.image ## the images, built and run (minutes; needs root, bu
 test-tools: $(VENV)/.dev ## with stress-ng, stress, fi_pingpong and PostgreSQL of this machine
 	@$(PYTEST) --suite tools $(ARGS)
 
-test-local: $(VENV)/.dev ## `holdfast run` with real processes, and a slow link between two nodes
+test-local: $(VENV)/.dev ## `holdfast run` and `launch` with real processes, and a slow link between two nodes
 	@$(PYTEST) --suite local $(ARGS)
 
 test-frameworks: frameworks ## training with PyTorch, Lightning, Accelerate and DeepSpeed

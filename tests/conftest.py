@@ -18,7 +18,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from effort import QUICK, is_quick
+from effort import LEAST, QUICK, examples, is_quick
 from failures import BrokenFiles, ShownAtOnce
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
@@ -34,7 +34,6 @@ os.environ["TORCH_EXTENSIONS_DIR"] = str(EXTENSIONS)  # compiled by `make framew
 
 # No verdict may depend on how busy the machine is.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("quick", settings.get_profile("calm"), max_examples=20)
 settings.load_profile("calm")
 
 
@@ -46,7 +45,7 @@ SUITES = {
     "providers": ("moto",),
     "image": ("image_tools",),
     "tools": ("tools",),
-    "local": ("run", "local_platform", "real_link", "samples"),
+    "local": ("run", "local_platform", "real_link", "samples", "launchers"),
     "frameworks": ("torch", "frameworks"),
 }
 """The suites that need more than Python, each with the fixtures and markers of what it needs.
@@ -80,8 +79,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     _take_signals()
     if config.getoption("suite") == PYTHON:
-        os.environ[QUICK] = "1"
+        os.environ[QUICK] = LEAST
     if is_quick():
+        settings.register_profile("quick", settings.get_profile("calm"), max_examples=examples(200))
         settings.load_profile("quick")
     config.pluginmanager.register(BrokenFiles())
     if terminal := config.pluginmanager.get_plugin("terminalreporter"):
@@ -233,6 +233,13 @@ class InFiles(LoadScopeScheduling):
             shared = f"{shared}, {crc32(path.encode()) % CONTROL_PLANES + 1} of {CONTROL_PLANES}"
         has_engines = self.config.getoption("suite") != PYTHON
         return shared if has_engines or shared in WITHOUT_ENGINES else path
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Forget files whose tests have ended: xdist counts all that it remembers at each event."""
+        super().mark_test_complete(node, item_index, duration)
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        if all(self.assigned_work[node][scope].values()):
+            del self.assigned_work[node][scope]
 
 
 @pytest.hookimpl(optionalhook=True)

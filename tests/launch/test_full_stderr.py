@@ -26,6 +26,8 @@ from launch.launched import (
 from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.kit.free_ports import free_port
 
+pytestmark = pytest.mark.launchers
+
 FILLER = b"-"
 
 TRAIN = """

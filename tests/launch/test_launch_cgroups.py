@@ -27,6 +27,8 @@ from holdfast.apps.launch.rank_output import RankStreams
 from holdfast.apps.launch.ranks import RankProcesses
 from holdfast.kit.processes import descendants
 
+pytestmark = pytest.mark.launchers
+
 PLACES = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
 
 NOBODY = 65534

@@ -28,6 +28,8 @@ from holdfast.adapters.host.evidence_file import read_evidence
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import descendants
 
+pytestmark = pytest.mark.launchers
+
 TRAIN = """
 import os, pathlib, sys, time
 folder, hung, hung_rank = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]

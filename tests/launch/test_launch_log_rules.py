@@ -8,6 +8,8 @@ import pytest
 from launch.job_of_nodes import Job, ends, running_job
 from launch.launched import LIMIT_S, launch
 
+pytestmark = pytest.mark.launchers
+
 RULES = [
     {"name": "Ticks", "logPattern": "tick", "expectedRecurringFrequencyInSeconds": 1.5},
     {"name": "Weights", "logPattern": ".*weights are broken", "faultOnMatch": True},

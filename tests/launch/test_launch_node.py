@@ -20,6 +20,8 @@ from launch.launched import (
     wait_for,
 )
 
+pytestmark = pytest.mark.launchers
+
 PID_FILE = """
 import os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])
@@ -74,6 +76,7 @@ def test_saves_are_verified_in_the_background_across_restarts(tmp_path: Path) ->
     assert "checkpoint-2: complete, but suspected" in done.stderr
 
 
+@pytest.mark.smoke
 def test_ranks_get_the_variables_of_torchrun_and_of_frameworks(tmp_path: Path) -> None:
     path = script(
         tmp_path,
@@ -113,6 +116,7 @@ def test_ranks_get_the_variables_of_torchrun_and_of_frameworks(tmp_path: Path) -
     assert not Path(second["TORCHELASTIC_ERROR_FILE"]).exists()
 
 
+@pytest.mark.smoke
 def test_a_failed_rank_restarts_all_ranks_in_place(tmp_path: Path) -> None:
     done = launch("--nproc-per-node", 2, script(tmp_path, FAIL_ONCE), tmp_path)
 

@@ -24,6 +24,8 @@ from launch.launched import (
 from holdfast.kit.processes import descendants
 from tests.engines.matrix import Matrix
 
+pytestmark = pytest.mark.launchers
+
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Job]:

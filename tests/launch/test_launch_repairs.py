@@ -20,6 +20,8 @@ from holdfast.model.report import NodeReport
 from tests.engines.matrix import Matrix
 from tests.ports.builders import NOW, a_fault
 
+pytestmark = pytest.mark.launchers
+
 COLUMN = "one machine/processes"
 REPLACE = 74
 REPORT = NodeReport(node="n", boot_id="b", sequence=1, reported_at=NOW, faults=(a_fault(),))

@@ -11,6 +11,8 @@ from launch.launched import LIMIT_S, launch, launcher_of, none_runs, numbers_in,
 
 from holdfast.kit.processes import descendants
 
+pytestmark = pytest.mark.launchers
+
 MODULE = """
 import os, pathlib
 pathlib.Path(os.environ["NOTES"], f"imported.{os.getpid()}").write_text(f"{os.getpid()}\\n")

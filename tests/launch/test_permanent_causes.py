@@ -27,6 +27,8 @@ from launch.launched import (
 
 from holdfast.kit.free_ports import free_port
 
+pytestmark = pytest.mark.launchers
+
 COUNT = """
 import os, pathlib, sys
 folder = pathlib.Path(sys.argv[1])

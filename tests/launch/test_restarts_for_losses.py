@@ -11,6 +11,8 @@ from launch.launched import LIMIT_S, launch, start
 
 from holdfast.kit.free_ports import free_port
 
+pytestmark = pytest.mark.launchers
+
 TRAIN = """
 import json, os, pathlib, shutil, sys, time
 from holdfast import training
