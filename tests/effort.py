@@ -18,7 +18,7 @@ def is_quick() -> bool:
 
 
 def examples(number: int) -> int:
-    """``number`` in ``make test-all``; a tenth of it in ``.ci/run``, a fortieth in ``make test``."""
+    """``number``; in ``.ci/run`` a tenth of it, in ``make test`` a fortieth."""
     return max(number // _step(), 1)
 
 
