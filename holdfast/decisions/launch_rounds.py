@@ -317,6 +317,7 @@ def _gathered(job: JobRounds, now: datetime, settings: RoundSettings) -> JobRoun
         alive=frozenset(names),
         succeeded=frozenset(),
         failure=None,
+        ended_by=job.failure,
         losses=None,
         leaving=frozenset(),
         timed_out=None,

@@ -178,6 +178,9 @@ class JobRounds:
     failure: Failure | None = None
     """First failure of the round; None while there is none."""
 
+    ended_by: Failure | None = None
+    """Failure that ended the round before; None if there was none."""
+
     timed_out: Failure | None = None
     """First rank of the round in which a collective timed out; None if there is none. Another rank
     is the cause, so the ranks are inspected."""

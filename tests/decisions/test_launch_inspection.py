@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.apps.launch.coordinator import progress_lines
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.flight_recorder import Collective, RankTrace
 from holdfast.decisions.inspection_tries import LIMIT
@@ -419,10 +420,16 @@ def test_launchers_whose_ranks_have_all_ended_report_their_dumps_too():
 
     job = after(job, ended("a", (), ()))
     assert job.failure is None
-    job = after(job, ended("b", (), ()))
+    before, job = job, after(job, ended("b", (), ()))
 
     assert job.round == 2
-    assert job.why == "exit code 1: timed out; all 4 ranks ended because a collective timed out"
+    why = "exit code 1: timed out; all 4 ranks ended because a collective timed out"
+    assert job.why == why
+    assert progress_lines(before, job, TWO) == [
+        f"RankFailed: round 1: rank 0 on a: {why}",
+        f"RanksRestarted: in-place (restarts in place: 1, limit 3): {why}",
+        "RoundStarted: round 2 on a, b; hot spares: 0",
+    ]
 
 
 def test_other_ranks_that_notice_the_timeout_do_not_end_the_inspection_but_a_crash_does():

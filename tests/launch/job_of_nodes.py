@@ -46,12 +46,20 @@ class Job:
         self.script.write_text(TRAIN, encoding="utf-8")
         self.endpoint = f"127.0.0.1:{free_port()}"
         self.nnodes = nnodes
+        self.lease = LEASE
         self.variables: dict[str, str] = {}
         self.guards: list[subprocess.Popen[str]] = []
 
     def start(self, *options: str, key: str = KEY) -> subprocess.Popen[str]:
         meeting = ("--nnodes", self.nnodes, "--rdzv-endpoint", self.endpoint)
-        times = ("--lease-timeout", LEASE, "--shutdown-timeout", "200ms", "--join-timeout", "30s")
+        times = (
+            "--lease-timeout",
+            self.lease,
+            "--shutdown-timeout",
+            "200ms",
+            "--join-timeout",
+            "30s",
+        )
         arguments = (*meeting, *times, "--nproc-per-node", "2", *options, self.script, self.folder)
         started = start(*arguments, HOLDFAST_LAUNCH_KEY=key, **self.variables)
         self.guards.append(started)

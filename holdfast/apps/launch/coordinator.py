@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from holdfast.apps.launch.file_thread import FileThread
 from holdfast.apps.launch.rank_sampling import StragglerOptions
 from holdfast.decisions.launch_events import Event, Examined, Joined, LogsRead, Sampled
 from holdfast.decisions.launch_losses import reporters
@@ -26,6 +28,7 @@ from holdfast.kit.units import format_duration
 
 if TYPE_CHECKING:
     from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback
+    from holdfast.decisions.hang_evidence import HangEvidence
     from holdfast.decisions.launch_inspection import Inspection
     from holdfast.decisions.launch_log_rules import RoundLogs
     from holdfast.decisions.launch_stragglers import NamedStraggler, RoundSamples
@@ -41,6 +44,10 @@ _ENDS = {
 _EVALUATION: Final = timedelta(seconds=0.5)
 """Time between two searches for missing log lines."""
 
+_LAST_WRITE_S: Final = 5.0
+"""Maximum time for evidence to be written when the job ends."""
+
+_NOT_SAVED: Final = "evidence of the hang not saved"
 _SHOWN_NODES: Final = 16
 """Nodes that a message names."""
 
@@ -82,6 +89,7 @@ class Coordinator:
         self._straggler_factor = straggler_factor
         self._checkpoints = checkpoints
         self._rollback: CheckpointRollback | None = None
+        self._thread = FileThread()
         self._samples: RoundSamples | None = None
         self._slow: NamedStraggler | None = None
         self._log_rules = tuple(log_rules)
@@ -139,9 +147,9 @@ class Coordinator:
         bad = job.history.loss
         is_awaited = bad is not None and job.awaits_checkpoints(self.settings)
         if running is not None and (not is_awaited or running.restarts != job.history.total):
-            self.close()
+            self._end_verification()
         elif running is not None and (result := running.result()) is not None:
-            self.close()
+            self._end_verification()
             self._apply(result)
         elif running is None and bad is not None and is_awaited:
             from holdfast.apps.launch.checkpoint_rollback import CheckpointRollback  # noqa: PLC0415 - after a bad loss only
@@ -158,21 +166,23 @@ class Coordinator:
         return self.job.phase is Phase.END and bool(self.job.lost)
 
     def close(self) -> None:
-        """End a running verification."""
+        """End a running verification, and wait until the evidence of a hang is stored."""
+        self._end_verification()
+        self._thread.wait(_LAST_WRITE_S)
+
+    def _end_verification(self) -> None:
         if self._rollback is not None:
             self._rollback.close()
             self._rollback = None
 
     def _keep(self, found: "Inspection") -> None:
         """Store the evidence of a hang."""
-        from holdfast.adapters.host.evidence_file import write_evidence  # noqa: PLC0415 - after a hang only
         from holdfast.adapters.host.rank_stacks import rank_evidence  # noqa: PLC0415 - after a hang only
         from holdfast.decisions.hang_evidence import HangEvidence  # noqa: PLC0415 - after a hang only
 
         options, verdict = self._evidence, found.conclusion
         if options is None or verdict is None:
             return
-        file = options.file()
         evidence = HangEvidence(
             job=options.job,
             attempt=self.job.history.total,
@@ -183,12 +193,10 @@ class Coordinator:
             ranks=tuple(rank_evidence(one, options.node) for one in found.seen),
             kernel=found.kernel,
         )
-        try:
-            write_evidence(file, evidence)
-        except OSError as error:
-            sys.stderr.write(f"{PRINTED}evidence of the hang not saved: {file}: {error.strerror}\n")
-            return
-        sys.stderr.write(f"{PRINTED}EvidenceSaved: {file}\n")
+        file = options.file()
+        if self._thread.is_busy():
+            sys.stderr.write(f"{PRINTED}{_NOT_SAVED}: {file}: its storage does not respond\n")
+        self._thread.run(partial(_store, file, evidence))
 
     def _search(self, event: Sampled) -> None:
         """Search the rank that the others wait for."""
@@ -270,6 +278,17 @@ class Coordinator:
         return self._started + timedelta(seconds=time.monotonic() - self._clock)
 
 
+def _store(file: Path, evidence: "HangEvidence") -> None:
+    from holdfast.adapters.host.evidence_file import write_evidence  # noqa: PLC0415 - after a hang only
+
+    try:
+        write_evidence(file, evidence)
+    except OSError as error:
+        sys.stderr.write(f"{PRINTED}{_NOT_SAVED}: {file}: {error.strerror}\n")
+        return
+    sys.stderr.write(f"{PRINTED}EvidenceSaved: {file}\n")
+
+
 def _last_failure(job: JobRounds) -> str:
     """Return the failure before the end of a job, unless the reason of the end has it."""
     has_failed = job.outcome in (Outcome.FAILED, Outcome.RESTART_JOB)
@@ -297,16 +316,18 @@ def _awaited(job: JobRounds, settings: RoundSettings) -> str:
 def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings) -> list[str]:
     """Return what changed between two states, for people."""
     lines = []
-    failure, known = after.failure, before.failure
+    failure, known, number = after.failure, before.failure, after.round
+    if after.round > before.round:  # one event may end a round and begin the next one
+        failure, number = after.ended_by, before.round
     if failure is not None and (known is None or known.loss != failure.loss):
         who = f"rank {failure.rank}" if failure.rank >= 0 else "node"
         if not failure.launcher:
             where = who if failure.rank >= 0 else "all ranks"
         else:
             where = f"{who} on {failure.launcher}"
-        lines.append(f"RankFailed: round {after.round}: {where}: {failure.text}")
+        lines.append(f"RankFailed: round {number}: {where}: {failure.text}")
     hang = after.inspection.verdict if after.inspection is not None else None
-    if hang and after.inspection != before.inspection and after.failure is None:
+    if hang and after.inspection != before.inspection and failure is None:
         why = "--hang-timeout is not set, or no step was reported yet"
         lines.append(notice_line(HANG, after.round, f"{hang}; the ranks continue: {why}"))
     if (losses := _new_losses(before, after)) is not None:

@@ -1,39 +1,30 @@
 """Executes the orders for one node: starts the ranks of a round, and ends all their processes."""
 
-import contextlib
-import os
+import math
 import signal
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.launch.cgroups import Cgroup
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
-from holdfast.apps.launch.failure_text import crash_of, described, rerun_of
+from holdfast.apps.launch.failure_text import described
+from holdfast.apps.launch.file_thread import FileThread
 from holdfast.apps.launch.log_rule_watch import LogRuleWatch
-from holdfast.apps.launch.loss_watch import LossWatch
 from holdfast.apps.launch.options import LaunchOptions
-from holdfast.apps.launch.progress_watch import ProgressWatch, other_signs
-from holdfast.apps.launch.rank_environment import (
-    JobNames,
-    RankFiles,
-    count_gpus,
-    launcher_environment,
-    rank_environment,
-    with_defaults,
-)
+from holdfast.apps.launch.rank_environment import count_gpus, with_defaults
 from holdfast.apps.launch.rank_inspection import RankInspections
 from holdfast.apps.launch.rank_output import RankOutput
-from holdfast.apps.launch.rank_sampling import RankSampling
+from holdfast.apps.launch.rank_watches import RankWatches
 from holdfast.apps.launch.ranks import Rank, RankProcesses
+from holdfast.apps.launch.round_files import RoundFiles
 from holdfast.apps.launch.warm_ranks import WarmRanks
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
-from holdfast.decisions.flight_recorder import DUMP_PREFIX, dump_files
 from holdfast.decisions.launch_events import (
     Failed,
-    LossReported,
     Member,
     Reported,
     Stopped,
@@ -42,10 +33,12 @@ from holdfast.decisions.launch_events import (
 from holdfast.decisions.launch_orders import Order, OrderKind
 from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import reap
-from holdfast.model.jobs import EVIDENCE_VARIABLE, PROGRESS_VARIABLE, SECTIONS_VARIABLE
 
 _UNKILLABLE_S: Final = 30.0
 """Time after SIGKILL for processes to end. One in uninterruptible sleep does not."""
+
+_STORAGE_S: Final = 120.0
+"""Time for storage to respond that holds up a restart: NFS servers fail over in less."""
 
 _SWEEP_S: Final = 0.005
 _COPY_S: Final = 0.1
@@ -67,7 +60,8 @@ class NodeRanks:
     ) -> None:
         self.member = member
         self.unkillable: list[int] = []
-        """Processes that did not end after SIGKILL; the node cannot be used any more."""
+        """Processes that did not end after SIGKILL, or a thread of this one that waits for storage;
+        the node cannot be used any more."""
 
         self.spared: set[int] = set()
         """Processes below this one that are no ranks, and outlive them."""
@@ -78,39 +72,41 @@ class NodeRanks:
         self._report = report
         self._cgroup = cgroup
         self._output = output
+        self._thread = FileThread()
+        self._files = RoundFiles(options, environment, output)
         self._ranks = RankProcesses()
-        self._attempt = self._first_rank = 0
+        self._first_rank = 0
+        self._next: Order | None = None
+        """Order to start a round for which the storage of its files has not responded yet."""
+
+        self._ended: list[Rank] = []
+        """Ranks whose ends have not been reported yet."""
+
+        self._respond_by: float | None = None
         self._is_stopping = False
         self._is_swept = True
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
         self._wait: AcceleratorWait | None = None
-        is_watched = PROGRESS_VARIABLE in environment and not options.hang_limit.restarts
-        has_steps = not is_watched and not options.starts_ranks
-        self._progress = ProgressWatch(options.hang_limit) if has_steps else None
-        self._losses = LossWatch(options.losses) if options.losses is not None else None
+        self._watches = RankWatches(member.name, options, environment, report)
         self._rules = LogRuleWatch(options.log_rules, has_others=options.rendezvous is not None)
-        self._has_progress = False
-        self._suspected: int | None = None
         self._inspections = RankInspections(member.name, options.slots)
-        stragglers = options.stragglers
-        self._sampling = RankSampling(member.name, stragglers) if stragglers is not None else None
         self._warm = WarmRanks(options.warm) if options.warm is not None else None
 
     def apply_order(self, order: Order) -> None:
         """Execute an order; a repeated one has no effect."""
+        self._next = None
         if order.kind is OrderKind.WAIT:
             self._prepare()
         elif order.kind is OrderKind.RUN:
             # No second round while a process of an earlier one is alive: a fence of its own.
             if order.round > self.round and self.is_idle():
-                self._start(order)
-                self._prepare()
+                self._begin(order)
             elif order.round == self.round and order.inspection > self._inspections.number:
                 limit_s = order.inspection_limit.total_seconds()
                 self._inspections.begin(order.inspection, self._processes(), limit_s)
-            if self._sampling is not None:
-                self._sampling.examine(order.round, order.slow_rank)
+            if not self._thread.is_busy():
+                self._watches.examine(order)
         else:
             if order.kind is OrderKind.STOP and order.round > self.round and self.is_idle():
                 self.round = order.round  # it ended before the order to start it was sent
@@ -125,7 +121,7 @@ class NodeRanks:
         """Begin to end all ranks; ``Stopped`` is reported when no process is left."""
         if self.is_idle() or (self._is_stopping and signum != signal.SIGKILL):
             return
-        self._check_losses(is_last=True)
+        self._thread.run(partial(self._watches.check_losses, is_last=True))
         self._is_stopping = True
         self._end_watching()
         self._rules.end()
@@ -148,39 +144,40 @@ class NodeRanks:
     def next_call(self) -> float | None:
         """Return the monotonic time of the next call of ``advance``; None: on an event only."""
         now = time.monotonic()
+        if self._thread.is_busy():
+            return now + _COPY_S
         times = [self._kill_at] if self._kill_at is not None else []
         if self._is_stopping and not (self._is_swept or self._awaits_ranks()):
             times.append(now + (_COPY_S if self._ranks.are_running() else _SWEEP_S))
         if self._wait or self._inspections.is_running or self._output.is_following():
             times.append(now + _COPY_S)
-        if self._progress is not None and not self._is_stopping and not self._is_swept:
-            times += [at for at in [self._progress.next_call()] if at is not None]
-        for one in (self._sampling, self._losses, self._rules):
-            times += [at for at in [one.next_call() if one is not None else None] if at is not None]
-        return min(times, default=None)
+        times += [at for at in [self._rules.next_call()] if at is not None]
+        return min([*times, *self._watches.next_calls()], default=None)
 
     def advance(self, others: Collection[int] = ()) -> None:
         """Report what ended, and continue the stop; ``others`` has further own processes."""
-        ended = self._ranks.reap()
-        if ended and self._progress is not None:
-            self._has_progress = self._progress.has_begun()
-        for rank in ended:
-            if self._progress is not None:
-                self._progress.forget(rank.local_rank)
-            if rank.code:
-                self._report_failure(rank)
-        self._output.copy()
-        self._check_losses()
+        self._ended += self._ranks.reap()
+        if self._thread.is_busy():
+            self._advance_without_files()
+            return
+        self._respond_by = None
+        if self._next is not None:
+            self.apply_order(self._next)
+            if self._thread.is_busy():
+                return
+        ended, self._ended = self._ended, []
+        is_due = min(self._watches.next_calls(), default=math.inf) <= time.monotonic()
+        is_due = is_due or bool(ended) or self._output.is_following()
+        if is_due and not self._thread.run(partial(self._look, ended)):
+            return
         if found := self._rules.report(self.member.name, self.round):
             self._report(found)
-        self._check_progress()
         if inspected := self._inspections.found(is_stalled=self._is_stalled):
             self._report(inspected)
-        for event in self._sampling.advance() if self._sampling is not None else ():
-            self._report(event)
         is_awaited = self._inspections.is_running and not self._is_stopping
         if not (self._is_swept or self._awaits_ranks() or is_awaited):
-            self._check_losses(is_last=True)
+            if not self._thread.run(partial(self._watches.check_losses, is_last=True)):
+                return
             if any(rank.code for rank in self._ranks.ranks):
                 self._rules.end()
             elif not self._is_stopping:
@@ -192,10 +189,31 @@ class NodeRanks:
             self.stop(signal.SIGKILL)
         self._after_wait()
 
+    def _look(self, ended: list[Rank]) -> None:
+        """Read the files of the ranks, and report what they show."""
+        self._watches.forget([rank.local_rank for rank in ended])
+        for rank in ended:
+            if rank.code:
+                self._report_failure(rank)
+        self._output.copy()
+        self._watches.look()
+
+    def _advance_without_files(self) -> None:
+        """Continue a stop and an inspection while the storage of the files does not respond."""
+        now = time.monotonic()
+        if self._kill_at is not None and now >= self._kill_at:
+            self.stop(signal.SIGKILL)
+        if inspected := self._inspections.found(is_stalled=self._is_stalled):
+            self._report(inspected)
+        has_failed = any(rank.code for rank in self._ranks.ranks)
+        is_over = self._is_stopping or not self._ranks.are_running()
+        if has_failed or is_over or self._next is not None:
+            self._respond_by = self._respond_by or now + _STORAGE_S
+            self.unkillable = [self._thread.native_id] if now >= self._respond_by else []
+
     def evidence_file(self) -> Path:
         """Return the file for the evidence of a hang in the current round."""
-        given = self._environment.get(EVIDENCE_VARIABLE)
-        return Path(given) if given else self._output.evidence(self._attempt)
+        return self._files.evidence()
 
     def close(self, *, keeps_evidence: bool) -> None:
         """Release the files. No rank may be left.
@@ -210,34 +228,35 @@ class NodeRanks:
         self._rules.close()
         if self._warm is not None:
             self._warm.close()
-        self._output.close(keeps_evidence=keeps_evidence)
+        if not self._thread.is_busy():
+            self._output.close(keeps_evidence=keeps_evidence)
         if self._cgroup is not None:
             self._cgroup.remove()
 
+    def _begin(self, order: Order) -> None:
+        """Start a round, as soon as the storage of its files responds."""
+        if self._thread.run(partial(self._files.create, order.history.total)):
+            self._start(order)
+            self._prepare()
+        else:
+            self._next = order
+
     def _start(self, order: Order) -> None:
         self.round = order.round
-        self._attempt, self._first_rank = order.history.total, order.first_rank
+        self._first_rank = order.first_rank
         cgroup = self._cgroup and self._cgroup.below(f"round-{order.round}")
         self._ranks = RankProcesses(cgroup)
-        self._is_stopping = self._is_swept = self._has_progress = False
-        self._kill_at = self._give_up_at = self._suspected = None
-        files = dump_files(self._environment, str(self._output.dumps(self._attempt)))
-        self._inspections.begin_round(order.round, files)
+        self._is_stopping = self._is_swept = False
+        self._kill_at = self._give_up_at = None
+        self._inspections.begin_round(order.round, self._files.dumps())
         slots = range(self._options.slots)
-        logs = {rank: self._output.logs(self._attempt, rank) for rank in slots}
-        if self._losses is not None:
-            self._losses.begin({rank: self._progress_file(rank) for rank in slots}, logs)
-        if self._progress is not None:
-            self._progress.begin(
-                {rank: self._progress_file(rank) for rank in slots},
-                logs,
-                is_whole=order.world_size == self._options.slots,
-                signs=other_signs(self._environment, order.first_rank, self._processes),
-            )
+        logs, steps = self._files.logs(), self._files.progress()
+        self._watches.begin(order, steps, logs, self._processes)
         self._rules.begin({order.first_rank + rank: logs[rank] for rank in slots})
         for local_rank in slots:
-            environment = self._environment_of(order, local_rank)
-            streams = self._output.open_streams(self._attempt, local_rank)
+            reports = steps[local_rank] if self._watches.reads_steps else ""
+            environment = self._files.environment_of(order, local_rank, reports)
+            streams = self._files.take_streams(local_rank)
             command = self._options.command
             warm = None
             if self._warm is not None:
@@ -245,36 +264,7 @@ class NodeRanks:
             rank = self._ranks.start(local_rank, command, environment, streams, warm)
             if rank.code is not None:
                 self._report_failure(rank)
-        if self._sampling is not None and order.world_size > 1:
-            pids = {rank: pid for rank, pid in self._processes().items() if pid is not None}
-            self._sampling.begin(order.round, pids, self._sections())
-
-    def _environment_of(self, order: Order, local_rank: int) -> dict[str, str]:
-        """Return the environment of a rank, whose files of earlier attempts are removed."""
-        options = self._options
-        dumps = self._output.dumps(self._attempt)
-        error = self._output.error_file(self._attempt, local_rank)
-        files = RankFiles(error=str(error), dumps=str(dumps))
-        for path in (files.error, dumps / f"{DUMP_PREFIX}{order.first_rank + local_rank}"):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
-        if options.starts_ranks:
-            environment = launcher_environment(self._environment, order, files)
-        else:
-            names = JobNames(
-                run_id=options.run_id, role=options.role, max_restarts=options.budget.in_place
-            )
-            environment = rank_environment(
-                self._environment, order, local_rank, options.slots, names, files
-            )
-        if self._progress is not None or self._losses is not None:
-            environment[PROGRESS_VARIABLE] = self._progress_file(local_rank)
-        environment[SECTIONS_VARIABLE] = str(self._sections())
-        return environment
-
-    def _sections(self) -> Path:
-        given = self._environment.get(SECTIONS_VARIABLE)
-        return Path(given) if given else self._output.sections(self._attempt)
+        self._watches.begin_samples(order, self._processes(), self._files.sections())
 
     def _processes(self) -> dict[int, int | None]:
         """Return the process that was started for each rank; None for one that has ended."""
@@ -285,36 +275,18 @@ class NodeRanks:
             for rank in self._ranks.ranks
         }
 
-    def _progress_file(self, local_rank: int) -> str:
-        own = self._output.folder(self._attempt, local_rank) / "progress"
-        return self._environment.get(PROGRESS_VARIABLE) or str(own)
-
-    def _check_progress(self) -> None:
-        if self._is_stopping or self._is_swept:
-            return
-        if self._progress is not None and (stall := self._progress.stalled()) is not None:
-            self._suspected = stall.local_rank
-            self._report(stall.suspicion(self.member.name, self.round, self._first_rank))
-
-    def _check_losses(self, *, is_last: bool = False) -> None:
-        """Report a bad loss before what follows from it."""
-        if self._losses is None or self._is_stopping or self._is_swept:
-            return
-        if (found := self._losses.found(is_last=is_last)) is None:
-            return
-        local_ranks, fault = found
-        ranks, name = tuple(self._first_rank + rank for rank in local_ranks), self.member.name
-        self._report(LossReported(launcher=name, round=self.round, ranks=ranks, fault=fault))
-
     def _is_stalled(self) -> bool:
-        own, progress = self._suspected, self._progress
-        return own is None or progress is None or progress.is_stalled(own)
+        """Return whether the suspected rank is without progress; if unknown, it is."""
+        found = [True]
+        self._thread.run(lambda: found.append(self._watches.is_stalled()))
+        return found[-1]
 
     def _end_watching(self) -> None:
         self._inspections.end()
-        for one in (self._progress, self._losses, self._sampling):
-            if one is not None:
-                one.end()
+        if self._thread.is_busy():
+            self._watches.stop()  # the rest once storage responds
+        else:
+            self._watches.end()
 
     def _prepare(self) -> None:
         """Start the warm ranks of the next round."""
@@ -327,16 +299,16 @@ class NodeRanks:
         if self._is_stopping or rank.code is None:
             return
         meaning = self._options.meanings.get(rank.code, ExitMeaning.CRASH)
-        self._check_losses(is_last=True)
+        self._watches.check_losses(is_last=True)
         number = self._first_rank + rank.local_rank
         is_crash = meaning is ExitMeaning.CRASH
-        stderr = self._output.end_of_stderr(self._attempt, rank.local_rank)
-        crash = crash_of(self._output.error_file(self._attempt, rank.local_rank), stderr)
-        read = crash if is_crash else rerun_of(self._options.command, number, crash)
-        reason = rank.error or read
+        stderr = self._files.end_of_stderr(rank.local_rank)
+        reason = rank.error or self._files.exception(
+            rank.local_rank, number, stderr, is_crash=is_crash
+        )
         has_timed_out = is_crash and self._inspections.has_timed_out(number, reason)
         if has_timed_out:
-            self._suspected = None
+            self._watches.forget_suspect()
         self._report(
             Failed(
                 launcher=self.member.name,
@@ -348,7 +320,7 @@ class NodeRanks:
                 has_timed_out=has_timed_out,
                 is_consequence=is_crash and is_peer_failure(reason),
                 cause=(is_crash and cause_of(reason, rank.code)) or "",
-                has_progress=self._has_progress,
+                has_progress=self._watches.has_progress,
             )
         )
 
@@ -364,9 +336,10 @@ class NodeRanks:
             self._give_up_at = self._give_up_at or time.monotonic() + _UNKILLABLE_S
             self.unkillable = left if time.monotonic() >= self._give_up_at else []
             return
+        if not self._thread.run(partial(self._output.copy, is_over=True)):
+            return
         self._is_swept = True
         self._kill_at = None
-        self._output.copy(is_over=True)
         if all(rank.code == 0 for rank in self._ranks.ranks):
             self._report(Succeeded(launcher=self.member.name, round=self.round))
             self._report_stopped()
@@ -391,9 +364,11 @@ class NodeRanks:
 
     def reap_adopted(self, others: Collection[int]) -> None:
         """Reap processes whose own parent has ended; ``others`` has further own ones."""
+        if self._thread.is_busy():
+            return  # it may just start a process
         own_pids = [*others]
         own_pids += [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
         own_pids += [self._wait.pid] if self._wait is not None else []
-        for one in (self._inspections, self._sampling, self._progress, self._rules):
-            own_pids += one.pids if one is not None else []
+        for one in (self._inspections, self._watches, self._rules):
+            own_pids += one.pids
         reap([*own_pids, *(self._warm.pids() if self._warm is not None else ())])

@@ -130,16 +130,21 @@ def become_rank(launcher: int, cgroup: Cgroup | None = None) -> None:
 
 
 def describe_unkillable(pids: list[int]) -> str:
-    """Return lines about processes that did not end, with their kernel stacks."""
+    """Return lines about processes that did not end, with their kernel stacks.
+
+    A thread of this process is one that waits for storage.
+    """
     lines = []
     for pid in pids:
+        what = f"process {pid} did not end after SIGKILL"
+        then = "reboot this node before it is used again"
+        if os.path.exists(f"/proc/self/task/{pid}"):
+            what = "the storage of the ranks' files does not respond"
+            then = "start the job again once it does"
         try:
             with open(f"/proc/{pid}/stack", encoding="utf-8") as file:
                 stack = ", ".join(line.split()[-1] for line in file.read(4096).splitlines()[:8])
         except OSError as error:
             stack = f"stack not readable: {error.strerror}"
-        lines.append(
-            f"holdfast: process {pid} did not end after SIGKILL ({stack}); "
-            "reboot this node before it is used again\n"
-        )
+        lines.append(f"holdfast: {what} ({stack}); {then}\n")
     return "".join(lines)

@@ -24,10 +24,10 @@ from holdfast.kit.quota import Quota
 from holdfast.model.health import Urgency
 from holdfast.model.names import Reason
 from holdfast.model.requests import Verb
+from tests.engines.hung_storage import ext4, frozen_writes
 from tests.ports.builders import NOW, a_cluster, a_node
 
 WRITE = "import sys; open(sys.argv[1], 'w').write('x')"
-PROGRAMS = ("mkfs.ext4", "fsfreeze", "mount", "umount")
 
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
@@ -40,24 +40,8 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 @pytest.fixture
 def frozen(tmp_path: Path) -> Iterator[Path]:
     """A file system that blocks each write until it is thawed."""
-    if os.geteuid() != 0 or not all(map(shutil.which, PROGRAMS)):
-        pytest.skip("needs root, mkfs.ext4 and fsfreeze")
-    image, mounted = tmp_path / "image", tmp_path / "mounted"
-    mounted.mkdir()
-    with image.open("wb") as file:
-        file.truncate(16 << 20)
-    subprocess.run(["mkfs.ext4", "-q", image], check=True)
-    done = subprocess.run(
-        ["mount", "-o", "loop", image, mounted], check=False, capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"no loop device can be mounted: {done.stderr.strip()}")
-    try:
-        subprocess.run(["fsfreeze", "--freeze", mounted], check=True)
+    with ext4(tmp_path) as mounted, frozen_writes(mounted):
         yield mounted
-    finally:
-        subprocess.run(["fsfreeze", "--unfreeze", mounted], check=False)
-        subprocess.run(["umount", mounted], check=True)
 
 
 def test_a_process_that_sigkill_does_not_end_leads_to_a_check_of_its_node(frozen: Path) -> None:

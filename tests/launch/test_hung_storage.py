@@ -1,0 +1,115 @@
+"""Storage of log files that does not respond: the job goes on, and restarts once it does."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from launch.job_of_nodes import Job, ends, running_job
+from launch.launched import launcher_of, none_runs, wait_for
+
+from tests.engines.hung_storage import HungReads, ext4, frozen_writes, tmpfs
+
+pytestmark = pytest.mark.launchers
+
+LEASES_S = 5.0
+"""Several leases, and the time in which a guard ends ranks without one."""
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Iterator[Path]:
+    with tmpfs(tmp_path / "storage") as mount:
+        yield mount
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    with running_job(tmp_path, "2") as made:
+        yield made
+
+
+@pytest.fixture
+def hung(job: Job, storage: Path) -> Iterator[HungReads]:
+    """Storage that does not respond since all ranks have started."""
+    for rank in range(2):
+        job.start("--node-rank", str(rank), "--log-dir", str(storage))
+    job.await_round(1)
+    reads = HungReads(storage)
+    launchers = {launcher_of(guard.pid) for guard in job.guards}
+    try:
+        wait_for(lambda: launchers <= reads.waiting(), "reads of the logs by each launcher")
+        yield reads
+    finally:
+        reads.respond()
+
+
+def test_a_job_continues_while_its_logs_cannot_be_read(job: Job, hung: HungReads) -> None:
+    ranks = job.ranks(1)
+
+    time.sleep(LEASES_S)
+
+    assert not any(none_runs([rank]) for rank in ranks)
+    hung.respond()
+    job.finish()
+    assert ends(job.guards) == [0, 0]
+    assert job.ranks(2) == []
+
+
+def test_ranks_restart_once_the_storage_responds(job: Job, hung: HungReads) -> None:
+    job.exit_rank(1, 0, 3)
+    time.sleep(LEASES_S)
+    assert job.ranks(2) == []
+
+    hung.respond()
+
+    job.await_round(2)
+    job.finish()
+    assert ends(job.guards) == [0, 0]
+
+
+def test_no_round_starts_before_its_files_are_open(job: Job, storage: Path) -> None:
+    for rank in range(2):
+        job.start("--node-rank", str(rank), "--log-dir", str(storage))
+    job.await_round(1)
+    reads = HungReads(storage)
+    try:
+        job.exit_rank(1, 0, 3)
+        wait_for(reads.waiting, "an open file")
+        time.sleep(LEASES_S)
+        assert job.ranks(2) == []
+    finally:
+        reads.respond()
+
+    job.await_round(2)
+    job.finish()
+    assert ends(job.guards) == [0, 0]
+
+
+def test_a_signal_ends_all_ranks_while_the_storage_does_not_respond(
+    job: Job, hung: HungReads
+) -> None:
+    ranks = job.ranks(1)
+
+    job.guards[0].terminate()
+
+    wait_for(lambda: none_runs(ranks), "the end of all ranks")
+    hung.respond()
+    assert ends(job.guards) == [143, 143]
+
+
+def test_a_round_starts_once_directories_can_be_created(tmp_path: Path) -> None:
+    with ext4(tmp_path) as mounted, running_job(tmp_path, "2") as job:
+        for rank in range(2):
+            job.start("--node-rank", str(rank), "--log-dir", str(mounted))
+        job.await_round(1)
+        with frozen_writes(mounted):
+            job.exit_rank(1, 0, 3)
+            time.sleep(LEASES_S)
+            assert job.ranks(2) == []
+
+        job.await_round(2)
+        job.finish()
+        errors = [guard.communicate()[1] for guard in job.guards]
+    assert [guard.returncode for guard in job.guards] == [0, 0]
+    assert "does not respond" not in "".join(errors)
+    assert "connection to the coordinator lost" not in "".join(errors)
