@@ -67,7 +67,8 @@ def test_the_controller_may_be_killed_before_each_of_its_commands(
         fleet.until(lambda process=controller.process: process.poll() is not None)
         controller = fleet.control(provider=fleet.by_command(), wait=False)
         _is_resumed(fleet, job, number, lost)
-    assert job.memory.record.hardware_retries == len(STEPS)
+    record = job.memory.record
+    assert record.hardware_retries == len(STEPS), [str(one) for one in record.attempts]
     job.check_laws()
     final.check(fleet, "controller-killed", node=lost, job=job.id)
 
