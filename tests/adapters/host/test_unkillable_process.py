@@ -154,7 +154,13 @@ from pathlib import Path
 if os.environ["RANK"] == "0":
     Path(sys.argv[1]).write_text(str(os.getpid()))
     open(sys.argv[2], "w").write("x")
-while not Path(sys.argv[1]).exists():
+def is_blocked():
+    try:
+        stat = Path("/proc", Path(sys.argv[1]).read_text(), "stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[:1] == ["D"]
+while not is_blocked():
     time.sleep(0.01)
 sys.exit(3)
 """
