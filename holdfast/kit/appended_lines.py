@@ -71,6 +71,17 @@ class AppendedLines:
         return [rest] if rest else []
 
 
+def has_space(path: Path | str) -> bool:
+    """Return whether something can be appended to a file; also if that is not known.
+
+    A quota that is used up is not seen.
+    """
+    try:
+        return os.statvfs(os.path.dirname(path) or ".").f_bavail > 0
+    except OSError:
+        return True
+
+
 def file_size(path: Path | str) -> int:
     """Return the size of a file in bytes; 0 if there is none."""
     try:

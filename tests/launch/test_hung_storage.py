@@ -8,7 +8,7 @@ import pytest
 from launch.job_of_nodes import Job, ends, running_job
 from launch.launched import launcher_of, none_runs, wait_for
 
-from tests.engines.hung_storage import HungReads, ext4, frozen_writes, tmpfs
+from tests.engines.bad_storage import HungReads, ext4, frozen_writes, tmpfs
 
 pytestmark = pytest.mark.launchers
 

@@ -10,6 +10,7 @@ import pytest
 from holdfast.apps.launch.progress_watch import HangLimit, ProgressWatch, Stall, other_signs
 from holdfast.decisions.save_times import save_limit
 from holdfast.model.jobs import CHECKPOINTS_VARIABLE
+from tests.engines.bad_storage import fill, tmpfs
 
 SOON = timedelta(milliseconds=50)
 MANY_LIMITS_S = 0.5
@@ -57,6 +58,21 @@ def test_a_hang_that_restarts_the_ranks_is_reported_until_it_does(tmp_path: Path
     ranks.step(0)
 
     assert len(ranks.stalls(2)) == 2
+
+
+def test_a_full_disk_is_no_reason_to_restart(tmp_path: Path) -> None:
+    with tmpfs(tmp_path / "disk", size="64k") as disk:
+        ranks = Ranks(disk, HangLimit(timeout=SOON, restarts=True))
+        for rank in (0, 1):
+            ranks.step(rank)
+        fill(disk)
+
+        [stall] = ranks.stalls(9)
+        assert not stall.restarts
+        assert stall.text.endswith(f"; no space is left for {ranks.paths[stall.local_rank]}")
+
+        (disk / "rest").unlink()
+        assert ranks.stalls(1)[0].restarts
 
 
 @pytest.mark.parametrize("ended", [0, 1])

@@ -1,19 +1,27 @@
 """What a launcher does without room for files or processes: its ranks run on, and restart."""
 
+import os
+import resource
+import socket
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from launch.launched import launch
 
+from holdfast.adapters.launch.server import LauncherServer
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
 from holdfast.apps.launch.options import WarmScript
 from holdfast.apps.launch.rank_inspection import RankInspections
 from holdfast.apps.launch.rank_output import LogOptions, RankOutput, RankStreams
 from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.apps.launch.warm_ranks import WarmRanks
+from holdfast.decisions.launch_runs import RunName
 from holdfast.kit.printed_value import PrintedValue
 
 SCRIPT = """
@@ -26,6 +34,36 @@ if attempt == 0:
 print("out of attempt", attempt)
 print("error of attempt", attempt, file=sys.stderr)
 """
+
+
+@contextmanager
+def no_free_descriptors() -> Iterator[None]:
+    """Let this process open no more files."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.open("/dev/null", os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_a_coordinator_without_free_descriptors_pauses_and_accepts_launchers_later() -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = LauncherServer(listener, b"0123456789abcdef", 60.0, lambda _: None, RunName())
+    with socket.create_connection(listener.getsockname()):
+        with no_free_descriptors():
+            server.advance(server.readers())
+            assert server.readers() == []
+            again_at = server.next_call()
+        assert again_at is not None
+        time.sleep(max(0.0, again_at - time.monotonic()))
+        assert server.readers() == [listener.fileno()]
+        server.advance(server.readers())
+
+        assert len(server.readers()) == 2
+    server.close()
 
 
 @pytest.fixture(params=["program", "temporary directory"])

@@ -15,6 +15,8 @@ from holdfast.decisions.launch_runs import RunName
 
 MAX_CONNECTIONS: Final = 4096
 _BACKLOG: Final = 1024
+_ACCEPT_PAUSE_S: Final = 0.1
+"""Time for which no connection is accepted after one could not be."""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,7 @@ class LauncherServer:
         self._handle = handle
         self._most = most
         self._run = run
+        self._accept_at = 0.0
         self._launchers: dict[int, _Launcher] = {}
         """By descriptor."""
 
@@ -63,15 +66,19 @@ class LauncherServer:
 
     def readers(self) -> list[int]:
         """Return the descriptors to watch for input."""
-        return [self._listener.fileno(), *self._launchers]
+        accepts = time.monotonic() >= self._accept_at
+        return [*([self._listener.fileno()] if accepts else []), *self._launchers]
 
     def writers(self) -> list[int]:
         """Return the descriptors to watch until they are writable."""
         return [key for key, one in self._launchers.items() if one.channel.has_unsent()]
 
     def next_call(self) -> float | None:
-        """Return the monotonic time of the next lease that ends."""
-        return min((one.silent_from for one in self._launchers.values()), default=None)
+        """Return the monotonic time of the next lease that ends, or of new connections."""
+        times = [one.silent_from for one in self._launchers.values()]
+        if self._accept_at > time.monotonic():
+            times.append(self._accept_at)
+        return min(times, default=None)
 
     def advance(self, ready: Collection[int]) -> None:
         """Read what has arrived, and drop launchers that are lost.
@@ -133,7 +140,10 @@ class LauncherServer:
         while True:
             try:
                 connection, _ = self._listener.accept()
-            except OSError:
+            except BlockingIOError:
+                return
+            except OSError:  # as without free descriptors: it stays readable
+                self._accept_at = time.monotonic() + _ACCEPT_PAUSE_S
                 return
             if len(self._launchers) >= self._most and not self._make_room():
                 connection.close()

@@ -18,7 +18,7 @@ from holdfast.decisions.step_times import (
     stall_limit,
     start_limit,
 )
-from holdfast.kit.appended_lines import file_size
+from holdfast.kit.appended_lines import file_size, has_space
 from holdfast.kit.units import format_duration
 from holdfast.model.jobs import CHECKPOINTS_VARIABLE
 
@@ -121,6 +121,9 @@ class _Report:
     log: "StepLog | None"
     size: int
     changed_at: float
+    files: tuple[str, ...]
+    """All files in which its steps may be."""
+
     has_begun: bool = False
     suspected_at: float | None = None
     """None unless its current silence has been returned by ``stalled``."""
@@ -179,7 +182,9 @@ class ProgressWatch:
         now = self._began_at = time.monotonic()
         self._is_starting, self._is_start_suspected, self._is_whole = True, False, is_whole
         self._reports = {
-            rank: _Report(path, _step_log(logs[rank]), file_size(path), now)
+            rank: _Report(
+                path, _step_log(logs[rank]), file_size(path), now, (path, *map(str, logs[rank]))
+            )
             for rank, path in paths.items()
         }
         self._check_at = now
@@ -196,7 +201,8 @@ class ProgressWatch:
         """Return the rank that has been without progress for the longest time, beyond the limit.
 
         None if there is none, or if its silence was returned before. With ``restarts``, it is
-        returned again after the limit has passed once more.
+        returned again after the limit has passed once more. Without space for steps, it is never a
+        reason to restart.
         """
         now = time.monotonic()
         if now < self._check_at:
@@ -215,11 +221,14 @@ class ProgressWatch:
         known = [
             at for _, one in late for at in [self._reports[one].suspected_at] if at is not None
         ]
-        if known and not (self._limit.restarts and now - max(known) >= self._limit_s(rank)):
+        report, text = self._reports[rank], self._text(rank)
+        full = next((one for one in report.files if not has_space(one)), "")
+        restarts = self._limit.restarts and not full  # it may report steps that are not written
+        if known and not (restarts and now - max(known) >= self._limit_s(rank)):
             return None
-        self._reports[rank].suspected_at = now
-        stalled_s = now - self._reports[rank].changed_at
-        return Stall(rank, self._text(rank), restarts=self._limit.restarts, stalled_s=stalled_s)
+        report.suspected_at = now
+        text += f"; no space is left for {full}" if full else ""
+        return Stall(rank, text, restarts=restarts, stalled_s=now - report.changed_at)
 
     def _late_start(self, now: float) -> Stall | None:
         """Return the first rank of a round that has reported no step for too long, once."""

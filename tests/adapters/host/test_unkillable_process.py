@@ -24,7 +24,7 @@ from holdfast.kit.quota import Quota
 from holdfast.model.health import Urgency
 from holdfast.model.names import Reason
 from holdfast.model.requests import Verb
-from tests.engines.hung_storage import ext4, frozen_writes
+from tests.engines.bad_storage import ext4, frozen_writes
 from tests.ports.builders import NOW, a_cluster, a_node
 
 WRITE = "import sys; open(sys.argv[1], 'w').write('x')"

@@ -1,4 +1,4 @@
-"""File systems that do not respond for a while: to reads, or to writes."""
+"""File systems that are full, or do not respond for a while: to reads, or to writes."""
 
 import ctypes
 import os
@@ -6,7 +6,7 @@ import shutil
 import struct
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -56,13 +56,16 @@ class HungReads:
 
 
 @contextmanager
-def tmpfs(mount: Path) -> Iterator[Path]:
+def tmpfs(mount: Path, size: str = "16m") -> Iterator[Path]:
     """A file system in memory."""
     if os.geteuid() != 0:
         pytest.skip("mounting needs root")
     mount.mkdir()
     done = subprocess.run(
-        ["mount", "-t", "tmpfs", "tmpfs", mount], check=False, capture_output=True, text=True
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", mount],
+        check=False,
+        capture_output=True,
+        text=True,
     )
     if done.returncode:
         pytest.skip(f"nothing can be mounted: {done.stderr.strip()}")
@@ -70,6 +73,13 @@ def tmpfs(mount: Path) -> Iterator[Path]:
         yield mount
     finally:
         subprocess.run(["umount", "--lazy", mount], check=True)
+
+
+def fill(folder: Path) -> None:
+    """Use up the space of a file system with a file, ``rest``."""
+    with suppress(OSError), (folder / "rest").open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
 
 
 @contextmanager
