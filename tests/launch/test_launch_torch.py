@@ -226,3 +226,30 @@ def test_frameworks_find_their_ranks(module: str, script: str) -> None:
     trained = Counter(re.findall(r"trained rank (\d) of 2", done.stdout))
     assert set(trained) == {"0", "1"}
     assert max(trained.values()) <= 1 + done.stderr.count("RanksRestarted"), done.stderr
+
+
+WARM = """
+import os, pathlib, sys, time
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    while not pathlib.Path(sys.argv[1], "imported").exists():
+        time.sleep(0.01)
+    sys.exit(1)
+assert "torch._dynamo" in sys.modules, "imported by the first optimizer otherwise"
+import torch
+torch.optim.SGD([torch.ones(1, requires_grad=True)])
+print("optimizer made")
+"""
+
+
+@pytest.mark.torch
+def test_a_warm_rank_has_imported_what_its_optimizer_needs(tmp_path: Path) -> None:
+    noted = f"import pathlib\npathlib.Path({str(tmp_path)!r}, 'imported').touch()\n"
+    (tmp_path / "noted.py").write_text(noted, encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text(WARM, encoding="utf-8")
+    paths = {"PYTHONPATH": f"{tmp_path}:{os.getcwd()}"}
+
+    done = launch("--warm", "--preload", "torch,noted", script, tmp_path, **ON_CPU, **paths)
+
+    assert done.returncode == 0, done.stderr
+    assert "optimizer made" in done.stdout

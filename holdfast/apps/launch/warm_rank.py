@@ -20,6 +20,8 @@ from holdfast.kit.stack_requests import answer_requests
 
 _CHUNK: Final = 65536
 _STREAMS: Final = 2
+_LATER: Final = {"torch": "torch._dynamo"}
+"""What modules import at their first use: torch at that of an optimizer or of DDP, 1.4 s."""
 
 
 def main(argv: list[str]) -> None:
@@ -47,6 +49,8 @@ def _preload(names: list[str]) -> str:
         if error is not None:
             kind = "" if isinstance(error, ImportError) else f"{type(error).__name__}: "
             return f"--preload {name}: {kind}{error}"
+        if name in _LATER:
+            call_foreign(importlib.import_module, _LATER[name])  # older releases do not have it
     return ""
 
 
