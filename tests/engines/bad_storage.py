@@ -5,6 +5,8 @@ import os
 import shutil
 import struct
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 _CLASS_CONTENT, _CLOEXEC, _NONBLOCK = 0x4, 0x1, 0x2  # linux/fanotify.h
 _MARK_ADD, _MARK_MOUNT = 0x1, 0x10
 _OPEN_PERM, _ACCESS_PERM = 0x10000, 0x20000
-_EVENT = struct.Struct("=IBBHQii")
+_EVENT, _ANSWER, _ALLOW = struct.Struct("=IBBHQii"), struct.Struct("=iI"), 1
 _AT_FDCWD = -100
 _PROGRAMS = ("mkfs.ext4", "fsfreeze", "mount", "umount")
 
@@ -37,16 +39,34 @@ class HungReads:
 
     def waiting(self) -> set[int]:
         """Processes that wait."""
+        for file, pid in self._requests():
+            os.close(file)
+            self._waiting.add(pid)
+        return self._waiting
+
+    def respond_slowly(self, delay_s: float) -> None:
+        """Let each wait for a time of its own, until ``respond``."""
+        threading.Thread(target=self._answer, args=(delay_s,), daemon=True).start()
+
+    def _answer(self, delay_s: float) -> None:
+        with suppress(OSError):  # closed
+            while True:
+                for file, _ in self._requests():
+                    time.sleep(delay_s)
+                    os.write(self._group, _ANSWER.pack(file, _ALLOW))
+                    os.close(file)
+                time.sleep(0.001)
+
+    def _requests(self) -> Iterator[tuple[int, int]]:
+        """Yield descriptor and process of each request for permission."""
         try:
             data = os.read(self._group, 65536)
         except BlockingIOError:
             data = b""
         while data:
             length, _, _, _, _, file, pid = _EVENT.unpack_from(data)
-            os.close(file)
-            self._waiting.add(pid)
+            yield file, pid
             data = data[length:]
-        return self._waiting
 
     def respond(self) -> None:
         """Let all continue; without a group, the kernel asks no more."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from launch.job_of_nodes import Job, ends, running_job
-from launch.launched import launcher_of, none_runs, wait_for
+from launch.launched import launch, launcher_of, none_runs, wait_for
 
 from tests.engines.bad_storage import HungReads, ext4, frozen_writes, tmpfs
 
@@ -83,6 +83,33 @@ def test_no_round_starts_before_its_files_are_open(job: Job, storage: Path) -> N
     job.await_round(2)
     job.finish()
     assert ends(job.guards) == [0, 0]
+
+
+SHOWN = """
+import os, sys, time
+attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+print("attempt", attempt, flush=True)
+time.sleep(1)
+sys.exit(3 if attempt == "0" else 0)
+"""
+
+
+def test_slow_storage_neither_stops_a_job_nor_doubles_its_output(
+    tmp_path: Path, storage: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SHOWN, encoding="utf-8")
+    reads = HungReads(storage)
+    reads.respond_slowly(0.15)  # longer than the launcher waits for a call
+    try:
+        done = launch("--nproc-per-node", 2, "--log-dir", storage, script)
+    finally:
+        reads.respond()
+
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == [
+        f"[default{rank}]:attempt {attempt}" for rank in (0, 1) for attempt in (0, 1)
+    ]
 
 
 def test_a_signal_ends_all_ranks_while_the_storage_does_not_respond(

@@ -49,6 +49,7 @@ def test_a_hang_that_is_only_reported_is_reported_once(tmp_path: Path) -> None:
     assert [one.local_rank for one in ranks.stalls(9)] == [1]
     assert ranks.watch.is_stalled(1)
     ranks.step(1)
+    ranks.watch.read()
     assert not ranks.watch.is_stalled(1)
     assert len(ranks.stalls(9)) == 1
 
@@ -102,11 +103,11 @@ def test_steps_between_two_checks_count_one_by_one(
 ) -> None:
     ranks = Ranks(tmp_path, HangLimit(floor=SOON))
     ranks.step(0)
-    ranks.watch.is_stalled(0)  # reads the files
+    ranks.watch.read()
     time.sleep(0.02)
     for _ in range(steps - 1):
         ranks.step(0)
-    ranks.watch.is_stalled(0)
+    ranks.watch.read()
 
     assert len(ranks.stalls(1)) == is_learned
 
@@ -121,6 +122,7 @@ def test_a_start_beyond_the_set_limit_is_reported_once_and_never_a_reason_to_res
     assert stall.text == "no step within 50ms of the start, or the job reports no steps"
     assert ranks.watch.is_stalled(0)
     ranks.step(1)
+    ranks.watch.read()
     assert not ranks.watch.is_stalled(0), "another rank of the round reports"
 
 
@@ -139,7 +141,7 @@ def test_an_unknown_start_is_not_suspected_without_a_limit_or_on_a_part_of_the_j
 def test_a_start_much_longer_than_the_one_before_is_suspected_on_each_node(tmp_path: Path) -> None:
     ranks = Ranks(tmp_path, HangLimit(floor=SOON))
     ranks.step(1)
-    ranks.watch.is_stalled(1)  # reads the files
+    ranks.watch.read()
     ranks.begin(is_whole=False)
 
     (stall,) = ranks.stalls(9)

@@ -48,6 +48,7 @@ _LAST_WRITE_S: Final = 5.0
 """Maximum time for evidence to be written when the job ends."""
 
 _NOT_SAVED: Final = "evidence of the hang not saved"
+_HANGS: Final = "its storage does not respond"
 _SHOWN_NODES: Final = 16
 """Nodes that a message names."""
 
@@ -89,7 +90,7 @@ class Coordinator:
         self._straggler_factor = straggler_factor
         self._checkpoints = checkpoints
         self._rollback: CheckpointRollback | None = None
-        self._thread = FileThread()
+        self._thread, self._stored = FileThread(), Path()
         self._samples: RoundSamples | None = None
         self._slow: NamedStraggler | None = None
         self._log_rules = tuple(log_rules)
@@ -168,7 +169,8 @@ class Coordinator:
     def close(self) -> None:
         """End a running verification, and wait until the evidence of a hang is stored."""
         self._end_verification()
-        self._thread.wait(_LAST_WRITE_S)
+        if not self._thread.wait(_LAST_WRITE_S):
+            sys.stderr.write(f"{PRINTED}{_NOT_SAVED}: {self._stored}: {_HANGS}\n")
 
     def _end_verification(self) -> None:
         if self._rollback is not None:
@@ -193,10 +195,11 @@ class Coordinator:
             ranks=tuple(rank_evidence(one, options.node) for one in found.seen),
             kernel=found.kernel,
         )
-        file = options.file()
-        if self._thread.is_busy():
-            sys.stderr.write(f"{PRINTED}{_NOT_SAVED}: {file}: its storage does not respond\n")
-        self._thread.run(partial(_store, file, evidence))
+        if self._thread.finish():
+            self._stored = options.file()
+            self._thread.run(partial(_store, self._stored, evidence))
+        else:
+            sys.stderr.write(f"{PRINTED}{_NOT_SAVED}: {options.file()}: {_HANGS}\n")
 
     def _search(self, event: Sampled) -> None:
         """Search the rank that the others wait for."""

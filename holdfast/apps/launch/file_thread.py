@@ -12,68 +12,90 @@ _WAIT_S: Final = 0.1
 class FileThread:
     """Runs one call at a time in a thread of its own.
 
-    The caller must not use what a call uses until that has ended. The thread never ends before the
-    process: the kernel would kill processes that were started in it, if they die with their parent.
+    The caller must not use what a call uses while the thread is busy. The thread never ends before
+    the process: the kernel would kill processes that were started in it, if they die with their
+    parent.
     """
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._then: Callable[[], None] | None = None
+        """What follows the call in the thread of the caller; None if there is none."""
+
         self._ended = threading.Event()
         self._ended.set()
+        self._has_failed = False
         self._thread: threading.Thread | None = None
 
     @property
     def native_id(self) -> int:
-        """Return the thread, for its kernel stack; 0 if there is none yet."""
+        """Return the thread, for its kernel stack; 0 if there is none."""
         return (self._thread.native_id or 0) if self._thread is not None else 0
 
+    @property
     def is_busy(self) -> bool:
-        """Return whether a call has not ended.
+        """Return whether a call, or what follows it, has not ended."""
+        return self._then is not None
+
+    def run(self, call: Callable[[], None], then: Callable[[], None] = lambda: None) -> None:
+        """Run a call, and continue; if the call takes long, ``finish`` continues later.
+
+        Where no thread can be started, it runs in this one.
+
+        Args:
+            call: runs in the thread.
+            then: runs in the thread of the caller once the call has ended; it may run another one.
+
+        Raises:
+            RuntimeError: the thread is busy, or see ``finish``.
+
+        """
+        if self.is_busy:
+            raise RuntimeError("the thread is busy")
+        self._then = then
+        if self._started():
+            self._ended.clear()
+            self._calls.put(call)
+            self._ended.wait(_WAIT_S)
+        else:
+            call()
+        self.finish()
+
+    def finish(self) -> bool:
+        """Continue after a call that has ended. Returns whether the thread is free.
 
         Raises:
             RuntimeError: the call raised an exception, which has been printed.
 
         """
-        if self._ended.is_set():
-            return False
-        if self._thread is not None and not self._thread.is_alive():
+        if self._then is None or not self._ended.is_set():
+            return self._then is None
+        if self._has_failed:
             raise RuntimeError("a call that reads or writes files failed; see above")
-        return True
+        then, self._then = self._then, None
+        then()
+        return self._then is None
 
-    def run(self, call: Callable[[], None]) -> bool:
-        """Run a call; return whether it ended in time. If not, it continues.
+    def wait(self, limit_s: float) -> bool:
+        """Wait for the call alone; return whether it has ended."""
+        return self._ended.wait(limit_s)
 
-        While another one runs, it is not run. Where no thread can be started, it runs in this one.
-
-        Raises:
-            RuntimeError: see ``is_busy``.
-
-        """
-        if self.is_busy():
-            return False
+    def _started(self) -> bool:
+        """Return whether there is a thread."""
         if self._thread is None:
             thread = threading.Thread(target=self._work, name="files", daemon=True)
             try:
                 thread.start()
             except RuntimeError:
-                call()
-                return True
+                return False
             self._thread = thread
-        self._ended.clear()
-        self._calls.put(call)
-        return self.wait(_WAIT_S)
-
-    def wait(self, limit_s: float) -> bool:
-        """Wait for the call; return whether it has ended.
-
-        Raises:
-            RuntimeError: see ``is_busy``.
-
-        """
-        self._ended.wait(limit_s)
-        return not self.is_busy()
+        return True
 
     def _work(self) -> None:
-        while True:
-            self._calls.get()()
+        try:
+            while True:
+                self._calls.get()()
+                self._ended.set()
+        finally:
+            self._has_failed = True
             self._ended.set()

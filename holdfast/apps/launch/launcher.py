@@ -143,7 +143,7 @@ class Launcher:
 
     def _coordinating(self, settings: RoundSettings) -> Coordinator:
         evidence = EvidenceOptions(
-            job=self._job, node=self._node.member.name, file=self._node.evidence_file
+            job=self._job, node=self._node.member.name, file=self._node.files.evidence
         )
         factor = _straggler_factor(self._options)
         rules = self._options.log_rules
@@ -246,8 +246,7 @@ class Launcher:
         if self._order is not None and self._order.kind is OrderKind.END:
             return
         is_idle = self._node.is_idle()
-        if not is_idle:
-            self._node.stop(signal.SIGKILL)
+        self._node.stop(signal.SIGKILL)  # also a round that has not started yet
         # Nothing runs, or SIGKILL is on its way: the guard need not act.
         self._lease.renew(math.inf if is_idle else time.monotonic() + _UNKILLABLE_S)
         if self._is_joined:

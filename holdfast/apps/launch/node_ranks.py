@@ -5,7 +5,6 @@ import signal
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.launch.cgroups import Cgroup
@@ -43,8 +42,6 @@ _STORAGE_S: Final = 120.0
 _SWEEP_S: Final = 0.005
 _COPY_S: Final = 0.1
 
-Report = Callable[[Reported], None]
-
 
 class NodeRanks:
     """Ranks of one node. ``member`` identifies its launcher."""
@@ -54,7 +51,7 @@ class NodeRanks:
         member: Member,
         options: LaunchOptions,
         environment: Mapping[str, str],
-        report: Report,
+        report: Callable[[Reported], None],
         output: RankOutput,
         cgroup: Cgroup | None = None,
     ) -> None:
@@ -73,17 +70,22 @@ class NodeRanks:
         self._cgroup = cgroup
         self._output = output
         self._thread = FileThread()
-        self._files = RoundFiles(options, environment, output)
+        self.files = RoundFiles(options, environment, output)
         self._ranks = RankProcesses()
         self._first_rank = 0
         self._next: Order | None = None
-        """Order to start a round for which the storage of its files has not responded yet."""
+        """Order to start a round whose files are being created; None if there is none."""
+
+        self._examined: Order | None = None
+        """Order that may name a straggler to examine; None if it was executed."""
 
         self._ended: list[Rank] = []
         """Ranks whose ends have not been reported yet."""
 
+        self._others: Collection[int] = ()
+        self._look_at = math.inf
         self._respond_by: float | None = None
-        self._is_stopping = False
+        self._is_watched = self._is_stopping = False
         self._is_swept = True
         self._kill_at: float | None = None
         self._give_up_at: float | None = None
@@ -95,8 +97,8 @@ class NodeRanks:
 
     def apply_order(self, order: Order) -> None:
         """Execute an order; a repeated one has no effect."""
-        self._next = None
         if order.kind is OrderKind.WAIT:
+            self._next = None
             self._prepare()
         elif order.kind is OrderKind.RUN:
             # No second round while a process of an earlier one is alive: a fence of its own.
@@ -105,8 +107,7 @@ class NodeRanks:
             elif order.round == self.round and order.inspection > self._inspections.number:
                 limit_s = order.inspection_limit.total_seconds()
                 self._inspections.begin(order.inspection, self._processes(), limit_s)
-            if not self._thread.is_busy():
-                self._watches.examine(order)
+            self._examined = order
         else:
             if order.kind is OrderKind.STOP and order.round > self.round and self.is_idle():
                 self.round = order.round  # it ended before the order to start it was sent
@@ -119,11 +120,12 @@ class NodeRanks:
 
     def stop(self, signum: int) -> None:
         """Begin to end all ranks; ``Stopped`` is reported when no process is left."""
+        self._next = None
         if self.is_idle() or (self._is_stopping and signum != signal.SIGKILL):
             return
-        self._thread.run(partial(self._watches.check_losses, is_last=True))
-        self._is_stopping = True
         self._end_watching()
+        self._is_stopping = True
+        self._inspections.end()
         self._rules.end()
         self._ranks.signal(signum)
         self._ranks.signal(signal.SIGCONT)  # a stopped process handles no other signal
@@ -144,76 +146,101 @@ class NodeRanks:
     def next_call(self) -> float | None:
         """Return the monotonic time of the next call of ``advance``; None: on an event only."""
         now = time.monotonic()
-        if self._thread.is_busy():
+        if self._thread.is_busy:
             return now + _COPY_S
-        times = [self._kill_at] if self._kill_at is not None else []
+        if self._ended or self._next is not None:
+            return now
+        times = [self._look_at, *filter(None, (self._kill_at, self._rules.next_call()))]
         if self._is_stopping and not (self._is_swept or self._awaits_ranks()):
             times.append(now + (_COPY_S if self._ranks.are_running() else _SWEEP_S))
         if self._wait or self._inspections.is_running or self._output.is_following():
             times.append(now + _COPY_S)
-        times += [at for at in [self._rules.next_call()] if at is not None]
-        return min([*times, *self._watches.next_calls()], default=None)
+        return at if math.isfinite(at := min(times)) else None
 
     def advance(self, others: Collection[int] = ()) -> None:
         """Report what ended, and continue the stop; ``others`` has further own processes."""
-        self._ended += self._ranks.reap()
-        if self._thread.is_busy():
+        self._others, ended = others, self._ranks.reap()
+        self._ended += [] if self._is_stopping else ended
+        if not self._thread.finish():
             self._advance_without_files()
             return
         self._respond_by = None
         if self._next is not None:
-            self.apply_order(self._next)
-            if self._thread.is_busy():
-                return
-        ended, self._ended = self._ended, []
-        is_due = min(self._watches.next_calls(), default=math.inf) <= time.monotonic()
-        is_due = is_due or bool(ended) or self._output.is_following()
-        if is_due and not self._thread.run(partial(self._look, ended)):
+            self._begin(self._next)
+        elif self._is_stopping:
+            self._end_watching()
+        elif self._examined is not None:
+            self._watches.examine(self._examined)
+            self._examined = None
+            self._look_at = time.monotonic()
+        if self._thread.is_busy:
             return
+        is_due = bool(self._ended) or time.monotonic() >= self._look_at
+        if is_due or self._inspections.is_running or self._output.is_following():
+            ended, self._ended = self._ended, []
+            self._thread.run(partial(self._look, ended), then=self._after_look)
+        else:
+            self._after_look()
+
+    def _look(self, ended: list[Rank]) -> None:
+        """Read the files of the ranks, and report what they show; runs in the thread."""
+        if self._inspections.is_running:
+            self._watches.read_steps()
+        self._watches.forget([rank.local_rank for rank in ended])
+        for rank in ended:
+            if rank.code:
+                self._report_failure(rank, rank.code)
+        self._output.copy()
+        self._watches.look()
+
+    def _after_look(self) -> None:
+        self._look_at = min(self._watches.next_calls(), default=math.inf)
         if found := self._rules.report(self.member.name, self.round):
             self._report(found)
-        if inspected := self._inspections.found(is_stalled=self._is_stalled):
-            self._report(inspected)
+        self._report_inspected()
         is_awaited = self._inspections.is_running and not self._is_stopping
         if not (self._is_swept or self._awaits_ranks() or is_awaited):
-            if not self._thread.run(partial(self._watches.check_losses, is_last=True)):
-                return
-            if any(rank.code for rank in self._ranks.ranks):
-                self._rules.end()
-            elif not self._is_stopping:
-                self._rules.finish()
-            self._is_stopping = True
-            self._end_watching()
-            self._sweep(others)
+            self._end_watching(then=self._end_round)
         elif self._kill_at is not None and time.monotonic() >= self._kill_at:
             self.stop(signal.SIGKILL)
         self._after_wait()
 
-    def _look(self, ended: list[Rank]) -> None:
-        """Read the files of the ranks, and report what they show."""
-        self._watches.forget([rank.local_rank for rank in ended])
-        for rank in ended:
-            if rank.code:
-                self._report_failure(rank)
-        self._output.copy()
-        self._watches.look()
+    def _end_watching(self, then: Callable[[], None] = lambda: None) -> None:
+        """Look a last time at the files of the ranks, once the thread is free."""
+        if not self._is_watched:
+            then()
+        elif not self._thread.is_busy:
+            self._thread.run(self._look_last, then=then)
+
+    def _look_last(self) -> None:
+        self._watches.check_losses(is_last=True)
+        self._watches.end()
+        self._is_watched = False
+
+    def _end_round(self) -> None:
+        if any(rank.code for rank in self._ranks.ranks):
+            self._rules.end()
+        elif not self._is_stopping:
+            self._rules.finish()
+        self._is_stopping = True
+        self._inspections.end()
+        self._sweep()
 
     def _advance_without_files(self) -> None:
         """Continue a stop and an inspection while the storage of the files does not respond."""
         now = time.monotonic()
         if self._kill_at is not None and now >= self._kill_at:
             self.stop(signal.SIGKILL)
-        if inspected := self._inspections.found(is_stalled=self._is_stalled):
-            self._report(inspected)
+        self._report_inspected()
         has_failed = any(rank.code for rank in self._ranks.ranks)
         is_over = self._is_stopping or not self._ranks.are_running()
         if has_failed or is_over or self._next is not None:
             self._respond_by = self._respond_by or now + _STORAGE_S
             self.unkillable = [self._thread.native_id] if now >= self._respond_by else []
 
-    def evidence_file(self) -> Path:
-        """Return the file for the evidence of a hang in the current round."""
-        return self._files.evidence()
+    def _report_inspected(self) -> None:
+        if inspected := self._inspections.found(is_stalled=self._watches.is_stalled):
+            self._report(inspected)
 
     def close(self, *, keeps_evidence: bool) -> None:
         """Release the files. No rank may be left.
@@ -224,22 +251,45 @@ class NodeRanks:
         """
         if self._wait is not None:
             self._wait.close()
-        self._end_watching()
+        self._inspections.end()
         self._rules.close()
         if self._warm is not None:
             self._warm.close()
-        if not self._thread.is_busy():
+        if not self._thread.is_busy:
+            self._watches.end()
             self._output.close(keeps_evidence=keeps_evidence)
         if self._cgroup is not None:
             self._cgroup.remove()
 
     def _begin(self, order: Order) -> None:
-        """Start a round, as soon as the storage of its files responds."""
-        if self._thread.run(partial(self._files.create, order.history.total)):
+        """Start a round, as soon as its files are created."""
+        self._next = order
+        if not self._thread.is_busy:
+            self._thread.run(
+                partial(self._create, order), then=partial(self._after_creation, order)
+            )
+
+    def _create(self, order: Order) -> None:
+        """Create the files of a round, and watch them; runs in the thread."""
+        self.files.create(order)
+        logs = self.files.logs
+        self._watches.begin(order, self.files.progress(), logs, self._processes)
+        self._rules.begin({order.first_rank + rank: paths for rank, paths in logs.items()})
+
+    def _after_creation(self, created: Order) -> None:
+        order, self._next = self._next, None
+        if order is not None and order.round == created.round:
             self._start(order)
             self._prepare()
         else:
             self._next = order
+            self._thread.run(self._discard)
+
+    def _discard(self) -> None:
+        """Close the files of a round that has not started; runs in the thread."""
+        self._watches.end()
+        self._rules.end()
+        self.files.discard()
 
     def _start(self, order: Order) -> None:
         self.round = order.round
@@ -247,46 +297,25 @@ class NodeRanks:
         cgroup = self._cgroup and self._cgroup.below(f"round-{order.round}")
         self._ranks = RankProcesses(cgroup)
         self._is_stopping = self._is_swept = False
+        self._is_watched = True
         self._kill_at = self._give_up_at = None
-        self._inspections.begin_round(order.round, self._files.dumps())
-        slots = range(self._options.slots)
-        logs, steps = self._files.logs(), self._files.progress()
-        self._watches.begin(order, steps, logs, self._processes)
-        self._rules.begin({order.first_rank + rank: logs[rank] for rank in slots})
-        for local_rank in slots:
+        self._inspections.begin_round(order.round, self.files.dumps)
+        steps = self.files.progress()
+        for local_rank in range(self._options.slots):
             reports = steps[local_rank] if self._watches.reads_steps else ""
-            environment = self._files.environment_of(order, local_rank, reports)
-            streams = self._files.take_streams(local_rank)
-            command = self._options.command
-            warm = None
+            environment = self.files.environment_of(order, local_rank, reports)
+            streams = self.files.take_streams(local_rank)
+            command, warm = self._options.command, None
             if self._warm is not None:
                 warm = self._warm.take(local_rank, command, environment, streams, cgroup)
             rank = self._ranks.start(local_rank, command, environment, streams, warm)
-            if rank.code is not None:
-                self._report_failure(rank)
-        self._watches.begin_samples(order, self._processes(), self._files.sections())
+            self._ended += [rank] if rank.code is not None else []
+        self._watches.begin_samples(order, self._processes(), self.files.sections)
+        self._look_at = min(self._watches.next_calls(), default=math.inf)
 
     def _processes(self) -> dict[int, int | None]:
         """Return the process that was started for each rank; None for one that has ended."""
-        return {
-            self._first_rank + rank.local_rank: rank.process.pid
-            if rank.process is not None and rank.code is None
-            else None
-            for rank in self._ranks.ranks
-        }
-
-    def _is_stalled(self) -> bool:
-        """Return whether the suspected rank is without progress; if unknown, it is."""
-        found = [True]
-        self._thread.run(lambda: found.append(self._watches.is_stalled()))
-        return found[-1]
-
-    def _end_watching(self) -> None:
-        self._inspections.end()
-        if self._thread.is_busy():
-            self._watches.stop()  # the rest once storage responds
-        else:
-            self._watches.end()
+        return {self._first_rank + rank.local_rank: rank.pid for rank in self._ranks.ranks}
 
     def _prepare(self) -> None:
         """Start the warm ranks of the next round."""
@@ -295,17 +324,13 @@ class NodeRanks:
             for local_rank in range(self._options.slots):
                 self._warm.prepare(local_rank, environment)
 
-    def _report_failure(self, rank: Rank) -> None:
-        if self._is_stopping or rank.code is None:
-            return
-        meaning = self._options.meanings.get(rank.code, ExitMeaning.CRASH)
+    def _report_failure(self, rank: Rank, code: int) -> None:
+        meaning = self._options.meanings.get(code, ExitMeaning.CRASH)
         self._watches.check_losses(is_last=True)
-        number = self._first_rank + rank.local_rank
+        own, number = rank.local_rank, self._first_rank + rank.local_rank
         is_crash = meaning is ExitMeaning.CRASH
-        stderr = self._files.end_of_stderr(rank.local_rank)
-        reason = rank.error or self._files.exception(
-            rank.local_rank, number, stderr, is_crash=is_crash
-        )
+        stderr = self.files.end_of_stderr(own)
+        reason = rank.error or self.files.exception(own, number, stderr, is_crash=is_crash)
         has_timed_out = is_crash and self._inspections.has_timed_out(number, reason)
         if has_timed_out:
             self._watches.forget_suspect()
@@ -314,12 +339,12 @@ class NodeRanks:
                 launcher=self.member.name,
                 round=self.round,
                 rank=number,
-                code=rank.code,
+                code=code,
                 meaning=meaning,
-                text=described(rank.code, reason, stderr),
+                text=described(code, reason, stderr),
                 has_timed_out=has_timed_out,
                 is_consequence=is_crash and is_peer_failure(reason),
-                cause=(is_crash and cause_of(reason, rank.code)) or "",
+                cause=(is_crash and cause_of(reason, code)) or "",
                 has_progress=self._watches.has_progress,
             )
         )
@@ -328,16 +353,17 @@ class NodeRanks:
         """Return whether a rank runs that has not been sent SIGKILL."""
         return self._ranks.are_running() and self._give_up_at is None
 
-    def _sweep(self, others: Collection[int]) -> None:
+    def _sweep(self) -> None:
         """End processes that the ranks left running, in any session, and ranks after SIGKILL."""
-        spared = self.spared | self._inspections.pids | self._rules.pids | {*others}
+        spared = self.spared | self._inspections.pids | self._rules.pids | {*self._others}
         spared |= self._warm.pids() if self._warm is not None else set()
         if (left := self._ranks.kill_left(spared)) or self._ranks.are_running():
             self._give_up_at = self._give_up_at or time.monotonic() + _UNKILLABLE_S
             self.unkillable = left if time.monotonic() >= self._give_up_at else []
-            return
-        if not self._thread.run(partial(self._output.copy, is_over=True)):
-            return
+        else:
+            self._thread.run(partial(self._output.copy, is_over=True), then=self._end_sweep)
+
+    def _end_sweep(self) -> None:
         self._is_swept = True
         self._kill_at = None
         if all(rank.code == 0 for rank in self._ranks.ranks):
@@ -364,7 +390,7 @@ class NodeRanks:
 
     def reap_adopted(self, others: Collection[int]) -> None:
         """Reap processes whose own parent has ended; ``others`` has further own ones."""
-        if self._thread.is_busy():
+        if self._thread.is_busy:
             return  # it may just start a process
         own_pids = [*others]
         own_pids += [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]

@@ -293,14 +293,17 @@ class ProgressWatch:
             self._fallback.end()
 
     def is_stalled(self, local_rank: int) -> bool:
-        """Return whether a rank that ``stalled`` returned has made no progress since."""
-        self._read(time.monotonic(), 0.0)
+        """Return whether a rank that ``stalled`` returned has no progress in what was read."""
         report = self._reports.get(local_rank)
         return report is not None and (report.suspected_at is not None or self._silence is not None)
 
+    def read(self) -> None:
+        """Read the steps that were reported since."""
+        self._read(time.monotonic(), 0.0)
+
     def has_begun(self) -> bool:
         """Return whether a rank has reported a step in this round."""
-        self._read(time.monotonic(), 0.0)
+        self.read()
         return not self._is_starting
 
     def _read(self, now: float, delay_s: float) -> None:

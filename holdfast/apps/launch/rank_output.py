@@ -22,6 +22,9 @@ _LONGEST_LINE: Final = 65536
 _LAST_COPY_S: Final = 0.5
 """Time for a full pipe or a slow terminal to accept more, at the end of a round."""
 
+ERROR_FILE: Final = "error.json"
+"""In the directory of a rank: the file for PyTorch's ``@record``."""
+
 _DUMPS: Final = "flight_recorder"
 _SECTIONS: Final = "sections"
 _EVIDENCE: Final = "evidence.json"
@@ -106,13 +109,13 @@ class RankOutput:
         """Return the directory of a rank's files; created if it is missing."""
         return self._made(self._attempt(attempt) / str(local_rank))
 
-    def error_file(self, attempt: int, local_rank: int) -> Path:
-        """Return the file for PyTorch's ``@record``."""
-        return self.folder(attempt, local_rank) / "error.json"
-
     def dumps(self, attempt: int) -> Path:
         """Return the directory of the ranks' flight recorder dumps; created if it is missing."""
-        return self._made(self._attempt(attempt) / _DUMPS)
+        return self._made(self.dumps_folder(attempt))
+
+    def dumps_folder(self, attempt: int) -> Path:
+        """Return that directory, whether it is there or not."""
+        return self._attempt(attempt) / _DUMPS
 
     def sections(self, attempt: int) -> Path:
         """Return the directory of the section times; created if it is missing."""

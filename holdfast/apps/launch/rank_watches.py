@@ -128,18 +128,19 @@ class RankWatches:
         ranks, name = tuple(self._first_rank + rank for rank in local_ranks), self._launcher
         self._report(LossReported(launcher=name, round=self._round, ranks=ranks, fault=fault))
 
+    def read_steps(self) -> None:
+        """Read the steps that were reported since the last call of ``look``."""
+        if self._progress is not None:
+            self._progress.read()
+
     def is_stalled(self) -> bool:
-        """Return whether the rank that was reported last is still without progress."""
+        """Return whether the rank that was reported last has no progress in what was read."""
         own, progress = self._suspected, self._progress
         return own is None or progress is None or progress.is_stalled(own)
 
-    def stop(self) -> None:
-        """Report nothing more of the round; another thread may be in ``look``."""
-        self._is_over = True
-
     def end(self) -> None:
         """Stop watching, and end what takes samples."""
-        self.stop()
+        self._is_over = True
         for one in (self._progress, self._losses, self._sampling):
             if one is not None:
                 one.end()

@@ -33,6 +33,11 @@ class Rank:
     code: int | None = None
     """Exit code, or the negative number of the signal; None while the process runs."""
 
+    @property
+    def pid(self) -> int | None:
+        """Return its process; None if it has ended."""
+        return self.process.pid if self.process is not None and self.code is None else None
+
 
 @dataclass(slots=True)
 class RankProcesses:

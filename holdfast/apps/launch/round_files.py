@@ -13,7 +13,7 @@ from holdfast.apps.launch.rank_environment import (
     launcher_environment,
     rank_environment,
 )
-from holdfast.apps.launch.rank_output import RankOutput, RankStreams
+from holdfast.apps.launch.rank_output import ERROR_FILE, RankOutput, RankStreams
 from holdfast.decisions.flight_recorder import DUMP_PREFIX, DumpFiles, dump_files
 from holdfast.decisions.launch_orders import Order
 from holdfast.model.jobs import EVIDENCE_VARIABLE, PROGRESS_VARIABLE, SECTIONS_VARIABLE
@@ -34,49 +34,56 @@ class RoundFiles:
     ) -> None:
         self._options, self._environment, self._output = options, environment, output
         self._attempt = 0
+        self._folders: dict[int, Path] = {}
         self._streams: dict[int, RankStreams] = {}
+        self.dumps = DumpFiles.in_folder("")
+        """Where ranks dump their flight recorders."""
 
-    def create(self, attempt: int) -> None:
-        """Create the files of an attempt, which is the current one from now on."""
-        for unused in self._streams.values():
-            unused.close()
-        self._attempt = attempt
-        self._output.dumps(attempt)
-        self.sections()
+        self.sections = Path()
+        """Directory of the section times."""
+
+        self.logs: dict[int, tuple[Path, ...]] = {}
+        """Logs of each local rank."""
+
+    def create(self, order: Order) -> None:
+        """Create the files of a round, and remove those of earlier attempts with its name."""
+        self._attempt = attempt = order.history.total
+        dumps = self._output.dumps(attempt)
+        self.dumps = dump_files(self._environment, str(dumps))
+        given = self._environment.get(SECTIONS_VARIABLE)
+        self.sections = Path(given) if given else self._output.sections(attempt)
         slots = range(self._options.slots)
+        self._folders = {slot: self._output.folder(attempt, slot) for slot in slots}
+        self.logs = {slot: self._output.logs(attempt, slot) for slot in slots}
+        for slot, folder in self._folders.items():
+            for path in (folder / ERROR_FILE, dumps / f"{DUMP_PREFIX}{order.first_rank + slot}"):
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
         self._streams = {slot: self._output.open_streams(attempt, slot) for slot in slots}
 
-    def dumps(self) -> DumpFiles:
-        """Return where ranks dump their flight recorders."""
-        return dump_files(self._environment, str(self._output.dumps(self._attempt)))
+    def discard(self) -> None:
+        """Close the files of a round that has not started."""
+        for unused in self._streams.values():
+            unused.close()
+        self._streams = {}
+        self._output.copy(is_over=True)
 
     def evidence(self) -> Path:
         """Return the file for the evidence of a hang."""
         given = self._environment.get(EVIDENCE_VARIABLE)
         return Path(given) if given else self._output.evidence(self._attempt)
 
-    def sections(self) -> Path:
-        """Return the directory of the section times."""
-        given = self._environment.get(SECTIONS_VARIABLE)
-        return Path(given) if given else self._output.sections(self._attempt)
-
     def progress(self) -> dict[int, str]:
         """Return the progress file of each local rank."""
         given = self._environment.get(PROGRESS_VARIABLE)
-        slots = range(self._options.slots)
-        return {slot: given or str(self._folder(slot) / "progress") for slot in slots}
-
-    def logs(self) -> dict[int, tuple[Path, ...]]:
-        """Return the logs of each local rank."""
-        slots = range(self._options.slots)
-        return {slot: self._output.logs(self._attempt, slot) for slot in slots}
+        return {slot: given or str(folder / "progress") for slot, folder in self._folders.items()}
 
     def take_streams(self, local_rank: int) -> RankStreams:
         """Return where a rank writes, once; the caller closes it."""
         return self._streams.pop(local_rank)
 
     def environment_of(self, order: Order, local_rank: int, progress: str) -> dict[str, str]:
-        """Return the environment of a rank, whose files of earlier attempts are removed.
+        """Return the environment of a rank.
 
         Args:
             order: order to run the round.
@@ -85,12 +92,8 @@ class RoundFiles:
 
         """
         options = self._options
-        dumps = self._output.dumps(self._attempt)
-        error = self._output.error_file(self._attempt, local_rank)
-        files = RankFiles(error=str(error), dumps=str(dumps))
-        for path in (files.error, dumps / f"{DUMP_PREFIX}{order.first_rank + local_rank}"):
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        error = self._folders[local_rank] / ERROR_FILE
+        files = RankFiles(error=str(error), dumps=str(self._output.dumps_folder(self._attempt)))
         if options.starts_ranks:
             environment = launcher_environment(self._environment, order, files)
         else:
@@ -102,7 +105,7 @@ class RoundFiles:
             )
         if progress:
             environment[PROGRESS_VARIABLE] = progress
-        environment[SECTIONS_VARIABLE] = str(self.sections())
+        environment[SECTIONS_VARIABLE] = str(self.sections)
         return environment
 
     def end_of_stderr(self, local_rank: int) -> str:
@@ -119,8 +122,5 @@ class RoundFiles:
             is_crash: whether its exit code is not one of Megatron, which exits on purpose.
 
         """
-        crash = crash_of(self._output.error_file(self._attempt, local_rank), stderr)
+        crash = crash_of(self._folders[local_rank] / ERROR_FILE, stderr)
         return crash if is_crash else rerun_of(self._options.command, number, crash)
-
-    def _folder(self, local_rank: int) -> Path:
-        return self._output.folder(self._attempt, local_rank)
