@@ -44,8 +44,9 @@ def test_what_follows_a_call_may_run_another_one() -> None:
     assert not thread.is_busy
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_call_that_fails_is_reported_to_the_caller() -> None:
+def test_a_call_that_fails_is_reported_to_the_caller(monkeypatch) -> None:
+    printed = threading.Event()
+    monkeypatch.setattr(threading, "excepthook", lambda _: printed.set())
     thread = FileThread()
 
     def fail() -> None:
@@ -55,4 +56,5 @@ def test_a_call_that_fails_is_reported_to_the_caller() -> None:
 
     with pytest.raises(RuntimeError, match="see above"):
         fail()
+    assert printed.wait(60)
     assert thread.wait(0.0)
