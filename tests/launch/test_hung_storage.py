@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from launch.job_of_nodes import Job, ends, running_job
-from launch.launched import launch, launcher_of, none_runs, wait_for
+from launch.launched import LIMIT_S, launch, launcher_of, none_runs, start, wait_for
 
 from tests.engines.bad_storage import HungReads, ext4, frozen_writes, tmpfs
 
@@ -140,3 +140,35 @@ def test_a_round_starts_once_directories_can_be_created(tmp_path: Path) -> None:
     assert [guard.returncode for guard in job.guards] == [0, 0]
     assert "does not respond" not in "".join(errors)
     assert "connection to the coordinator lost" not in "".join(errors)
+
+
+FAILS_LATE = """
+import os, pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+(folder / f"started.{os.environ['TORCHELASTIC_RESTART_COUNT']}.{os.getpid()}").touch()
+while not (folder / "fail").exists():
+    time.sleep(0.01)
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    raise ValueError("shapes differ")
+"""
+
+
+def test_why_a_rank_failed_meanwhile_is_reported(tmp_path: Path, storage: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(FAILS_LATE, encoding="utf-8")
+    options = ("--log-dir", storage, "--redirects", 1, "--tee", 0)  # standard error has no file
+    guard = start("--nproc-per-node", 1, *options, script, tmp_path)
+    wait_for(lambda: list(tmp_path.glob("started.0.*")), "the start of the rank")
+    reads = HungReads(storage)
+    try:
+        wait_for(lambda: launcher_of(guard.pid) in reads.waiting(), "a read of the log")
+        (tmp_path / "fail").touch()
+        [rank] = tmp_path.glob("started.0.*")
+        wait_for(lambda: none_runs([int(rank.suffix[1:])]), "the end of the rank")
+        time.sleep(1)  # the launcher has noticed it
+    finally:
+        reads.respond()
+    _, errors = guard.communicate(timeout=LIMIT_S)
+
+    assert guard.returncode == 0, errors
+    assert "exit code 1: ValueError: shapes differ" in errors

@@ -158,6 +158,7 @@ class Launcher:
         for signum in (*FORWARDED, signal.SIGCHLD):  # ranks get the default action
             signal.signal(signum, lambda *_: None)
         self._check_node()
+        is_child_left = False
         try:
             while not self._is_over():
                 readers = [wake, *self._node.descriptors()]
@@ -172,8 +173,9 @@ class Launcher:
                 self._check_node()  # what it finds is sent before the end of the ranks
                 own = self._coordinator.pids if self._coordinator is not None else ()
                 self._node.advance(own)
-                if signal.SIGCHLD in signals:
-                    self._node.reap_adopted(own)  # after its ranks: only other children are left
+                is_child_left = is_child_left or signal.SIGCHLD in signals
+                if is_child_left:  # after its ranks: only other children are left
+                    is_child_left = not self._node.reap_adopted(own)
         finally:
             self._lease.renew(math.inf)
             if self._watch is not None:
@@ -209,7 +211,8 @@ class Launcher:
             return True
         if not self._node.is_idle():
             return False
-        self._lease.renew(math.inf)
+        if not self._node.is_starting:
+            self._lease.renew(math.inf)
         has_ended = self._order is not None and self._order.kind is OrderKind.END
         return self._leaving > 0 or (has_ended and self._has_lingered())
 

@@ -9,21 +9,18 @@ from typing import Final
 
 from holdfast.adapters.launch.cgroups import Cgroup
 from holdfast.apps.launch.accelerator_wait import AcceleratorWait
-from holdfast.apps.launch.failure_text import described
 from holdfast.apps.launch.file_thread import FileThread
 from holdfast.apps.launch.log_rule_watch import LogRuleWatch
 from holdfast.apps.launch.options import LaunchOptions
 from holdfast.apps.launch.rank_environment import count_gpus, with_defaults
+from holdfast.apps.launch.rank_failures import RankFailures
 from holdfast.apps.launch.rank_inspection import RankInspections
 from holdfast.apps.launch.rank_output import RankOutput
 from holdfast.apps.launch.rank_watches import RankWatches
 from holdfast.apps.launch.ranks import Rank, RankProcesses
 from holdfast.apps.launch.round_files import RoundFiles
 from holdfast.apps.launch.warm_ranks import WarmRanks
-from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
 from holdfast.decisions.launch_events import (
-    Failed,
     Member,
     Reported,
     Stopped,
@@ -93,6 +90,8 @@ class NodeRanks:
         self._watches = RankWatches(member.name, options, environment, report)
         self._rules = LogRuleWatch(options.log_rules, has_others=options.rendezvous is not None)
         self._inspections = RankInspections(member.name, options.slots)
+        sources = (self.files, self._watches, self._inspections)
+        self._failures = RankFailures(member.name, options, *sources)
         self._warm = WarmRanks(options.warm) if options.warm is not None else None
 
     def apply_order(self, order: Order) -> None:
@@ -113,6 +112,11 @@ class NodeRanks:
                 self.round = order.round  # it ended before the order to start it was sent
                 self._report_stopped()
             self.stop(order.signal or self._options.shutdown_signal)
+
+    @property
+    def is_starting(self) -> bool:
+        """Return whether a round starts once its files are created."""
+        return self._next is not None
 
     def is_idle(self) -> bool:
         """Return whether no process of a round is left."""
@@ -189,12 +193,14 @@ class NodeRanks:
         self._watches.forget([rank.local_rank for rank in ended])
         for rank in ended:
             if rank.code:
-                self._report_failure(rank, rank.code)
+                self._report(self._failures.event(rank, rank.code, self._first_rank, self.round))
         self._output.copy()
         self._watches.look()
 
     def _after_look(self) -> None:
         self._look_at = min(self._watches.next_calls(), default=math.inf)
+        if self._ended:
+            return  # after the next look: what they have written is lost with the round
         if found := self._rules.report(self.member.name, self.round):
             self._report(found)
         self._report_inspected()
@@ -231,7 +237,10 @@ class NodeRanks:
         now = time.monotonic()
         if self._kill_at is not None and now >= self._kill_at:
             self.stop(signal.SIGKILL)
-        self._report_inspected()
+        if self._is_stopping and not (self._is_swept or self._awaits_ranks()):
+            self._ranks.kill_left(self._beside_ranks())
+        if not self._ended:
+            self._report_inspected()
         has_failed = any(rank.code for rank in self._ranks.ranks)
         is_over = self._is_stopping or not self._ranks.are_running()
         if has_failed or is_over or self._next is not None:
@@ -255,7 +264,7 @@ class NodeRanks:
         self._rules.close()
         if self._warm is not None:
             self._warm.close()
-        if not self._thread.is_busy:
+        if self._thread.wait(_COPY_S):
             self._watches.end()
             self._output.close(keeps_evidence=keeps_evidence)
         if self._cgroup is not None:
@@ -280,6 +289,7 @@ class NodeRanks:
         order, self._next = self._next, None
         if order is not None and order.round == created.round:
             self._start(order)
+            self.apply_order(order)  # it may request an inspection
             self._prepare()
         else:
             self._next = order
@@ -324,48 +334,22 @@ class NodeRanks:
             for local_rank in range(self._options.slots):
                 self._warm.prepare(local_rank, environment)
 
-    def _report_failure(self, rank: Rank, code: int) -> None:
-        meaning = self._options.meanings.get(code, ExitMeaning.CRASH)
-        self._watches.check_losses(is_last=True)
-        own, number = rank.local_rank, self._first_rank + rank.local_rank
-        is_crash = meaning is ExitMeaning.CRASH
-        stderr = self.files.end_of_stderr(own)
-        reason = rank.error or self.files.exception(own, number, stderr, is_crash=is_crash)
-        has_timed_out = is_crash and self._inspections.has_timed_out(number, reason)
-        if has_timed_out:
-            self._watches.forget_suspect()
-        self._report(
-            Failed(
-                launcher=self.member.name,
-                round=self.round,
-                rank=number,
-                code=code,
-                meaning=meaning,
-                text=described(code, reason, stderr),
-                has_timed_out=has_timed_out,
-                is_consequence=is_crash and is_peer_failure(reason),
-                cause=(is_crash and cause_of(reason, code)) or "",
-                has_progress=self._watches.has_progress,
-            )
-        )
-
     def _awaits_ranks(self) -> bool:
         """Return whether a rank runs that has not been sent SIGKILL."""
         return self._ranks.are_running() and self._give_up_at is None
 
     def _sweep(self) -> None:
         """End processes that the ranks left running, in any session, and ranks after SIGKILL."""
-        spared = self.spared | self._inspections.pids | self._rules.pids | {*self._others}
-        spared |= self._warm.pids() if self._warm is not None else set()
-        if (left := self._ranks.kill_left(spared)) or self._ranks.are_running():
+        left, self._kill_at = self._ranks.kill_left(self._beside_ranks()), None
+        if left or self._ranks.are_running():
             self._give_up_at = self._give_up_at or time.monotonic() + _UNKILLABLE_S
             self.unkillable = left if time.monotonic() >= self._give_up_at else []
         else:
+            self.unkillable = []
             self._thread.run(partial(self._output.copy, is_over=True), then=self._end_sweep)
 
     def _end_sweep(self) -> None:
         self._is_swept = True
-        self._kill_at = None
         if all(rank.code == 0 for rank in self._ranks.ranks):
             self._report(Succeeded(launcher=self.member.name, round=self.round))
             self._report_stopped()
@@ -388,13 +372,25 @@ class NodeRanks:
         name, port = self.member.name, free_port()
         self._report(Stopped(launcher=name, round=self.round, port=port, waited_s=waited_s))
 
-    def reap_adopted(self, others: Collection[int]) -> None:
-        """Reap processes whose own parent has ended; ``others`` has further own ones."""
+    def _beside_ranks(self) -> set[int]:
+        """Return processes below this one that are no ranks, and not started by them."""
+        watches = (self._inspections, self._watches, self._rules)
+        pids = {*self.spared, *self._others, *(pid for one in watches for pid in one.pids)}
+        return pids | (self._warm.pids() if self._warm is not None else set())
+
+    def reap_adopted(self, others: Collection[int]) -> bool:
+        """Reap processes whose own parent has ended, if this thread alone starts processes now.
+
+        Args:
+            others: further own processes, which are not reaped.
+
+        Returns:
+            Whether all were reaped.
+
+        """
         if self._thread.is_busy:
-            return  # it may just start a process
-        own_pids = [*others]
-        own_pids += [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
-        own_pids += [self._wait.pid] if self._wait is not None else []
-        for one in (self._inspections, self._watches, self._rules):
-            own_pids += one.pids
-        reap([*own_pids, *(self._warm.pids() if self._warm is not None else ())])
+            return False
+        ranks = [rank.process.pid for rank in self._ranks.ranks if rank.process is not None]
+        wait = [self._wait.pid] if self._wait is not None else []
+        reap([*others, *ranks, *wait, *self._beside_ranks()])
+        return True
