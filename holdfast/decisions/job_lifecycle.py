@@ -116,16 +116,59 @@ def displaced(
     )
 
 
+def begun_by_others(record: JobRecord, began: datetime) -> JobRecord:
+    """Return the record of an attempt that Holdfast did not start.
+
+    If Holdfast was stopping the attempt before, that one is over, and the new one is its retry.
+
+    Args:
+        record: record of the attempt before.
+        began: start of the attempt.
+
+    """
+    failure = record.failure
+    if record.phase is JobPhase.STOPPING and failure is not None:
+        over = AttemptRecord(
+            attempt=record.attempt,
+            placement=record.placement,
+            started_at=record.started_at or record.phase_since,
+            stopped_at=began,
+            running_at=record.running_at,
+            failure=failure,
+        )
+        attempts = (*record.attempts, over)[-ATTEMPTS_LIMIT:]
+        best = _best(record.best_step, failure.step)
+        record = replace(_counted(record, failure), attempts=attempts, best_step=best)
+    return replace(
+        record,
+        phase=JobPhase.STARTING,
+        phase_since=began,
+        attempt=record.attempt + 1,
+        placement=(),
+        started_at=began,
+        start_after=None,
+        kills=0,
+        reason="",
+    )
+
+
+def _counted(record: JobRecord, failure: Failure) -> JobRecord:
+    """Return the record with a retry for a failure."""
+    return replace(
+        record,
+        hardware_retries=record.hardware_retries + (failure.kind is FailureKind.HARDWARE),
+        app_retries=record.app_retries + (failure.kind is FailureKind.APPLICATION),
+    )
+
+
 def _retried(job: JobView, action: Retry, now: datetime) -> JobRecord:
     failure = action.failure
-    record = _with_attempt(job, failure, now)
+    record = _counted(_with_attempt(job, failure, now), failure)
     return replace(
         record,
         phase=JobPhase.WAITING,
         phase_since=now,
         failure=failure,
-        hardware_retries=record.hardware_retries + (failure.kind is FailureKind.HARDWARE),
-        app_retries=record.app_retries + (failure.kind is FailureKind.APPLICATION),
         same_step_failures=failures_at_step(job, failure),
         best_step=_best(record.best_step, failure.step),
         start_after=action.start_after,

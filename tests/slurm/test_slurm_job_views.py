@@ -160,6 +160,34 @@ def test_a_job_is_in_the_attempt_that_it_runs_in(
 
 
 @pytest.mark.parametrize(
+    ("phase", "kind", "hardware", "application", "ended"),
+    [
+        # Slurm started it while no controller ran that could hold it
+        (JobPhase.STOPPING, FailureKind.HARDWARE, 2, 0, [2]),
+        (JobPhase.STOPPING, FailureKind.APPLICATION, 1, 1, [2]),
+        # counted when it was stopped
+        (JobPhase.WAITING, FailureKind.HARDWARE, 1, 0, []),
+        # requeued by a person
+        (JobPhase.RUNNING, None, 1, 0, []),
+    ],
+)
+def test_a_restart_of_a_job_that_is_being_stopped_counts_whoever_starts_it(
+    phase, kind, hardware, application, ended
+) -> None:
+    failure = None if kind is None else Failure(kind=kind, reason="x", at=NOW, node="a")
+    record = a_record(phase, failure=failure, hardware_retries=1)
+    known = replace(remembered(phase), record=record)
+
+    run = run_of(a_job(restarts=2), RESUMED, known, NOW)
+
+    assert run is not None
+    after = run.record
+    assert (after.phase, after.attempt) == (JobPhase.STARTING, 3)
+    assert (after.hardware_retries, after.app_retries) == (hardware, application)
+    assert [one.attempt for one in after.attempts] == ended
+
+
+@pytest.mark.parametrize(
     ("job", "comment_request", "known"),
     [
         (a_job("PENDING", restarts=0), RESUMED, None),

@@ -80,8 +80,7 @@ class NodeRanks:
         """Ranks whose ends have not been reported yet."""
 
         self._others: Collection[int] = ()
-        self._look_at = math.inf
-        self._respond_by: float | None = None
+        self._look_at, self._respond_by = math.inf, math.inf
         self._is_watched = self._is_stopping = False
         self._is_swept = True
         self._kill_at: float | None = None
@@ -90,8 +89,8 @@ class NodeRanks:
         self._watches = RankWatches(member.name, options, environment, report)
         self._rules = LogRuleWatch(options.log_rules, has_others=options.rendezvous is not None)
         self._inspections = RankInspections(member.name, options.slots)
-        sources = (self.files, self._watches, self._inspections)
-        self._failures = RankFailures(member.name, options, *sources)
+        read = (self.files, self._watches, self._inspections)
+        self._failures = RankFailures(member.name, options, *read)
         self._warm = WarmRanks(options.warm) if options.warm is not None else None
 
     def apply_order(self, order: Order) -> None:
@@ -168,7 +167,7 @@ class NodeRanks:
         if not self._thread.finish():
             self._advance_without_files()
             return
-        self._respond_by = None
+        self._respond_by = math.inf
         if self._next is not None:
             self._begin(self._next)
         elif self._is_stopping:
@@ -244,7 +243,7 @@ class NodeRanks:
         has_failed = any(rank.code for rank in self._ranks.ranks)
         is_over = self._is_stopping or not self._ranks.are_running()
         if has_failed or is_over or self._next is not None:
-            self._respond_by = self._respond_by or now + _STORAGE_S
+            self._respond_by = min(self._respond_by, now + _STORAGE_S)
             self.unkillable = [self._thread.native_id] if now >= self._respond_by else []
 
     def _report_inspected(self) -> None:

@@ -17,6 +17,7 @@ from holdfast.adapters.slurm.nodes.boots import is_other_boot, is_other_slurmd
 from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import RememberedJob
 from holdfast.adapters.slurm.settings import RequeueJobs
+from holdfast.decisions.job_lifecycle import begun_by_others
 from holdfast.decisions.step_restart import RestartMode
 from holdfast.model.job_views import JobView, RankView
 from holdfast.model.jobs import Ending, JobPhase, JobRecord, JobSpec, Placing
@@ -289,19 +290,8 @@ def _has_begun(job: BatchJob) -> bool:
 
 
 def _begun(before: JobRecord, job: BatchJob, now: datetime) -> JobRecord:
-    """Return the record of an attempt that Holdfast did not start."""
     began = job.started_at if job.has_nodes and job.started_at is not None else now
-    return replace(
-        before,
-        phase=JobPhase.STARTING,
-        phase_since=began,
-        attempt=before.attempt + 1,
-        placement=(),
-        started_at=began,
-        start_after=None,
-        kills=0,
-        reason="",
-    )
+    return begun_by_others(before, began)
 
 
 def _ranks(case: Case) -> Iterable[RankView]:
