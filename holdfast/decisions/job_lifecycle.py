@@ -128,17 +128,8 @@ def begun_by_others(record: JobRecord, began: datetime) -> JobRecord:
     """
     failure = record.failure
     if record.phase is JobPhase.STOPPING and failure is not None:
-        over = AttemptRecord(
-            attempt=record.attempt,
-            placement=record.placement,
-            started_at=record.started_at or record.phase_since,
-            stopped_at=began,
-            running_at=record.running_at,
-            failure=failure,
-        )
-        attempts = (*record.attempts, over)[-ATTEMPTS_LIMIT:]
         best = _best(record.best_step, failure.step)
-        record = replace(_counted(record, failure), attempts=attempts, best_step=best)
+        record = replace(_counted(_over(record, failure, began), failure), best_step=best)
     return replace(
         record,
         phase=JobPhase.STARTING,
@@ -194,15 +185,32 @@ def _exchanged(job: JobView, action: ExchangeNode, now: datetime) -> JobRecord:
 
 
 def _with_attempt(job: JobView, failure: Failure | None, now: datetime) -> JobRecord:
-    record = job.record
+    return _over(job.record, failure, now, (job.first_step, job.step))
+
+
+def _over(
+    record: JobRecord,
+    failure: Failure | None,
+    now: datetime,
+    steps: tuple[int | None, int | None] = (None, None),
+) -> JobRecord:
+    """Return the record with its present attempt among those that have ended.
+
+    Args:
+        record: record of the job.
+        failure: why the attempt ended; None if it did not fail.
+        now: end of the attempt.
+        steps: its first and last step; None where unknown.
+
+    """
     over = AttemptRecord(
         attempt=record.attempt,
         placement=record.placement,
         started_at=record.started_at or record.phase_since,
         stopped_at=now,
         running_at=record.running_at,
-        first_step=job.first_step,
-        last_step=job.step,
+        first_step=steps[0],
+        last_step=steps[1],
         failure=failure,
     )
     return replace(

@@ -12,7 +12,7 @@ from tests.engines.bad_storage import HungReads, ext4, frozen_writes, tmpfs
 
 pytestmark = pytest.mark.launchers
 
-LEASES_S = 5.0
+LEASES_S = 6.0
 """Several leases, and the time in which a guard ends ranks without one."""
 
 
@@ -51,8 +51,15 @@ def test_a_job_continues_while_its_logs_cannot_be_read(job: Job, hung: HungReads
     assert not any(none_runs([rank]) for rank in ranks)
     hung.respond()
     job.finish()
-    assert ends(job.guards) == [0, 0]
+    errors = [guard.communicate(timeout=LIMIT_S)[1] for guard in job.guards]
+    assert [guard.returncode for guard in job.guards] == [0, 0]
     assert job.ranks(2) == []
+    for printed in errors:
+        lines = [line for line in printed.splitlines() if "Storage" in line]
+        assert [line.split(": ")[1] for line in lines] == [
+            "StorageNotResponding",
+            "StorageResponded",
+        ]
 
 
 def test_ranks_restart_once_the_storage_responds(job: Job, hung: HungReads) -> None:

@@ -495,6 +495,7 @@ def test_torchruns_variables_are_defaults_of_its_options() -> None:
         ((), {"PET_TEE": "9"}, "PET_TEE: '9'"),
         ((), {"PET_MAX_RESTARTS": "x"}, "'x' is not a whole number"),
         (("--unknown", "1"), {}, "--unknown"),
+        (("--log-dir", "/proc/none"), {}, "--log-dir: cannot create /proc/none"),
     ],
 )
 def test_bad_input_is_refused_before_anything_starts(

@@ -23,6 +23,7 @@ from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.apps.launch.warm_ranks import WarmRanks
 from holdfast.decisions.launch_runs import RunName
 from holdfast.kit.printed_value import PrintedValue
+from holdfast.model.errors import ConfigError
 
 SCRIPT = """
 import os, sys
@@ -99,7 +100,7 @@ def test_a_log_directory_that_cannot_be_created_is_an_error_before_the_start(
     options = LogOptions(
         directory=str(tmp_path / "file" / "logs"), to_file=3, to_both=0, shown=frozenset()
     )
-    with StderrRelay() as relay, pytest.raises(NotADirectoryError):
+    with StderrRelay() as relay, pytest.raises(ConfigError, match="--log-dir: .*directory"):
         RankOutput(options, "none", "default", relay)
 
 

@@ -16,7 +16,7 @@ from holdfast.decisions.launch_runs import RunName
 MAX_CONNECTIONS: Final = 4096
 _BACKLOG: Final = 1024
 _ACCEPT_PAUSE_S: Final = 0.1
-"""Time for which no connection is accepted after one could not be."""
+"""Pause after a connection could not be accepted."""
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class LauncherServer:
         return [key for key, one in self._launchers.items() if one.channel.has_unsent()]
 
     def next_call(self) -> float | None:
-        """Return the monotonic time of the next lease that ends, or of new connections."""
+        """Return the monotonic time of the next end of a lease, or of a pause in accepting."""
         times = [one.silent_from for one in self._launchers.values()]
         if self._accept_at > time.monotonic():
             times.append(self._accept_at)

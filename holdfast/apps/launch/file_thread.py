@@ -1,12 +1,20 @@
 """Reads and writes files in a thread: storage that hangs must not delay the renewal of leases."""
 
+import sys
 import threading
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from queue import SimpleQueue
 from typing import Final
 
+from holdfast.kit.units import format_duration
+
 _WAIT_S: Final = 0.1
 """Time to wait for a call, which takes milliseconds: much less than a lease."""
+
+_REPORT_S: Final = 5.0
+"""Time after which a call that has not ended is reported."""
 
 
 class FileThread:
@@ -24,7 +32,8 @@ class FileThread:
 
         self._ended = threading.Event()
         self._ended.set()
-        self._has_failed = False
+        self._has_failed = self._is_reported = False
+        self._began_at = 0.0
         self._thread: threading.Thread | None = None
 
     @property
@@ -52,7 +61,7 @@ class FileThread:
         """
         if self.is_busy:
             raise RuntimeError("the thread is busy")
-        self._then = then
+        self._then, self._began_at, self._is_reported = then, time.monotonic(), False
         if self._started():
             self._ended.clear()
             self._calls.put(call)
@@ -68,8 +77,12 @@ class FileThread:
             RuntimeError: the call raised an exception, which has been printed.
 
         """
-        if self._then is None or not self._ended.is_set():
-            return self._then is None
+        if self._then is None:
+            return True
+        has_ended = self._ended.is_set()
+        self._report(has_ended=has_ended)
+        if not has_ended:
+            return False
         if self._has_failed:
             raise RuntimeError("a call that reads or writes files failed; see above")
         then, self._then = self._then, None
@@ -77,8 +90,23 @@ class FileThread:
         return self._then is None
 
     def wait(self, limit_s: float) -> bool:
-        """Wait for the call alone; return whether it has ended."""
+        """Wait until the call has ended, without continuing; return whether it has."""
         return self._ended.wait(limit_s)
+
+    def _report(self, *, has_ended: bool) -> None:
+        """Report storage that does not respond, once, and that it responds again."""
+        elapsed_s = time.monotonic() - self._began_at
+        if self._is_reported == has_ended and (has_ended or elapsed_s >= _REPORT_S):
+            self._is_reported = True
+            took = format_duration(timedelta(seconds=round(elapsed_s)))
+            if has_ended:
+                text = f"StorageResponded: after {took}"
+            else:
+                text = (
+                    f"StorageNotResponding: files of the ranks not read or written for {took}; "
+                    "the ranks continue, restarts wait: check the storage of --log-dir"
+                )
+            sys.stderr.write(f"holdfast: {text}\n")
 
     def _started(self) -> bool:
         """Return whether there is a thread."""

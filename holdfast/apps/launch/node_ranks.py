@@ -211,7 +211,7 @@ class NodeRanks:
         self._after_wait()
 
     def _end_watching(self, then: Callable[[], None] = lambda: None) -> None:
-        """Look a last time at the files of the ranks, once the thread is free."""
+        """Read the files of the ranks for the last time, once the thread is free."""
         if not self._is_watched:
             then()
         elif not self._thread.is_busy:
@@ -372,7 +372,7 @@ class NodeRanks:
         self._report(Stopped(launcher=name, round=self.round, port=port, waited_s=waited_s))
 
     def _beside_ranks(self) -> set[int]:
-        """Return processes below this one that are no ranks, and not started by them."""
+        """Return the processes of this launcher that are neither ranks nor started by ranks."""
         watches = (self._inspections, self._watches, self._rules)
         pids = {*self.spared, *self._others, *(pid for one in watches for pid in one.pids)}
         return pids | (self._warm.pids() if self._warm is not None else set())

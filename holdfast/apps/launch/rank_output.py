@@ -14,6 +14,7 @@ from typing import IO, Final
 from holdfast.apps.launch.failure_text import TAIL_BYTES
 from holdfast.apps.launch.stderr_relay import StderrRelay
 from holdfast.kit.bounded_files import end_text
+from holdfast.model.errors import ConfigError
 
 _CHUNK: Final = 65536
 _LONGEST_LINE: Final = 65536
@@ -81,7 +82,8 @@ class RankOutput:
             empty if none does.
 
     Raises:
-        OSError: the directory cannot be created.
+        ConfigError: the directory cannot be created.
+        OSError: no temporary directory can be created.
 
     """
 
@@ -96,7 +98,13 @@ class RankOutput:
         self._followed: list[_FollowedFile] = []
         self._relay = relay
         self._warned: set[str] = set()
-        self._root.mkdir(parents=True, exist_ok=True)
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"--log-dir: cannot create {error.filename}: {error.strerror}; select a directory "
+                "that can be written"
+            ) from None
         self._lock = -1 if launcher or self._is_temporary else _locked(self._root / _LOCK)
         if self._lock is None:
             root, self._root = self._root, self._root / f"{socket.gethostname()}-{os.getpid()}"
@@ -114,7 +122,7 @@ class RankOutput:
         return self._made(self.dumps_folder(attempt))
 
     def dumps_folder(self, attempt: int) -> Path:
-        """Return that directory, whether it is there or not."""
+        """Return the directory of the flight recorder dumps, without creating it."""
         return self._attempt(attempt) / _DUMPS
 
     def sections(self, attempt: int) -> Path:

@@ -119,7 +119,7 @@ class RankWatches:
             self._report(event)
 
     def check_losses(self, *, is_last: bool = False) -> None:
-        """Report a bad loss before what follows from it."""
+        """Report a bad loss, before the failures that it causes."""
         if self._losses is None or self._is_over:
             return
         if (found := self._losses.found(is_last=is_last)) is None:

@@ -21,7 +21,7 @@ from holdfast.kit.stack_requests import answer_requests
 _CHUNK: Final = 65536
 _STREAMS: Final = 2
 _LATER: Final = {"torch": "torch._dynamo"}
-"""What modules import at their first use: torch at that of an optimizer or of DDP, 1.4 s."""
+"""Modules that others import lazily: torch for the first optimizer or DDP module, in 1.4 s."""
 
 
 def main(argv: list[str]) -> None:
