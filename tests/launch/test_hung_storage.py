@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 from launch.job_of_nodes import Job, ends, running_job
-from launch.launched import LIMIT_S, launch, launcher_of, none_runs, start, wait_for
+from launch.launched import (
+    LIMIT_S,
+    launch,
+    launcher_of,
+    none_runs,
+    numbers_in,
+    start,
+    wait_for,
+)
 
 from tests.engines.bad_storage import HungReads, ext4, frozen_writes, tmpfs
 
@@ -179,3 +187,34 @@ def test_why_a_rank_failed_meanwhile_is_reported(tmp_path: Path, storage: Path) 
 
     assert guard.returncode == 0, errors
     assert "exit code 1: ValueError: shapes differ" in errors
+
+
+LEAVES_A_PROCESS = """
+import pathlib, subprocess, sys, time
+left = subprocess.Popen(["sleep", "600"], start_new_session=True)
+path = pathlib.Path(sys.argv[1], "left.part")
+path.write_text(f"{left.pid}\\n")
+path.rename(path.with_name("left"))
+time.sleep(600)
+"""
+
+
+def test_what_a_rank_left_running_is_ended_while_the_storage_does_not_respond(
+    tmp_path: Path, storage: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(LEAVES_A_PROCESS, encoding="utf-8")
+    options = ("--standalone", "--shutdown-timeout", "200ms", "--log-dir", storage)
+    # In a Slurm job, there is no control group whose end would be that of the process.
+    guard = start(*options, script, tmp_path, SLURM_JOB_ID="7")
+    wait_for(lambda: numbers_in(tmp_path, "left"), "the start of the process")
+    reads = HungReads(storage)
+    try:
+        wait_for(lambda: launcher_of(guard.pid) in reads.waiting(), "a read of the log")
+        guard.terminate()
+        wait_for(lambda: none_runs(numbers_in(tmp_path, "left")), "the end of the process")
+    finally:
+        reads.respond()
+    guard.communicate(timeout=LIMIT_S)
+
+    assert guard.returncode == 143

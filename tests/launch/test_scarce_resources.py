@@ -100,7 +100,7 @@ def test_a_log_directory_that_cannot_be_created_is_an_error_before_the_start(
     options = LogOptions(
         directory=str(tmp_path / "file" / "logs"), to_file=3, to_both=0, shown=frozenset()
     )
-    with StderrRelay() as relay, pytest.raises(ConfigError, match="--log-dir: .*directory"):
+    with StderrRelay() as relay, pytest.raises(ConfigError, match=r"--log-dir: .*directory"):
         RankOutput(options, "none", "default", relay)
 
 
