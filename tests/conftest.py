@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if suites[item] == wanted]
     if config.getoption("matrix"):
         items[:] = [item for item in items if "matrix" in getattr(item, "fixturenames", ())]
-    _longest_first(items, suites)
+    _in_turns(items, suites)
 
 
 def pytest_collection_finish() -> None:
@@ -137,15 +137,23 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def _longest_first(items: list[pytest.Item], suites: Mapping[pytest.Item, str]) -> None:
-    """Sort files, those with engines first, and then those of few tests first: they take long.
+def _in_turns(items: list[pytest.Item], suites: Mapping[pytest.Item, str]) -> None:
+    """Sort files: those with engines first, by turns one of few tests and one of many.
 
-    A long file that begins last leaves the other processes without work. The suites are mixed:
-    tests of Kubernetes compute while those of Slurm wait.
+    A file of few tests with engines computes a lot, one of many waits a lot: together they keep
+    the processors busy all the time. A long file that begins last would leave other processes
+    without work.
     """
     tests = Counter(item.path for item in items)
+    by_size = sorted(tests, key=lambda path: tests[path])
     engines = {item.path for item in items if suites[item] != PYTHON}
-    items.sort(key=lambda item: (item.path not in engines, tests[item.path]))
+    with_engines = [path for path in by_size if path in engines]
+    turns = [
+        path for both in zip(with_engines, reversed(with_engines), strict=True) for path in both
+    ]
+    rest = [path for path in by_size if path not in engines]
+    place = {path: at for at, path in enumerate([*turns[: len(with_engines)], *rest])}
+    items.sort(key=lambda item: place[item.path])
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

@@ -171,7 +171,7 @@ def test_a_full_disk_is_reported_before_anything_runs(full_disk, tmp_path):
 
 FILL = """
 cd {folder}
-if [ "$HOLDFAST_ATTEMPT" = 1 ]; then head -c 100M /dev/zero >filler 2>/dev/null; exit 1; fi
+if [ "$HOLDFAST_ATTEMPT" = 1 ]; then head -c 100M /dev/zero >>filler 2>/dev/null; exit 1; fi
 """
 """A rank that fills the disk and fails, in the first attempt."""
 
