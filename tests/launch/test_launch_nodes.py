@@ -161,7 +161,7 @@ def test_launchers_without_coordinator_request_a_restart_of_the_job_at_last(
     job: Job, restarts: str, code: int
 ) -> None:
     job.nnodes = "2"
-    options = ("--join-timeout", "3s", "--max-job-restarts", restarts)
+    options = ("--join-timeout", "8s", "--max-job-restarts", restarts)
     first, second = (job.start("--node-rank", str(rank), *options) for rank in (0, 1))
     job.await_round(1)
     os.kill(launcher_of(first.pid), signal.SIGKILL)
