@@ -3,6 +3,7 @@
 Each is a function that imports its framework, once for all rounds.
 """
 
+import importlib
 import os
 import sys
 import threading
@@ -22,6 +23,11 @@ def state(step: int) -> dict[str, torch.Tensor]:
 def filled(module: torch.nn.Module, step: int) -> None:
     for tensor in module.parameters():
         tensor.data.fill_(float(step))
+
+
+def import_for_optimizers(name: str = "torch._dynamo") -> None:
+    """Import what is not until there is an optimizer: else each process of a round would."""
+    importlib.import_module(name)
 
 
 def dcp() -> Kind:
@@ -101,6 +107,8 @@ def deepspeed() -> Kind:
     import deepspeed  # noqa: PLC0415 - see above
     from deepspeed.utils import safe_get_full_fp32_param  # noqa: PLC0415 - see above
 
+    import_for_optimizers("deepspeed.runtime.zero.muon.muon_optimizer")
+
     def prepared(store: Path) -> deepspeed.DeepSpeedEngine:
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{store}", rank=0, world_size=1
@@ -137,8 +145,10 @@ def deepspeed() -> Kind:
 def hf_trainer() -> Kind:
     import transformers  # noqa: PLC0415 - see above
     from tqdm import tqdm  # noqa: PLC0415 - see above
+    from transformers import LlamaForCausalLM, Trainer  # noqa: PLC0415 - see above
     from transformers.trainer_utils import get_last_checkpoint  # noqa: PLC0415 - see above
 
+    import_for_optimizers()
     tqdm.set_lock(threading.RLock())  # a killed process would keep the one that all share
     sizes = dict.fromkeys(("num_hidden_layers", "num_attention_heads"), 1)
     config = transformers.LlamaConfig(
@@ -155,8 +165,8 @@ def hf_trainer() -> Kind:
             report_to=[], save_strategy="steps", save_steps=1, disable_tqdm=True,
         )  # fmt: skip
         rows = [{"input_ids": one, "labels": one} for one in torch.zeros(LAST, 8).long()]
-        transformers.Trainer(
-            model=transformers.LlamaForCausalLM(config), args=arguments, train_dataset=rows,
+        Trainer(
+            model=LlamaForCausalLM(config), args=arguments, train_dataset=rows,
             callbacks=[Filling()],
         ).train()  # fmt: skip
         yield LAST
@@ -168,7 +178,7 @@ def hf_trainer() -> Kind:
         torch.load(path / "rng_state.pth", weights_only=False)
         progress = transformers.TrainerState.load_from_json(str(path / "trainer_state.json"))
         assert path.name == f"checkpoint-{progress.global_step}"
-        return transformers.LlamaForCausalLM.from_pretrained(path).parameters()
+        return LlamaForCausalLM.from_pretrained(path).parameters()
 
     return Kind(save, load, longest=0.3)
 
@@ -176,6 +186,8 @@ def hf_trainer() -> Kind:
 def accelerate() -> Kind:
     from accelerate import Accelerator  # noqa: PLC0415 - see above
     from accelerate.utils import ProjectConfiguration  # noqa: PLC0415 - see above
+
+    import_for_optimizers()
 
     def prepared(folder: Path) -> tuple[Accelerator, torch.nn.Module]:
         project = ProjectConfiguration(
