@@ -37,7 +37,7 @@ def losses(output):
 @pytest.mark.torch
 @needs_torch
 def test_two_nodes_under_torchrun_end_with_the_same_bits_after_a_kill_and_damage(tmp_path):
-    expected, _ = finish(tmp_path / "undisturbed", TORCHRUN, nodes=2)
+    expected, _ = finish(tmp_path / "undisturbed", PLAIN, nodes=2)
     with Attempt(tmp_path, TORCHRUN) as ranks:
         ranks.wait_for_step(2 * EVERY + 3)
         ranks.signal(signal.SIGKILL, 1)

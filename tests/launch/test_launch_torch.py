@@ -47,10 +47,16 @@ def trained_weights(folder: Path, at: int, kind: str) -> bytes:
     return (folder / "weights").read_bytes()
 
 
-@pytest.mark.torch
-def test_training_restarted_in_place_equals_training_without_faults(tmp_path: Path) -> None:
-    undisturbed = trained_weights(tmp_path / "none", -1, "none")
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Weights after training without faults."""
+    return trained_weights(tmp_path_factory.mktemp("undisturbed") / "none", -1, "none")
 
+
+@pytest.mark.torch
+def test_training_restarted_in_place_equals_training_without_faults(
+    tmp_path: Path, undisturbed: bytes
+) -> None:
     assert trained_weights(tmp_path / "kill", 5, "kill") == undisturbed
     assert trained_weights(tmp_path / "raise", 7, "raise") == undisturbed
 
@@ -183,8 +189,9 @@ def test_flight_recorders_of_two_nodes_name_the_rank(hang: str, verdict: str) ->
 
 
 @pytest.mark.torch
-def test_training_continued_on_a_spare_equals_training_without_faults(tmp_path: Path) -> None:
-    undisturbed = trained_weights(tmp_path / "none", -1, "none")
+def test_training_continued_on_a_spare_equals_training_without_faults(
+    tmp_path: Path, undisturbed: bytes
+) -> None:
     folder = tmp_path / "node"
     folder.mkdir()
     with launchers(3, HERE / "ddp_steps.py", folder, 5, "node") as (first, *others):
