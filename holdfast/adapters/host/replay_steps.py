@@ -58,7 +58,8 @@ def torch_steps(count: int, device: str) -> Iterator[str]:
     import torch  # noqa: PLC0415 - takes seconds, and may not be installed
     from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: PLC0415 - takes seconds, and may not be installed
 
-    torch.use_deterministic_algorithms(mode=True)
+    # As use_deterministic_algorithms, which also imports the compiler, in 1.4 s.
+    torch.set_deterministic_debug_mode("error")
     torch.set_float32_matmul_precision("highest")
     torch.set_num_threads(1)  # the order of sums depends on the number of threads
     torch.manual_seed(_SEED)
