@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from effort import examples, is_quick
+from installed import skip_without
 
 from tests.engines.framework_environments import ROOT, environment_of
 
@@ -48,8 +49,7 @@ FEW = 2
 def test_what_is_chosen_after_saves_that_failed_is_loaded(
     tmp_path: Path, script: str, what: str, rounds: int, kinds: list[str]
 ) -> None:
-    pytest.importorskip("torch")
-    pytest.importorskip("safetensors")
+    skip_without("torch", "safetensors")
     rounds = examples(rounds)
 
     assert output_of(script, tmp_path, rounds, *kinds).count(f"{rounds} {what}") == len(kinds)
@@ -58,7 +58,7 @@ def test_what_is_chosen_after_saves_that_failed_is_loaded(
 @pytest.mark.frameworks
 @pytest.mark.parametrize("kind", MODULES)
 def test_a_framework_loads_what_is_chosen_after_a_kill(tmp_path: Path, kind: str) -> None:
-    pytest.importorskip(MODULES[kind])
+    skip_without(MODULES[kind])
     rounds = FEW if is_quick() else 100
 
     assert f"{kind}: {rounds} kills" in output_of("killed_saves.py", tmp_path, rounds, kind)
@@ -71,7 +71,7 @@ if not is_quick():  # builds environments
     def test_a_framework_of_its_own_environment_loads_what_is_chosen_after_a_kill(
         tmp_path: Path, kind: str
     ) -> None:
-        pytest.importorskip("torch")  # the environments of frameworks have the same release
+        skip_without("torch")  # the environments of frameworks have the same release
         python = str(environment_of(APART[kind]) / "bin/python")
 
         output = output_of("killed_saves.py", tmp_path, ROUNDS_APART, kind, python=python)
@@ -80,7 +80,7 @@ if not is_quick():  # builds environments
     @pytest.mark.frameworks
     @pytest.mark.parametrize("kind", ["alone", "replicated"])
     def test_nvrx_loads_what_is_chosen_after_a_kill(tmp_path: Path, kind: str) -> None:
-        pytest.importorskip("torch")  # the environments of frameworks have the same release
+        skip_without("torch")  # the environments of frameworks have the same release
         python = str(environment_of("nvrx") / "bin/python")
 
         output = output_of("killed_nvrx_saves.py", tmp_path, 100, kind, python=python)

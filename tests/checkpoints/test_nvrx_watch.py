@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from effort import is_quick
+from installed import skip_without
 from recorded import content
 
 from holdfast.adapters.checkpoints.manifests import DirectoryManifests
@@ -29,7 +30,7 @@ if not is_quick():  # builds an environment
 
     @pytest.mark.frameworks
     def test_the_watch_has_a_manifest_of_what_nvrx_keeps(tmp_path: Path) -> None:
-        pytest.importorskip("torch")  # the environments of frameworks have the same release
+        skip_without("torch")  # the environments of frameworks have the same release
         folder = tmp_path / "session"
         folder.mkdir()
         watch, last = watch_of(folder, None), f"iter_{ITERATIONS:07d}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from effort import is_quick
+from installed import skip_without
 from orbax_changes import FILES, changes
 from recorded import content, verified
 
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.frameworks
 @pytest.fixture(scope="module")
 def orbax(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """Checkpoints that Orbax wrote, and what it made of changes to the newest one."""
-    pytest.importorskip("torch")  # the environments of frameworks have the same release
+    skip_without("torch")  # the environments of frameworks have the same release
     folder = tmp_path_factory.mktemp("orbax") / "run"
     python, every = environment_of("orbax") / "bin/python", 40 if is_quick() else 1
     outcomes: dict[str, str] = {}

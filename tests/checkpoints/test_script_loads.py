@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from effort import is_quick
+from installed import skip_without
 from recorded import guarded, put_back, unpacked
 from script_loads import Case, Loader, record_loads
 
@@ -34,7 +35,7 @@ IN_ENVIRONMENTS = {
 
 @pytest.fixture(autouse=True)
 def _torch() -> None:
-    pytest.importorskip("torch")  # the environments of frameworks have the same release
+    skip_without("torch")  # the environments of frameworks have the same release
 
 
 def frequent(target: Path) -> list[Case]:

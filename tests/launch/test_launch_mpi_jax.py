@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from installed import skip_without
 from launch.launched import TORCH_LIMIT_S, launch
 
 FRAMEWORKS = Path(__file__).parent.parent / "local" / "frameworks"
@@ -16,7 +17,7 @@ pytestmark = pytest.mark.frameworks
 
 
 def test_processes_of_jax_meet_again_after_a_restart() -> None:
-    pytest.importorskip("jax", reason="JAX is not installed: make frameworks")
+    skip_without("jax")
     script = FRAMEWORKS / "jax_sum.py"
     done = launch("--nproc-per-node", 2, script, limit_s=TORCH_LIMIT_S, **ON_CPU)
 
@@ -28,7 +29,7 @@ def test_processes_of_jax_meet_again_after_a_restart() -> None:
 
 
 def test_ranks_have_the_variables_of_mpirun_and_stay_worlds_of_their_own(tmp_path: Path) -> None:
-    pytest.importorskip("mpi4py", reason="mpi4py is not installed: make frameworks")
+    skip_without("mpi4py")
     mpirun = Path(sys.executable).with_name("mpirun")
     if not mpirun.exists():
         pytest.skip("Open MPI is not installed: make frameworks")

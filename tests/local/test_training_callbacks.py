@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from effort import variants
+from installed import skip_without
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
 from holdfast.adapters.checkpoints.save_reports import read_reports
@@ -69,7 +70,7 @@ trainer.train()
 def test_the_example_of_the_guide_reports_steps_and_checkpoints(
     framework, script, names, losses, run, tmp_path
 ):
-    pytest.importorskip(framework)
+    skip_without(framework)
     (example,) = [one for one in EXAMPLES if f"holdfast.training.{framework}" in one]
     program = tmp_path / "train.py"
     program.write_text(script.replace("EXAMPLE", example), encoding="utf-8")
@@ -105,7 +106,7 @@ def test_the_example_of_the_guide_reports_steps_and_checkpoints(
 def test_of_several_ranks_only_the_first_reports(
     framework, script, replaced, run, tmp_path
 ) -> None:
-    pytest.importorskip(framework)
+    skip_without(framework)
     (example,) = [one for one in EXAMPLES if f"holdfast.training.{framework}" in one]
     example = re.sub(r"\bTrainer\(", replaced, example)
     said = 'print("ranks", torch.distributed.get_rank(), torch.distributed.get_world_size())\n'
@@ -189,7 +190,7 @@ assert torch.isfinite(weights).all() and torch.equal(weights, expected), (weight
 def test_lightning_skips_the_batches_of_bad_steps(
     accumulated: int, options: str, tmp_path: Path
 ) -> None:
-    pytest.importorskip("lightning")
+    skip_without("lightning")
     program = SKIPS.replace("ACCUMULATED", str(accumulated)).replace("OPTIONS", options)
 
     lines = ran(tmp_path, program)
@@ -235,7 +236,7 @@ assert same == [3, 4], same
 
 @pytest.mark.frameworks
 def test_transformers_drops_the_gradients_of_bad_steps(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
+    skip_without("transformers")
 
     lines = ran(tmp_path, DROPS)
 
