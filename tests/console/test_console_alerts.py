@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
-from axe_playwright_python.sync_playwright import Axe
+from page_checks import violations
 from playwright.sync_api import expect
 from written_runs import node, remediation
 
@@ -61,4 +61,4 @@ def test_all_rules_are_listed_with_their_state(console, visit) -> None:
     expect(rules.filter(has_text="HoldfastNoLeader")).to_contain_text("in Prometheus only")
     expect(rules.filter(has_text="HoldfastJobFailed")).to_contain_text("inactive")
     expect(rules.filter(has_text="HoldfastRepairSlow")).to_contain_text("2h")
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []

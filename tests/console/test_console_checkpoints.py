@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
-from axe_playwright_python.sync_playwright import Axe
+from page_checks import violations
 from playwright.sync_api import expect
 from test_console_logs import SHOTS
 
@@ -78,7 +78,7 @@ def test_each_checkpoint_is_shown_with_its_state_and_the_attempts(console, visit
     expect(plot.locator("path.saved-bad")).to_have_count(2)
     expect(plot.locator("title", has_text="step_9: quarantined")).to_have_count(1)
     page.screenshot(path=SHOTS / "checkpoints.png", full_page=True)
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     page.set_viewport_size({"width": 1280, "height": 900})
@@ -93,4 +93,4 @@ def test_a_job_without_checkpoints_says_so(console, visit) -> None:
 
     expect(page.locator("main")).to_contain_text("There is no checkpoint in")
     expect(visit("ada", "checkpoints/missing").get_by_role("alert").last).to_contain_text("missing")
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []

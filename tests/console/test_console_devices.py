@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
+from page_checks import violations
 from playwright.sync_api import Page, expect
 from written_runs import node
 
@@ -59,4 +59,4 @@ def test_the_devices_are_for_everybody(gpus, visit) -> None:
         page = opened(visit, **options)
         page.locator(".devices").screenshot(path=SHOTS / f"devices-{look}.png")
         assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
-        assert Axe().run(page).response["violations"] == []
+        assert violations(page) == []

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 
-from axe_playwright_python.sync_playwright import Axe
+from page_checks import violations
 from playwright.sync_api import expect
 from test_console_logs import SHOTS
 from written_runs import LINE, machine, node, remediation
@@ -109,7 +109,7 @@ def test_an_incident_is_explained_and_copied_as_markdown(console, visit) -> None
     assert f"| released | {PAST.released_at.isoformat()}" in text.replace("Z", "+00:00")
     assert f"- Replaced by: {node(2)}" in text
     assert text.rstrip().endswith(page.url)
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
 
 
 def test_an_incident_that_waits_says_for_what(console, visit) -> None:
@@ -146,7 +146,7 @@ def test_an_incident_of_a_checkpoint_shows_the_evidence_and_the_commands(console
     expect(main).to_contain_text("holdfast checkpoint release '/my ckpt' step_3")
     expect(main.get_by_role("link", name="trains").first).to_be_visible()
     page.screenshot(path=SHOTS / "incident-checkpoint.png", full_page=True)
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy as Markdown").click()
     expect(page.locator(".notice")).to_contain_text("Copied")
@@ -200,7 +200,7 @@ def test_the_audit_log_is_shown_to_administrators(console, visit) -> None:
     expect(rows.first).to_contain_text("is not authorized")
     expect(rows.last).to_contain_text("BatchRebootClusterNodes")
     page.screenshot(path=SHOTS / "audit.png")
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
     page.set_viewport_size({"width": 360, "height": 740})
     page.screenshot(path=SHOTS / "audit-phone.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= 360

@@ -13,8 +13,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from console_server import TOKENS, Site, site
+from page_checks import keep_picture, violations
 from playwright.sync_api import Page, expect
 from written_runs import LINE, machine, node, remediation
 
@@ -606,19 +606,17 @@ LOOKS = {
 @pytest.mark.parametrize("look", LOOKS)
 def test_pages_are_for_everybody_and_fit(fleet, visit, look) -> None:
     page = visit("ada", "fleet", **LOOKS[look], reduced_motion="reduce")
-    axe, found = Axe(), {}
-    rules = {"resultTypes": ["violations"]}
-    if look == "dark":  # the colors alone are other ones
-        rules["runOnly"] = ["color-contrast"]
+    found = {}
+    # In dark, the colors alone are other ones.
+    rules = {"runOnly": ["color-contrast"]} if look == "dark" else {}
     for name, path in PAGES.items():
         page.goto(page.url.partition("#")[0] + f"#/{path}")
         expect(page.locator("main h1")).to_be_visible()
         expect(page.locator(".loading")).to_have_count(0)
-        page.screenshot(path=SHOTS / f"{name}-{look}.png", full_page=True)
-        violations = axe.run(page, options=rules).response["violations"]
+        keep_picture(page, SHOTS / f"{name}-{look}.png")
         found[name] = [
             (one["id"], one["help"], node["html"][:200], node["failureSummary"][:300])
-            for one in violations
+            for one in violations(page, **rules)
             for node in one["nodes"]
         ]
         wide = page.evaluate("document.documentElement.scrollWidth")
@@ -630,13 +628,13 @@ def test_pages_are_for_everybody_and_fit(fleet, visit, look) -> None:
 def test_the_door_and_a_question_are_for_everybody(fleet, visit) -> None:
     page = visit("")
     expect(page.get_by_label("Token")).to_be_visible()
-    door = Axe().run(page).response["violations"]
+    door = violations(page)
     page = visit("ada", f"node/llm/{node(2)}")
     dialog(page, "Replace")
     page.screenshot(path=SHOTS / "question.png")
 
     assert door == []
-    assert Axe().run(page).response["violations"] == []
+    assert violations(page) == []
 
 
 def test_colors_are_chosen_and_remembered(fleet, visit) -> None:

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from axe_playwright_python.sync_playwright import Axe
+from page_checks import violations
 from playwright.sync_api import expect
 from test_console_logs import SHOTS
 
@@ -56,7 +56,7 @@ def test_the_stacks_of_a_hang_are_side_by_side(console, visit) -> None:
     assert first["y"] == second["y"]
     assert first["x"] < second["x"]
     page.screenshot(path=SHOTS / "stacks.png", full_page=True)
-    found = Axe().run(page).response["violations"]
+    found = violations(page)
     assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from effort import variants
+from page_checks import keep_picture, violations
 from playwright.sync_api import Browser, Page, expect
 
 from tests.engines.made_console import BIG_JOB, FLEET, TOKEN, name_of
@@ -117,10 +117,10 @@ def test_a_page_is_for_everybody_at_every_size(
     for look in LOOKS if size < max(SIZES) else LARGE_LOOKS:
         viewport, theme = LOOKS[look]
         dress(page, viewport, theme)
-        page.screenshot(path=SHOTS / str(size) / f"{name}-{look}.png", full_page=True)
+        keep_picture(page, SHOTS / str(size) / f"{name}-{look}.png")
         wide = page.evaluate("document.documentElement.scrollWidth")
         assert wide <= viewport["width"], look
-        found[look] = violations(page, theme)
+        found[look] = broken_rules(page, theme)
     assert {look: wrong for look, wrong in found.items() if wrong} == {}
 
 
@@ -132,13 +132,11 @@ def dress(page: Page, viewport: dict[str, int], theme: str) -> None:
     page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
 
 
-def violations(page: Page, theme: str) -> list[tuple[str, ...]]:
-    rules: dict[str, object] = {"resultTypes": ["violations"]}
-    if theme == "dark":  # the colors alone are other ones
-        rules["runOnly"] = ["color-contrast"]
-    found = Axe().run(page, options=rules).response["violations"]
+def broken_rules(page: Page, theme: str) -> list[tuple[str, ...]]:
+    # In dark, the colors alone are other ones.
+    rules = {"runOnly": ["color-contrast"]} if theme == "dark" else {}
     return [
         (one["id"], one["help"], node["html"][:200], node["failureSummary"][:300])
-        for one in found
+        for one in violations(page, **rules)
         for node in one["nodes"]
     ]
