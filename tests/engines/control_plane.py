@@ -35,6 +35,7 @@ from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
 from tests.engines.api_connection import ApiConnection, Refused
 from tests.engines.kwok_stages import KWOK_STAGES
+from tests.engines.server_certificate import write_server_certificate
 
 ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"
@@ -258,6 +259,7 @@ class ControlPlane:
 
     def _write_credentials(self) -> None:
         self.certificate.parent.mkdir()
+        write_server_certificate(self.certificate, (self.host, "10.96.0.1"))
         key = ec.generate_private_key(ec.SECP256R1())
         self._key.write_bytes(
             key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
