@@ -21,9 +21,13 @@ from lightkube.models.coordination_v1 import LeaseSpec
 from lightkube.models.core_v1 import NodeSpec, Taint
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.coordination_v1 import Lease
-from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.core_v1 import Node
 
+from holdfast.adapters.kubernetes.client.api import Api, Patch
+from holdfast.adapters.kubernetes.client.kubeconfig import read_kubeconfig
+from holdfast.model.errors import BackendError
 from holdfast.model.names import PodPhase
+from tests.engines.pod_watch import Json, PodWatch
 
 _LEASES: Final = "kube-node-lease"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
@@ -32,6 +36,9 @@ _HEARTBEAT: Final = timedelta(seconds=1)
 """Ten times as often as a kubelet's, so that tests may set a short grace period; the default."""
 
 _TIMEOUT: Final = timedelta(seconds=60)
+_CALL_TIMEOUT: Final = timedelta(seconds=5)
+"""Of a call about a pod, which is repeated at the next tick."""
+
 _CAPACITY: Final = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": "8"}
 _PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
@@ -56,9 +63,20 @@ class FakeKubelets:
         self._lock = Lock()
         self._alive: frozenset[str] = frozenset()
         self._over = Event()
+        self._api = Api(
+            read_kubeconfig([kubeconfig]),
+            user_agent="kubelets",
+            field_manager="kubelets",
+            timeout=_CALL_TIMEOUT,
+        )
+        self._pods = PodWatch(self._api)
+        self._done: set[tuple[str, str]] = set()
+        """UIDs and resource versions of pods that were treated: the watch tells what came of it."""
+
         self._thread = Thread(target=self._play, args=(config,), name="kubelets", daemon=True)
 
     def __enter__(self) -> Self:
+        self._pods.start()
         self._thread.start()
         return self
 
@@ -70,6 +88,8 @@ class FakeKubelets:
     ) -> None:
         self._over.set()
         self._thread.join()
+        self._pods.close()
+        self._api.close()
         self._client.close()
 
     def join(
@@ -135,14 +155,13 @@ class FakeKubelets:
         ``message`` is what they left as their termination message.
         """
         ended = {"terminated": {"exitCode": exit_code, "message": message}}
+        path = _path(namespace, pod)
         status = {
             "phase": PodPhase.FAILED if exit_code else PodPhase.SUCCEEDED,
             "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted"}],
-            "containerStatuses": _containers(
-                self._client.get(Pod, pod, namespace=namespace), ended
-            ),
+            "containerStatuses": _containers(self._api.get(path), ended),
         }
-        self._client.patch(Pod.Status, pod, {"status": status}, namespace=namespace)
+        self._api.patch(f"{path}/status", {"status": status}, Patch.STRATEGIC)
 
     def _play(self, config: KubeConfig) -> None:
         client = Client(config, trust_env=False)
@@ -150,24 +169,32 @@ class FakeKubelets:
         while not self._over.wait(self._tick_s):
             # A kubelet outlives an outage of the API server, and none hangs in the middle of this.
             with self._lock, suppress(httpx2.HTTPError):
-                _follow(client, self._alive)
+                self._follow()
                 if time.monotonic() >= next_heartbeat:
                     _renew(client, self._alive)
                     next_heartbeat = time.monotonic() + self._heartbeat_s
         client.close()
 
+    def _follow(self) -> None:
+        """Do with the pods on the nodes whose kubelets work what is wanted of them."""
+        known = {(pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]): pod
+                 for pod in self._pods.pods}  # fmt: skip
+        self._done &= known.keys()
+        for key, pod in known.items():
+            if pod["spec"]["nodeName"] in self._alive and key not in self._done:
+                with suppress(BackendError):  # once more at the next tick, if it is still there
+                    self._treat(pod)
+                    self._done.add(key)
 
-def _follow(client: Client, nodes: frozenset[str]) -> None:
-    """Do with the pods on these nodes what is wanted of them."""
-    for pod in client.list(Pod, namespace="*") if nodes else ():
-        meta, spec, status = pod.metadata, pod.spec, pod.status
-        if not meta or not meta.name or not spec or not status or spec.nodeName not in nodes:
-            continue
-        if meta.deletionTimestamp:
-            client.delete(Pod, meta.name, namespace=meta.namespace, grace_period=0)
-        elif status.phase == PodPhase.PENDING:
-            patch = {"status": _running(pod)}
-            client.patch(Pod.Status, meta.name, patch, namespace=meta.namespace)
+    def _treat(self, pod: Json) -> None:
+        """The UID tells it from a later pod of the same name."""
+        meta = pod["metadata"]
+        path, uid = _path(meta["namespace"], meta["name"]), meta["uid"]
+        if "deletionTimestamp" in meta:
+            self._api.delete(path, uid=uid, grace=0)
+        elif pod["status"].get("phase") == PodPhase.PENDING:
+            change = {"metadata": {"uid": uid}, "status": _running(pod)}
+            self._api.patch(f"{path}/status", change, Patch.STRATEGIC)
 
 
 def _renew(client: Client, nodes: frozenset[str]) -> None:
@@ -177,7 +204,11 @@ def _renew(client: Client, nodes: frozenset[str]) -> None:
         client.apply(Lease(metadata=metadata, spec=spec), field_manager="kubelet", force=True)
 
 
-def _running(pod: Pod) -> dict[str, Any]:
+def _path(namespace: str, pod: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods/{pod}"
+
+
+def _running(pod: Json) -> dict[str, Any]:
     """Status that a kubelet reports of a pod whose containers have just started."""
     now = _now().isoformat()
     return {
@@ -191,17 +222,17 @@ def _running(pod: Pod) -> dict[str, Any]:
     }
 
 
-def _containers(pod: Pod, state: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _containers(pod: Json, state: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
-            "name": container.name,
-            "image": container.image,
+            "name": container["name"],
+            "image": container["image"],
             "imageID": "",
             "restartCount": 0,
             "ready": "running" in state,
             "state": state,
         }
-        for container in (pod.spec.containers if pod.spec else ())
+        for container in pod["spec"]["containers"]
     ]
 
 
