@@ -18,8 +18,9 @@ from chart import HELM_CHART, Helm
 
 from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import PROGRAMS, Built, ControlPlane, Refused
+from tests.engines.definitions import until_defined
 from tests.engines.prometheus_server import PrometheusServer, prometheus_server
-from tests.engines.waiting import until, until_defined
+from tests.engines.waiting import until
 from tools.control_plane import module_files
 
 GUIDE = Path(__file__).parents[2] / "docs/howto/verify-checkpoints.md"
@@ -123,7 +124,7 @@ class OperatedCluster:
         files = module_files(OPERATOR, "github.com/prometheus-operator/prometheus-operator")
         crds = files / "example" / "prometheus-operator-crd"
         self.kubectl("create", "--filename", str(crds))
-        until_defined(self._kubectl, "--filename", crds)
+        until_defined(plane)
         for name in ("holdfast", NAMESPACE):
             self.kubectl("create", "namespace", name)
         plane.run(OPERATOR, programs[OPERATOR], "--web.listen-address=127.0.0.1:0")

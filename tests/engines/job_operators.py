@@ -7,7 +7,7 @@ from typing import Final
 
 from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import ControlPlane
-from tests.engines.waiting import until_defined
+from tests.engines.definitions import until_defined
 from tools.control_plane import module_files
 
 TRAINING_OPERATOR: Final = "training-operator"
@@ -29,7 +29,7 @@ def run_training_operator(plane: ControlPlane, binaries: Mapping[str, Path], *ki
     options = [part for path in files for part in ("--filename", path)]
     kubectl = _kubectl(plane, binaries)
     subprocess.run([*kubectl, "create", *options], check=True)
-    until_defined(kubectl, *options)
+    until_defined(plane)
     start_training_operator(plane, binaries, *kinds)
 
 
@@ -44,7 +44,7 @@ def run_mpi_operator(plane: ControlPlane, binaries: Mapping[str, Path]) -> None:
     crd = files / "manifests/base/kubeflow.org_mpijobs.yaml"
     kubectl = _kubectl(plane, binaries)
     subprocess.run([*kubectl, "create", "--filename", crd], check=True)
-    until_defined(kubectl, "--filename", crd)
+    until_defined(plane)
     start_mpi_operator(plane, binaries)
 
 
@@ -60,7 +60,7 @@ def run_ray_operator(
     module = module_files(RAY_OPERATOR, "github.com/ray-project/kuberay/ray-operator")
     kubectl = _kubectl(plane, binaries)
     subprocess.run([*kubectl, "create", "--kustomize", module / "config/crd"], check=True)
-    until_defined(kubectl, *(f"crd/ray{name}s.ray.io" for name in ("cluster", "job", "service")))
+    until_defined(plane)
     variables = [f"{name}={value}" for name, value in environment.items()]
     plane.run(RAY_OPERATOR, "env", *variables, binaries[RAY_OPERATOR], *_RAY_FLAGS, *flags,
               f"--health-probe-bind-address=127.0.0.1:{free_port()}")  # fmt: skip

@@ -9,13 +9,11 @@ from typing import Any, Final
 import yaml
 
 from tests.engines.control_plane import ControlPlane
-from tests.engines.waiting import until_defined
+from tests.engines.definitions import until_defined
 from tools.control_plane import module_files
 
 TRAINER: Final = "trainer"
 """Name of its program."""
-
-_KINDS: Final = ("trainjobs", "trainingruntimes", "clustertrainingruntimes")
 
 
 def run_trainer(
@@ -26,7 +24,7 @@ def run_trainer(
     """Start the trainer, with its CRDs and runtimes that jobs can refer to."""
     kubectl: list[str | Path] = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
     subprocess.run([*kubectl, "create", "--kustomize", _manifests() / "crds"], check=True)
-    until_defined(kubectl, *(f"crd/{kind}.trainer.kubeflow.org" for kind in _KINDS))
+    until_defined(plane)
     if runtimes:
         manifests = plane.folder / "runtimes.json"
         all_of_them = {"apiVersion": "v1", "kind": "List", "items": runtimes}

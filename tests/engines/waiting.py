@@ -1,9 +1,7 @@
 """Waiting until something holds."""
 
-import subprocess
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 
 TIMEOUT_S = 180
 POLL_S = 0.02
@@ -24,9 +22,3 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(max(pause_s, PAUSE * (looked_at - began)))
         pause_s = min(1.2 * pause_s, LONGEST_POLL_S)
         began = time.monotonic()
-
-
-def until_defined(kubectl: Sequence[str | Path], *definitions: str | Path) -> None:
-    """Wait until kinds are served; kubectl gives up on one that has no status yet."""
-    wait = [*kubectl, "wait", "--for=condition=Established", "--timeout=60s", *definitions]
-    until(lambda: subprocess.run(wait, check=False).returncode == 0)

@@ -39,7 +39,7 @@ def run_kueue(
     kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
     crds = files / "crd" / "bases"
     subprocess.run([*kubectl, "create", "--filename", crds], check=True)
-    until_defined(kubectl, "--filename", crds)
+    until_defined(plane)
     # It will have certificates of its own, though it serves with ours.
     create(kubectl, folder, list(_home()))
     plane.run("kueue", program, "--config", config, "--feature-gates=VisibilityOnDemand=false")

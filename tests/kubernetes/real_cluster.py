@@ -9,8 +9,9 @@ from pathlib import Path
 from lightkube import Client, KubeConfig
 
 from tests.engines.control_plane import ControlPlane
+from tests.engines.definitions import until_defined
 from tests.engines.fake_nodes import FakeKubelets
-from tests.engines.waiting import TIMEOUT_S, until, until_defined
+from tests.engines.waiting import TIMEOUT_S, until
 
 __all__ = [
     "TIMEOUT_S",

@@ -32,8 +32,7 @@ def plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
     """With the plain manifests; the controllers are started by hand."""
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
         cluster.kubectl("apply", "--server-side", "--filename", str(CRDS))
-        kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
-        until_defined(kubectl, "crd/incidents.holdfast.dev")
+        until_defined(plane)
         cluster.kubectl("apply", "--filename", str(DEPLOY / "kubernetes/holdfast.yaml"))
         cluster.kubectl("delete", "deployment", "holdfast-controller", "--namespace", NAMESPACE)
         yield plane
