@@ -52,7 +52,7 @@ def quick(built: Built, binaries: dict[str, Path], tmp_path: Path):
         ControlPlane(binaries, node_grace=grace) as plane,
         connected(plane, binaries) as cluster,
     ):
-        run_training_operator(plane, {**binaries, **built(TRAINING_OPERATOR)})
+        run_training_operator(plane, {**binaries, **built(TRAINING_OPERATOR)}, Training.kind)
         install(cluster)
         with a_fleet(cluster, tmp_path) as fleet:
             yield fleet

@@ -28,7 +28,7 @@ def fleet(
     """On a control plane of its own, as nothing gets past its webhooks once it is gone."""
     programs = {**binaries, **built("kueue", "jobset", TRAINING_OPERATOR)}
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
-        run_training_operator(plane, programs)
+        run_training_operator(plane, programs, Training.kind)
         run_jobset(plane, programs["jobset"], binaries)
         run_kueue(plane, programs["kueue"], binaries, KINDS)
         install(cluster)
