@@ -1,13 +1,12 @@
 """Kubeflow's operators and KubeRay's on a control plane."""
 
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import ControlPlane
-from tests.engines.definitions import until_defined
+from tests.engines.definitions import define
 from tools.control_plane import module_files
 
 TRAINING_OPERATOR: Final = "training-operator"
@@ -26,10 +25,7 @@ def run_training_operator(plane: ControlPlane, binaries: Mapping[str, Path], *ki
     crds /= "manifests/base/crds"
     names = [f"kubeflow.org_{kind.lower()}s.yaml" for kind in kinds] or ["kubeflow.org_*.yaml"]
     files = [path for name in names for path in crds.glob(name)]
-    options = [part for path in files for part in ("--filename", path)]
-    kubectl = _kubectl(plane, binaries)
-    subprocess.run([*kubectl, "create", *options], check=True)
-    until_defined(plane)
+    define(plane, *files)
     start_training_operator(plane, binaries, *kinds)
 
 
@@ -41,10 +37,7 @@ def start_training_operator(plane: ControlPlane, binaries: Mapping[str, Path], *
 def run_mpi_operator(plane: ControlPlane, binaries: Mapping[str, Path]) -> None:
     """Start the MPI operator, with its CRD."""
     files = module_files(MPI_OPERATOR, "github.com/kubeflow/mpi-operator")
-    crd = files / "manifests/base/kubeflow.org_mpijobs.yaml"
-    kubectl = _kubectl(plane, binaries)
-    subprocess.run([*kubectl, "create", "--filename", crd], check=True)
-    until_defined(plane)
+    define(plane, files / "manifests/base/kubeflow.org_mpijobs.yaml")
     start_mpi_operator(plane, binaries)
 
 
@@ -58,13 +51,7 @@ def run_ray_operator(
 ) -> None:
     """Start the KubeRay operator with more variables and flags, with its CRDs."""
     module = module_files(RAY_OPERATOR, "github.com/ray-project/kuberay/ray-operator")
-    kubectl = _kubectl(plane, binaries)
-    subprocess.run([*kubectl, "create", "--kustomize", module / "config/crd"], check=True)
-    until_defined(plane)
+    define(plane, module / "config/crd/bases")
     variables = [f"{name}={value}" for name, value in environment.items()]
     plane.run(RAY_OPERATOR, "env", *variables, binaries[RAY_OPERATOR], *_RAY_FLAGS, *flags,
               f"--health-probe-bind-address=127.0.0.1:{free_port()}")  # fmt: skip
-
-
-def _kubectl(plane: ControlPlane, binaries: Mapping[str, Path]) -> Sequence[str | Path]:
-    return [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]

@@ -7,6 +7,7 @@ import yaml
 
 from tests.engines.api_connection import Refused
 from tests.engines.control_plane import ControlPlane
+from tests.engines.definitions import define
 from tests.engines.waiting import until
 from tests.engines.webhooks import addressed, certified, create
 from tools.control_plane import module_files
@@ -28,9 +29,8 @@ def run_jobset(plane: ControlPlane, controller: Path, binaries: Mapping[str, Pat
     config = folder / "config.yaml"
     config.write_text(_CONFIG + yaml.safe_dump(settings), encoding="utf-8")
     hooks = yaml.safe_load_all((files / "webhook/manifests.yaml").read_text(encoding="utf-8"))
-    crd = yaml.safe_load((files / "crd/bases/jobset.x-k8s.io_jobsets.yaml").read_text("utf-8"))
     kubectl: list[str | Path] = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
-    create(kubectl, folder, [crd])
+    define(plane, files / "crd/bases/jobset.x-k8s.io_jobsets.yaml")
     start_jobset(plane, controller)
     create(kubectl, folder, [addressed(plane, one, port) for one in hooks])
     until(lambda: _is_ready(plane))

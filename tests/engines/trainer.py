@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 
 from tests.engines.control_plane import ControlPlane
-from tests.engines.definitions import until_defined
+from tests.engines.definitions import define
 from tools.control_plane import module_files
 
 TRAINER: Final = "trainer"
@@ -23,8 +23,7 @@ def run_trainer(
 ) -> None:
     """Start the trainer, with its CRDs and runtimes that jobs can refer to."""
     kubectl: list[str | Path] = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
-    subprocess.run([*kubectl, "create", "--kustomize", _manifests() / "crds"], check=True)
-    until_defined(plane)
+    define(plane, *(_manifests() / "crds").glob("trainer.kubeflow.org_*.yaml"))
     if runtimes:
         manifests = plane.folder / "runtimes.json"
         all_of_them = {"apiVersion": "v1", "kind": "List", "items": runtimes}

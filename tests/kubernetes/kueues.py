@@ -1,14 +1,14 @@
 """Kueue at work, with the webhooks of its own kinds and of those of its jobs."""
 
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
-from real_cluster import until, until_defined
+from real_cluster import until
 
 from tests.engines.control_plane import ControlPlane, Refused
+from tests.engines.definitions import define
 from tests.engines.webhooks import addressed, certified, create
 from tools.control_plane import module_files
 
@@ -37,9 +37,7 @@ def run_kueue(
     config = folder / "config.yaml"
     config.write_text(_CONFIG + yaml.safe_dump(settings), encoding="utf-8")
     kubectl = [binaries["kubectl"], "--kubeconfig", plane.kubeconfig()]
-    crds = files / "crd" / "bases"
-    subprocess.run([*kubectl, "create", "--filename", crds], check=True)
-    until_defined(plane)
+    define(plane, files / "crd" / "bases")
     # It will have certificates of its own, though it serves with ours.
     create(kubectl, folder, list(_home()))
     plane.run("kueue", program, "--config", config, "--feature-gates=VisibilityOnDemand=false")

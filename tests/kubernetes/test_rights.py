@@ -32,7 +32,7 @@ def plane(binaries: dict[str, Path]) -> Iterator[ControlPlane]:
     """With the plain manifests; the controllers are started by hand."""
     with ControlPlane(binaries) as plane, connected(plane, binaries) as cluster:
         cluster.kubectl("apply", "--server-side", "--filename", str(CRDS))
-        until_defined(plane)
+        until_defined(plane, {"incidents.holdfast.dev"})
         cluster.kubectl("apply", "--filename", str(DEPLOY / "kubernetes/holdfast.yaml"))
         cluster.kubectl("delete", "deployment", "holdfast-controller", "--namespace", NAMESPACE)
         yield plane
