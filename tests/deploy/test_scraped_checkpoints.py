@@ -18,7 +18,7 @@ from chart import HELM_CHART, Helm
 
 from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import PROGRAMS, Built, ControlPlane, Refused
-from tests.engines.definitions import define
+from tests.engines.definitions import until_defined
 from tests.engines.prometheus_server import PrometheusServer, prometheus_server
 from tests.engines.waiting import until
 from tools.control_plane import module_files
@@ -122,7 +122,9 @@ class OperatedCluster:
         self.plane = plane
         self._kubectl = [programs["kubectl"], "--kubeconfig", plane.kubeconfig()]
         files = module_files(OPERATOR, "github.com/prometheus-operator/prometheus-operator")
-        define(plane, files / "example" / "prometheus-operator-crd")
+        crds = files / "example" / "prometheus-operator-crd"
+        self.kubectl("create", "--filename", str(crds))  # PyYAML cannot read their enumeration "="
+        until_defined(plane, {".".join(one.stem.split("_")[::-1]) for one in crds.glob("*.yaml")})
         for name in ("holdfast", NAMESPACE):
             self.kubectl("create", "namespace", name)
         plane.run(OPERATOR, programs[OPERATOR], "--web.listen-address=127.0.0.1:0")
