@@ -1,4 +1,4 @@
-"""Finds free TCP ports on the loopback address."""
+"""Finds free TCP ports."""
 
 import socket
 from pathlib import Path
@@ -19,11 +19,11 @@ _TRIES: Final = 200
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port now."""
+    """Whether a server could listen on the port of all addresses now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind(("", port))  # never listens
         except OSError:
             return False
     return True

@@ -1,10 +1,11 @@
 """Free ports beside the ephemeral range of the kernel."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
-from holdfast.kit.free_ports import free_port
+from holdfast.kit.free_ports import free_port, is_free
 
 
 @pytest.mark.parametrize(
@@ -27,3 +28,8 @@ def test_many_ports_can_be_chosen_for_every_ephemeral_range(
     assert len(set(found)) > 50
     assert lowest <= min(found)
     assert max(found) <= highest
+
+
+def test_a_port_that_is_used_at_any_address_is_not_free() -> None:
+    with socket.create_server(("127.0.0.2", 0)) as server:
+        assert not is_free(server.getsockname()[1])
