@@ -637,6 +637,44 @@ def test_the_door_and_a_question_are_for_everybody(fleet, visit) -> None:
     assert violations(page) == []
 
 
+def fail_once(page: Page, address: str) -> None:
+    """The first request of a browser for an address fails, as when the network changes."""
+    requests = []
+
+    def answer(route):
+        requests.append(route.request.url)
+        if len(requests) == 1:
+            route.abort("connectionreset")
+        else:
+            route.continue_()
+
+    page.route(address, answer)
+
+
+@pytest.mark.parametrize("file", ["trends.js", "app.js", "theme.js", "console.css"])
+def test_a_console_of_which_a_file_could_not_be_read_loads_again(fleet, visit, file) -> None:
+    page = visit("ada", "fleet")
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    fail_once(page, f"**/{file}")
+    page.reload()
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    expect(page.get_by_text("could not be loaded")).to_have_count(0)
+
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_console_whose_server_did_not_respond_opens_once_it_does(fleet, visit) -> None:
+    page = visit("ada", "fleet")
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    fail_once(page, "**/console/session")
+    page.reload()
+    expect(page.get_by_role("alert").filter(has_text="Retrying until it responds")).to_be_visible()
+
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    expect(page.locator("#door")).to_be_empty()
+
+
 def test_colors_are_chosen_and_remembered(fleet, visit) -> None:
     page = visit("ada", "jobs", color_scheme="light")
     ground = "getComputedStyle(document.body).backgroundColor"

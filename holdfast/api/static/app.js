@@ -59,6 +59,7 @@ const TABS = [
 ];
 
 const BLIP_MS = 8000; // one heartbeat of the server plus the time to reconnect
+const RETRY_MS = 2000; // until the first response of the server
 
 const app = document.getElementById("app");
 const main = document.getElementById("main");
@@ -177,6 +178,28 @@ function enter() {
   openPage(true);
 }
 
+/** Show the page that the user may see; try again while the server cannot be reached. */
+async function begin() {
+  try {
+    await findSession();
+  } catch (error) {
+    if (error.status === 401) out();
+    else {
+      showTrouble(error.message);
+      setTimeout(begin, RETRY_MS);
+    }
+    return;
+  }
+  enter();
+}
+
+function showTrouble(why) {
+  if (door.textContent.includes(why)) return; // a screen reader would repeat it
+  const again = h("button.main", { type: "button", onclick: () => location.reload() }, "Try again");
+  const alert = h("p", { role: "alert" }, `${why} Retrying until it responds.`);
+  door.replaceChildren(h("main.door", {}, h("div.card", {}, h("h1", {}, "Holdfast"), alert, again)));
+}
+
 function out() {
   for (const question of document.querySelectorAll("dialog")) question.close();
   forget();
@@ -235,16 +258,9 @@ setInterval(() => {
   if (whoIsThere()) paintStatus();
 }, 1000);
 
+sessionStorage.removeItem("holdfast-load-tries"); // all files were read, see loading.js
 paintTheme();
 
 // Opened before the session is known, so that the first rows arrive while it is read.
 connect();
-try {
-  await findSession();
-  enter();
-} catch (error) {
-  if (error.status === 401) out();
-  else {
-    door.replaceChildren(h("main.door", {}, h("div.card", {}, h("h1", {}, "Holdfast"), h("p", { role: "alert" }, error.message), h("button.main", { type: "button", onclick: () => location.reload() }, "Try again"))));
-  }
-}
+await begin();
