@@ -21,7 +21,7 @@ demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90
 
 # Most tests wait for something, so several processes share two cores.
 SPREAD := --dist loadscope --no-loadscope-reorder
-PYTEST := $(BIN)/pytest --numprocesses 6 $(SPREAD)
+PYTEST := $(BIN)/pytest --numprocesses 5 $(SPREAD)
 
 test: $(VENV)/.collected ## the tests that need Python alone (under 5 minutes)
 	@$(BIN)/pytest --numprocesses 8 $(SPREAD) --suite python $(ARGS)

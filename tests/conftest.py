@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if suites[item] == wanted]
     if config.getoption("matrix"):
         items[:] = [item for item in items if "matrix" in getattr(item, "fixturenames", ())]
-    _in_turns(items, suites)
+    _alternating(items, suites)
 
 
 def pytest_collection_finish() -> None:
@@ -137,8 +137,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def _in_turns(items: list[pytest.Item], suites: Mapping[pytest.Item, str]) -> None:
-    """Sort files: those with engines first, by turns one of few tests and one of many.
+def _alternating(items: list[pytest.Item], suites: Mapping[pytest.Item, str]) -> None:
+    """Sort files: those with engines first, alternately one of few tests and one of many.
 
     A file of few tests with engines computes a lot, one of many waits a lot: together they keep
     the processors busy all the time. A long file that begins last would leave other processes

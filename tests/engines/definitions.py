@@ -1,4 +1,4 @@
-"""Definitions of kinds: bringing them, and waiting until an API server serves them."""
+"""Creates custom resource definitions, and waits until the API server serves their kinds."""
 
 from collections.abc import Set
 from pathlib import Path
@@ -13,15 +13,14 @@ from tests.engines.waiting import until
 _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _DISCOVERY: Final = "application/json;as=APIGroupDiscoveryList;v=v2;g=apidiscovery.k8s.io"
 
-
 _VALUES: Final = ("default", "enum", "example")
-"""What a schema says of itself in values, which are no schemas."""
+"""Keys of a schema whose values are not schemas."""
 
 
 def define(plane: ControlPlane, *places: Path) -> None:
-    """Create what the files, or those of the folders, define; returns when it is served.
+    """Create the definitions in files, or in all files of folders; returns when they are served.
 
-    Without descriptions, which are three quarters of a definition and say nothing to an API server.
+    Without descriptions: three quarters of a definition, and the API server ignores them.
     """
     files = [file for one in places for file in (one.glob("*.yaml") if one.is_dir() else (one,))]
     names = set()
@@ -37,7 +36,7 @@ def define(plane: ControlPlane, *places: Path) -> None:
 
 
 def _short(definition: dict[str, Any]) -> dict[str, Any]:
-    """The definition, with schemas that describe nothing."""
+    """The definition, with schemas without descriptions."""
     versions = [
         {**one, "schema": {"openAPIV3Schema": _bare(one["schema"]["openAPIV3Schema"])}}
         for one in definition["spec"]["versions"]

@@ -71,7 +71,7 @@ class FakeKubelets:
         )
         self._pods = PodWatch(self._api)
         self._done: set[tuple[str, str]] = set()
-        """UIDs and resource versions of pods that were treated: the watch tells what came of it."""
+        """UIDs and resource versions of pods that were handled; the watch has the result."""
 
         self._thread = Thread(target=self._play, args=(config,), name="kubelets", daemon=True)
 
@@ -176,18 +176,18 @@ class FakeKubelets:
         client.close()
 
     def _follow(self) -> None:
-        """Do with the pods on the nodes whose kubelets work what is wanted of them."""
+        """Handle the new states of the pods on nodes whose kubelets work."""
         known = {(pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]): pod
                  for pod in self._pods.pods}  # fmt: skip
         self._done &= known.keys()
         for key, pod in known.items():
             if pod["spec"]["nodeName"] in self._alive and key not in self._done:
                 with suppress(BackendError):  # once more at the next tick, if it is still there
-                    self._treat(pod)
+                    self._handle(pod)
                     self._done.add(key)
 
-    def _treat(self, pod: Json) -> None:
-        """The UID tells it from a later pod of the same name."""
+    def _handle(self, pod: Json) -> None:
+        """The UID distinguishes it from a later pod of the same name."""
         meta = pod["metadata"]
         path, uid = _path(meta["namespace"], meta["name"]), meta["uid"]
         if "deletionTimestamp" in meta:

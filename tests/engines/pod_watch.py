@@ -1,7 +1,6 @@
-"""The pods that are bound to nodes, as kubelets learn of them: one list, then a watch.
+"""The pods that are bound to nodes, as kubelets read them: one list, then a watch.
 
-To list all pods ten times a second was a tenth of the requests of a test that waits for a job, and
-of the processor time of its process.
+Listing all pods ten times a second was a tenth of the requests of a test that waits for a job.
 """
 
 from contextlib import suppress
@@ -22,7 +21,7 @@ Json = dict[str, Any]
 
 
 class PodWatch:
-    """What an API server has told of these pods, from ``start`` to ``close``."""
+    """The pods that are bound to nodes, followed from ``start`` to ``close``."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
@@ -49,14 +48,14 @@ class PodWatch:
             return list(self._pods.values())
 
     def _follow(self) -> None:
-        """After an outage, or where the watch cannot go on, from a list again."""
+        """Begin with a list again after an outage, and when the watch has expired."""
         while not self._over.is_set():
             with suppress(BackendError):
                 self._watch_from(self._list())
             self._over.wait(_AGAIN_S)
 
     def _list(self) -> str:
-        """The resource version of the list."""
+        """Read all of them; returns the resource version of the list."""
         found: dict[str, Json] = {}
         version = ""
         for page in self._api.pages(_PODS, _BOUND):
