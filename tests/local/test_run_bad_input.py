@@ -269,10 +269,9 @@ def test_nohup_keeps_a_run_alive_when_its_terminal_closes(tmp_path):
 
 SAVES = """
 trap "sleep 1; echo saved >{folder}/elsewhere/checkpoint; exit 1" TERM
-head -c 100M /dev/zero >{folder}/filler 2>/dev/null
-sleep 60 & wait $!
+while head -c 100M /dev/zero >>{folder}/filler 2>/dev/null; sleep 0.1; do :; done & wait $!
 """
-"""A rank that fills the disk, and saves to another one within a second after SIGTERM."""
+"""A rank that keeps the disk full, and saves to another one within a second after SIGTERM."""
 
 
 def test_a_job_on_a_full_disk_may_save_elsewhere_before_it_ends_on_request(full_disk, tmp_path):
