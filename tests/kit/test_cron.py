@@ -49,6 +49,10 @@ moments = st.datetimes(
 )
 
 
+END = datetime(2100, 1, 1, tzinfo=UTC)
+"""No expression of AWS has a later year."""
+
+
 def matches(text: str, moment: datetime) -> bool:
     """Whether a moment is one of an expression: an independent reading of AWS's description."""
     minute, hour, day, month, weekday, year = text[5:-1].split()
@@ -86,15 +90,21 @@ def test_the_next_time_matches_and_none_between_does(text, moment) -> None:
         assert re.search(r" (30|31) [0-9]+ \? | 29 2 \? |#5 ", text)
         return
     found = schedule.next_after(moment)
-    if found is None:
-        assert not text.endswith("*)")
-        return
-    assert found > moment
-    assert matches(text, found)
-    at = moment.replace(hour=found.hour, minute=found.minute, second=0, microsecond=0)
-    while at < min(found, moment + timedelta(days=800)):
+    assert found is None or (found > moment and matches(text, found))
+    minute, hour = (int(one) for one in text[5:].split()[:2])
+    at = moment.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    while at < min(found or END, moment + timedelta(days=800)):
         assert at <= moment or not matches(text, at)
         at += timedelta(days=1)
+
+
+def test_a_fifth_day_of_a_month_may_not_come_again_in_this_century() -> None:
+    schedule = CronSchedule.parse("cron(0 0 ? 1 1#5 *)")  # a fifth Sunday in January
+
+    assert schedule.next_after(datetime(2096, 1, 1, tzinfo=UTC)) == datetime(
+        2096, 1, 29, tzinfo=UTC
+    )
+    assert schedule.next_after(datetime(2096, 2, 1, tzinfo=UTC)) is None
 
 
 @given(text=st.text(max_size=40) | st.from_regex(AWS, fullmatch=True).map(lambda one: one[:-2]))
