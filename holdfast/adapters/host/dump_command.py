@@ -19,7 +19,7 @@ _RANKS: Final = (
     'f=; [ "$SLURM_JOB_ID" ] && [ "$(id -u)" = 0 ] && f=python3; '
     "for p in /proc/[0-9]*; do x=$(readlink $p/exe); case $x in */python*) "
     "tr '\\0' '\\n' <$p/environ | grep -q '^RANK=' && {{ [ -x \"$x\" ] || x=python3; "
-    'exec "${{f:-$x}}" -I -S -c {code} {arguments}; }};; esac; done 2>/dev/null'
+    'exec "${{f:-$x}}" -I -S -c {code} {arguments}; }};; esac; done 2>/dev/null; true'
 )
 """Runs code in the interpreter of a rank, or that of the node if the rank is in a container, or if
 root looks at a job of Slurm: what a job runs is not executed as root."""

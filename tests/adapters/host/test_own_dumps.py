@@ -170,6 +170,10 @@ def test_a_rank_that_never_dumps_is_awaited_no_longer_than_allowed(tmp_path: Pat
     assert traces(tmp_path) == (), "no rank runs"
 
 
+def test_the_command_does_not_fail_where_python_runs_and_no_rank(tmp_path: Path) -> None:
+    assert printed(tmp_path, first=str(os.getpid())) == ""
+
+
 def test_a_dump_that_is_being_written_is_awaited(tmp_path: Path) -> None:
     data, pipe = dump(entry(1)), tmp_path / "ask_0.pipe"
     os.mkfifo(pipe)
