@@ -194,7 +194,7 @@ def _over(
     now: datetime,
     steps: tuple[int | None, int | None] = (None, None),
 ) -> JobRecord:
-    """Return the record with its present attempt among those that have ended.
+    """Return the record with its current attempt added to the ended attempts.
 
     Args:
         record: record of the job.

@@ -19,7 +19,7 @@ _TRIES: Final = 200
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on the port of all addresses now."""
+    """Whether a server could listen on the port at all addresses now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -661,6 +661,23 @@ def test_a_console_of_which_a_file_could_not_be_read_loads_again(fleet, visit, f
     expect(page.locator("html")).to_have_attribute("data-theme", "light")
     expect(page.get_by_text("could not be loaded")).to_have_count(0)
 
+    page.wait_for_load_state("load")
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+@pytest.mark.parametrize("file", ["trends.js", "console.css"])
+def test_a_console_without_one_of_its_files_is_not_loaded_for_ever(fleet, visit, file) -> None:
+    page, loads = visit("ada", "fleet"), []
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    page.route(f"**/{file}", lambda route: route.abort("connectionreset"))
+    page.on("domcontentloaded", lambda _: loads.append(page.url))
+    page.reload()
+    expect(page.get_by_role("alert").filter(has_text="reload the page")).to_contain_text("/static/")
+    seen = len(loads)
+    page.wait_for_timeout(5000)  # longer than the longest pause
+
+    assert len(loads) == seen == 5
+    assert page.get_by_role("heading", name="Fleet").is_visible() == (file == "console.css")
     assert page.evaluate("sessionStorage.length") == 0
 
 

@@ -258,7 +258,6 @@ setInterval(() => {
   if (whoIsThere()) paintStatus();
 }, 1000);
 
-sessionStorage.removeItem("holdfast-load-tries"); // all files were read, see loading.js
 paintTheme();
 
 // Opened before the session is known, so that the first rows arrive while it is read.
