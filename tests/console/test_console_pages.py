@@ -670,7 +670,7 @@ def test_a_console_without_one_of_its_files_is_not_loaded_for_ever(fleet, visit,
     page, loads = visit("ada", "fleet"), []
     expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
     page.route(f"**/{file}", lambda route: route.abort("connectionreset"))
-    page.on("domcontentloaded", lambda _: loads.append(page.url))
+    page.on("request", lambda one: loads.append(one) if one.is_navigation_request() else None)
     page.reload()
     expect(page.get_by_role("alert").filter(has_text="reload the page")).to_contain_text("/static/")
     seen = len(loads)
