@@ -14,9 +14,9 @@ import pytest
 
 from holdfast.adapters.host.report_files import ReportFiles
 from holdfast.apps.agent.main import main
-from holdfast.kit.free_ports import free_port
 from holdfast.model.names import Reason
 from holdfast.model.report import NodeReport
+from tests.engines.ports import free_port
 
 TIMEOUT_S = 90.0
 XID = (

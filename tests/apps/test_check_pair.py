@@ -27,9 +27,9 @@ from holdfast.adapters.telemetry.check_summary import read_summary
 from holdfast.apps.checks.pair import Other, session
 from holdfast.apps.listen_address import ListenAddress
 from holdfast.apps.main import run
-from holdfast.kit.free_ports import free_port
 from holdfast.model.deep_checks import Outcome
 from holdfast.model.errors import BackendError
+from tests.engines.ports import free_port
 
 TCP = 'fabric_provider = "tcp"\n'
 UNBOUNDED = """

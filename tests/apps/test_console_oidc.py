@@ -6,7 +6,6 @@ provider.
 
 import contextlib
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ import pytest
 from served_api import Served, rejected, serving, with_keys
 
 from holdfast.apps.exit_codes import ExitCode
+from tests.engines.ports import free_port
 
 DEADLINE_S = 90.0
 GROUPS = """
@@ -40,11 +40,6 @@ PEOPLE = (
     {"sub": "10", "email": "joe@example.org", "groups": ["robots"]},
     {"sub": "8", "email": "lea@example.org", "groups": {"sre": True}},
 )
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager

@@ -14,8 +14,8 @@ import httpx2
 import pytest
 from served_api import Served, serving, with_keys
 
-from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import Built
+from tests.engines.ports import free_port
 
 DEADLINE_S = 90.0
 GROUPS = {"ada": ["staff", "sre"], "bob": ["staff"], "eve": ["others", "SRE"]}

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from attacked_agent import NOBODY, AttackedAgent, eventually
 
 from holdfast.adapters.telemetry.http_server import HttpResponse, HttpServer
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="an attack changes its user: run as root")
 PROBE_S = 4

@@ -17,7 +17,7 @@ from holdfast.adapters.launch.messages import event_message
 from holdfast.adapters.launch.server import LauncherServer
 from holdfast.decisions.launch_events import Event, Joined, Lost, Member
 from holdfast.decisions.launch_runs import RunName
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 KEY = b"0123456789abcdef"
 LONG_S = 600.0

@@ -25,10 +25,10 @@ from holdfast.apps.run.checkpoint_verification import (
     wait_for_result,
 )
 from holdfast.decisions.set_aside_records import after_moved_lines
-from holdfast.kit.free_ports import free_port
 from holdfast.model.checkpoints import Depth
 from holdfast.model.errors import BackendError
 from tests.engines.checkpoint_watches import watches_of
+from tests.engines.ports import free_port
 from tests.engines.waiting import until
 
 TRACKER = "latest_checkpointed_iteration.txt"

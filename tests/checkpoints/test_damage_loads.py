@@ -20,9 +20,9 @@ from recorded import guarded, put_back, unpacked
 from test_damage_table import changes
 
 from holdfast.adapters.checkpoints.directory import CheckpointDirectory
-from holdfast.kit.free_ports import free_port
 from holdfast.model.checkpoints import Depth
 from tests.engines.matrix import Matrix
+from tests.engines.ports import free_port
 from tools.matrix_results import LOADS_TABLE
 
 pytestmark = pytest.mark.frameworks

@@ -29,9 +29,9 @@ from holdfast.apps.run.checkpoint_watch import watch_of
 from holdfast.decisions.checkpoint_choice import ResumeOutcome
 from holdfast.engine.checkpoint_guard import GuardResult, guard
 from holdfast.engine.checkpoint_watch import WatchRound
-from holdfast.kit.free_ports import free_port
 from holdfast.model.checkpoint_manifests import BLOCK, CheckpointManifest
 from holdfast.model.checkpoints import CheckpointState, Depth
+from tests.engines.ports import free_port
 
 NAN = b"\x00\x00\xc0\x7f"
 KINDS = {"bf16": BF16, "f16": F16, "f32": F32, "f64": F64}

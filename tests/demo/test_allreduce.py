@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trainer_ranks import free_port
 
 from holdfast.apps.demo.allreduce import join
 from holdfast.apps.demo.options import RankEnvironment
 from holdfast.apps.demo.replica import PeerLost
 from holdfast.model.errors import ConfigError
+from tests.engines.ports import free_port
 
 LONG = timedelta(seconds=30)
 SHORT = timedelta(seconds=0.2)

@@ -8,12 +8,13 @@ from datetime import timedelta
 
 import pytest
 from effort import is_quick, some
-from trainer_ranks import ROOT, Attempt, checkpoints, final, free_port, numpy_command
+from trainer_ranks import ROOT, Attempt, checkpoints, final, numpy_command
 
 from holdfast.apps.demo.allreduce import RankGroup
 from holdfast.apps.demo.corpus import corpus_of
 from holdfast.apps.demo.options import parse_options, rank_environment
 from holdfast.apps.demo.train_numpy import NumpyReplica
+from tests.engines.ports import free_port
 
 STEPS, EVERY = 120, 20
 SIZE = ("--steps", str(STEPS), "--batch", "96", "--hidden", "48")

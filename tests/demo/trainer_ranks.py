@@ -3,21 +3,16 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from holdfast.kit.processes import descendants, send
+from tests.engines.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 120.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 class Attempt:

@@ -16,9 +16,9 @@ import pytest
 import yaml
 from chart import HELM_CHART, Helm
 
-from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import PROGRAMS, Built, ControlPlane, Refused
 from tests.engines.definitions import until_defined
+from tests.engines.ports import free_port
 from tests.engines.prometheus_server import PrometheusServer, prometheus_server
 from tests.engines.waiting import until
 from tools.control_plane import module_files

@@ -15,7 +15,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -31,10 +30,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from holdfast.kit.files import write_atomically
-from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
 from tests.engines.api_connection import ApiConnection, Refused
 from tests.engines.kwok_stages import KWOK_STAGES
+from tests.engines.ports import free_port
 from tests.engines.server_certificate import write_server_certificate
 
 ETCD: Final = "etcd"
@@ -100,8 +99,7 @@ class ControlPlane:
         self.folder = Path(
             tempfile.mkdtemp(prefix="control-plane-", dir=_MEMORY if _MEMORY.is_dir() else None)
         )
-        self._ports = [_reserved() for _ in range(3)]
-        self.port, etcd, self._etcd_peers = (one.getsockname()[1] for one in self._ports)
+        self.port, etcd, self._etcd_peers = (free_port() for _ in range(3))
         self.url = f"https://{host}:{self.port}"
         self.etcd = (_HOST, etcd)
         """Address and port of etcd for its clients, who need no credentials."""
@@ -169,8 +167,6 @@ class ControlPlane:
     def close(self) -> None:
         """End everything and remove the data."""
         self.stop(*self._processes)
-        for port in self._ports:
-            port.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop_api_server(self) -> None:
@@ -290,7 +286,6 @@ class ControlPlane:
             f"--listen-client-urls={self._etcd_url}",
             f"--advertise-client-urls={self._etcd_url}",
             f"--listen-peer-urls=http://{_HOST}:{self._etcd_peers}",
-            "--socket-reuse-port",
             "--unsafe-no-fsync",
             "--log-level=warn",
         ]
@@ -301,7 +296,6 @@ class ControlPlane:
             f"--bind-address={self.host}",
             f"--advertise-address={self.host}",
             f"--secure-port={self.port}",
-            "--permit-port-sharing",
             f"--cert-dir={self.certificate.parent}",
             f"--token-auth-file={self._tokens}",
             "--authorization-mode=Node,RBAC",
@@ -381,19 +375,3 @@ class ControlPlane:
                 == len(namespaces)
                 for kind, name in furniture
             )
-
-
-def _reserved() -> socket.socket:
-    """A port that nobody else finds free while this is open; its server has to share it.
-
-    Between a look for a free port and the start of its server, other tests look for theirs.
-    """
-    while True:
-        port = socket.socket()
-        port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        try:
-            port.bind((_HOST, free_port()))
-        except OSError:  # somebody was faster
-            port.close()
-        else:
-            return port

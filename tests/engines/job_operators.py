@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from holdfast.kit.free_ports import free_port
 from tests.engines.control_plane import ControlPlane
 from tests.engines.definitions import define
+from tests.engines.ports import free_port
 from tools.control_plane import module_files
 
 TRAINING_OPERATOR: Final = "training-operator"

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import yaml
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 from tests.engines.waiting import TIMEOUT_S, until
 
 _DIES_WITH_US = ("setpriv", "--pdeathsig", "SIGKILL")

@@ -27,8 +27,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from holdfast.kit.files import write_atomically
-from holdfast.kit.free_ports import free_port
 from holdfast.model.errors import BackendError
+from tests.engines.ports import free_port
 from tests.engines.slurm_conf import ConfiguredNode, gres_conf, slurm_conf
 from tests.engines.slurm_machine import Command, Machine, carry_out, plugged, pulled
 from tests.engines.waiting import PAUSE
@@ -134,13 +134,10 @@ class SlurmCluster:
         self.folder = Path(
             tempfile.mkdtemp(prefix="slurm-", dir=_MEMORY if _MEMORY.is_dir() else None)
         )
-        ports: set[int] = set()  # each once: slurmctld would take a node for itself
-        while len(ports) <= len(nodes):
-            ports.add(free_port())
         self._settings = {
             "PluginDir": str(programs.plugins),
             "SlurmctldHost": f"{_host()}(127.0.0.1)",
-            "SlurmctldPort": str(ports.pop()),
+            "SlurmctldPort": str(free_port()),
             "SlurmUser": str(os.getuid()),
             "SlurmdUser": str(os.getuid()),
             **{
@@ -153,7 +150,7 @@ class SlurmCluster:
         self._configured = [
             ConfiguredNode(
                 name=name,
-                port=ports.pop(),
+                port=free_port(),
                 gpus=gpus,
                 devices=self.folder / f"{name}-nvidia",
                 is_cloud=name in cloud,

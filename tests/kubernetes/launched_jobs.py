@@ -8,7 +8,7 @@ from typing import Any
 from gangs import Indexed, Mpi, Set, pods
 from trainers import Train
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 Json = dict[str, Any]
 

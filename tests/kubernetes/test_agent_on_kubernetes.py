@@ -14,8 +14,8 @@ import pytest
 from agent_on_node import ACCOUNT, NAMESPACE, OnNode, grant
 from real_cluster import Cluster, until
 
-from holdfast.kit.free_ports import free_port
 from holdfast.model.names import Condition, Reason
+from tests.engines.ports import free_port
 
 NODE = "n1"
 RELOADED = "configuration reloaded"

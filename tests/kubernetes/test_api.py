@@ -41,6 +41,7 @@ from holdfast.adapters.kubernetes.client.errors import (
 from holdfast.adapters.kubernetes.client.server import TokenFile
 from holdfast.model.errors import BackendError, ConfigError
 from tests.engines.control_plane import ControlPlane
+from tests.engines.ports import free_port
 
 SHORT = timedelta(seconds=0.3)
 LONG = timedelta(seconds=30)  # far more than any test takes, even on a busy machine
@@ -446,12 +447,6 @@ def test_trying_again_ends_in_time(server: ScriptedServer) -> None:
         api.get(NODE)
 
     assert 2 <= len(server.requested) <= 12  # pauses of 50 ms at least, then twice as long each
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_server_that_is_down_is_reported_with_its_address() -> None:

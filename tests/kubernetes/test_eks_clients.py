@@ -17,13 +17,13 @@ import yaml
 from controlled import CRD
 
 from holdfast.api.aws_services import REVIEW_PATH
-from holdfast.kit.free_ports import free_port
 from holdfast.kit.serial import to_plain
 from holdfast.model.names import RECORD
 from holdfast.model.nodes import NodeRecord, Phase
 from tests.apps.served_api import Served, serving, with_keys
 from tests.engines.control_plane import API_SERVER, ControlPlane
 from tests.engines.hyp_command import provide_hyp
+from tests.engines.ports import free_port
 
 REGION = "us-west-2"  # a client with an old default would sign calls of STS for another region
 ARN = f"arn:aws:eks:{REGION}:000000000000:cluster/lab"

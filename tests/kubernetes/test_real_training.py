@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,6 +16,8 @@ from real_cluster import Cluster, until
 from real_ranks import ROOT, real_ranks
 from training import Training
 
+from tests.engines.ports import free_port
+
 pytest.importorskip("numpy")
 pytestmark = pytest.mark.usefixtures("training_operator")
 STEPS = 120
@@ -26,11 +27,6 @@ STEPS = 120
 def fleet(installed, cluster: Cluster, tmp_path: Path) -> Iterator[Fleet]:  # noqa: F811
     with a_fleet(cluster, tmp_path) as fleet:
         yield fleet
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def trainer(checkpoints: Path, *options: str) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from launch.launched import LIMIT_S, launcher_of, none_runs, numbers_in, start, wait_for
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 KEY = "0123456789abcdef"
 LEASE = "1s"

@@ -24,7 +24,7 @@ from launch.launched import (
 )
 
 from holdfast.apps.launch.stderr_relay import StderrRelay
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 pytestmark = pytest.mark.launchers
 

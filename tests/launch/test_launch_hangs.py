@@ -25,8 +25,8 @@ from launch.launched import (
 )
 
 from holdfast.adapters.host.evidence_file import read_evidence
-from holdfast.kit.free_ports import free_port
 from holdfast.kit.processes import descendants
+from tests.engines.ports import free_port
 
 pytestmark = pytest.mark.launchers
 

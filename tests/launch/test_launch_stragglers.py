@@ -14,7 +14,7 @@ from launch.cpu_quota import limited_to
 from launch.launched import LIMIT_S, none_runs, numbers_in, start, wait_for
 from launch.nvml_library import built_nvml
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 pytestmark = [
     pytest.mark.samples,

@@ -16,7 +16,7 @@ import pytest
 from effort import variants
 from launch.launched import TORCH_LIMIT_S, launch, needs_py_spy, start
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 HERE = Path(__file__).parent
 FRAMEWORKS = HERE.parent / "local" / "frameworks"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from launch.launched import TORCH_LIMIT_S, launch, numbers_in, start, wait_for
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 TORCHRUN = Path(sys.executable).with_name("torchrun")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from launch.launched import LIMIT_S, clean_environment
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 MACHINE = """
 ip link set lo up && ip addr add 10.9.8.7/24 dev lo && ip route add default dev lo src 10.9.8.7

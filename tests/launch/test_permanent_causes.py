@@ -25,7 +25,7 @@ from launch.launched import (
     wait_for,
 )
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 pytestmark = pytest.mark.launchers
 

@@ -9,7 +9,7 @@ import pytest
 from launch.job_of_nodes import KEY, ends
 from launch.launched import LIMIT_S, launch, start
 
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 pytestmark = pytest.mark.launchers
 

@@ -11,8 +11,8 @@ from final_states import column_of
 from launch.agent_at_work import AgentAtWork
 from slurm_fleet_at_work import on_both_versions
 
-from holdfast.kit.free_ports import free_port
 from tests.engines.matrix import Matrix
+from tests.engines.ports import free_port
 from tests.engines.slurm_cluster import SlurmCluster, SlurmPrograms
 
 TRAIN = """

@@ -20,7 +20,7 @@ from holdfast.decisions.flight_recorder import (
     recorder_environment,
 )
 from holdfast.decisions.hang_verdict import VerdictKind
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 SCRIPT = Path(__file__).parents[2] / "local/frameworks/torch_records.py"
 

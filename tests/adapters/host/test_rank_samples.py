@@ -13,7 +13,7 @@ import pytest
 from holdfast.adapters.host.rank_samples import sample_ranks
 from holdfast.adapters.host.rank_stacks import NodeRanks
 from holdfast.decisions.stragglers import WINDOWS, Window, straggler, window_of
-from holdfast.kit.free_ports import free_port
+from tests.engines.ports import free_port
 
 SCRIPT = Path(__file__).parents[2] / "local" / "frameworks" / "torch_slow.py"
 RANKS = 4
