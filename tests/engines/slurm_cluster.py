@@ -31,7 +31,7 @@ from holdfast.model.errors import BackendError
 from tests.engines.ports import free_port
 from tests.engines.slurm_conf import ConfiguredNode, gres_conf, slurm_conf
 from tests.engines.slurm_machine import Command, Machine, carry_out, plugged, pulled
-from tests.engines.waiting import PAUSE
+from tests.engines.waiting import LONGEST_POLL_S, PAUSE
 
 _MEMORY: Final = Path("/dev/shm")
 _POLL_S: Final = 0.02
@@ -251,12 +251,14 @@ class SlurmCluster:
 
         """
         began = checked_at = time.monotonic()
+        pause_s = _POLL_S
         while not is_done():
             if checked_at - began > timeout.total_seconds():
                 names = sorted(path.stem for path in self.folder.glob("slurm*.log"))
                 ends = "\n".join(f"{name}:\n{self.log(name)}" for name in names)
                 raise BackendError(f"not so within {timeout}:\n{ends}")
-            time.sleep(max(_POLL_S, PAUSE * (time.monotonic() - checked_at)))
+            time.sleep(max(pause_s, PAUSE * (time.monotonic() - checked_at)))
+            pause_s = min(1.2 * pause_s, LONGEST_POLL_S)
             checked_at = time.monotonic()
 
     def log(self, program: str = "slurmctld", lines: int = _LOG_LINES) -> str:

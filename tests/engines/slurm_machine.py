@@ -14,12 +14,14 @@ from holdfast.kit.processes import descendants, send
 
 Command = Sequence[str | Path]
 
+_PLUG = Path(__file__).with_name("plug.py")
+
 
 def plugged(log: Path, command: Command) -> subprocess.Popen[bytes]:
     """Start a program with a plug; ``pulled`` ends all that has come of it."""
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.engines.plug", str(os.getpid()), *command],
+            [sys.executable, "-I", "-S", _PLUG, str(os.getpid()), *command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
