@@ -14,6 +14,7 @@ from aws_command_line import AwsCommandLine
 from served_api import Served, holdfast, serving, with_keys
 
 from tests.chaos.schedules import Disk
+from tests.engines.waiting import LONGEST_POLL_S, PAUSE
 
 DEADLINE_S = 180.0
 RUN = (sys.executable, "-m", "holdfast", "run", "--output", "json")
@@ -89,10 +90,14 @@ def clusters(local_platform, tmp_path) -> Iterator[Clusters]:
 
 
 def until(is_so: Callable[[], object]) -> object:
-    deadline = time.monotonic() + DEADLINE_S
+    """Wait until it holds; each look is a command, so that most of the time is for the cluster."""
+    began = time.monotonic()
+    deadline = began + DEADLINE_S
     while not (found := is_so()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+        looked_at = time.monotonic()
+        assert looked_at < deadline
+        time.sleep(max(LONGEST_POLL_S, PAUSE * (looked_at - began)))
+        began = time.monotonic()
     return found
 
 
