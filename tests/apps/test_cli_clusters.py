@@ -2,8 +2,7 @@
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import HTTPServer, SimpleHTTPRequestHandler
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from served_api import serving, with_keys
 
 from holdfast.apps.cli.main import cli
 from holdfast.apps.exit_codes import ExitCode
+from tests.engines.waiting import until
 
-TIMEOUT_S = 180.0
 ROLE = "arn:aws:iam::123456789012:role/nodes"
 GROUP = {
     "InstanceGroupName": "gpu",
@@ -89,13 +88,6 @@ def change(source: Path, *, count: int) -> None:
     groups = [{**GROUP, "InstanceCount": count}]
     request = {"ClusterName": "lab", "InstanceGroups": groups, "NodeRecovery": "None"}
     source.write_text(json.dumps(request), encoding="utf-8")
-
-
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def lists_are_selected(call) -> None:

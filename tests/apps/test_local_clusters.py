@@ -3,15 +3,13 @@
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
 from served_api import Served, holdfast, serving, with_keys
 
-TIMEOUT_S = 180.0
+from tests.engines.waiting import until
 
 TRAINING = """
 import os, time
@@ -71,13 +69,6 @@ def scripts(tmp_path) -> Path:
         encoding="utf-8",
     )
     return scripts
-
-
-def until(is_so: Callable[[], object]) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 class Cluster:
