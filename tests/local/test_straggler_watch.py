@@ -10,7 +10,8 @@ from launch.cpu_quota import limited_to
 
 from holdfast.adapters.host.rank_samples import Sampled
 from holdfast.adapters.host.rank_stacks import NodeRanks
-from holdfast.adapters.local.straggler_watch import StragglerWatch, read_stragglers
+from holdfast.adapters.local.attempt_views import read_stragglers
+from holdfast.adapters.local.straggler_watch import StragglerWatch
 from holdfast.decisions.rank_snapshots import Activity, RankSamples
 
 RANKS = ("import time; time.sleep(600)", "while True: pass")

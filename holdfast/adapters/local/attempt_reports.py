@@ -1,10 +1,9 @@
 """Steps and losses that one attempt has reported: in the progress file, else in its logs."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.host.attempt_logs import CHUNK_BYTES, AttemptLogs
@@ -16,7 +15,6 @@ from holdfast.decisions.logged_steps import LoggedSteps, after_lines
 from holdfast.decisions.loss_faults import LossHistory, LossLimits, after_report, worse_fault
 from holdfast.decisions.step_rate import KnownSteps, step_rate, with_step
 from holdfast.kit.appended_lines import AppendedLines, file_size
-from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
 from holdfast.model.jobs import LossFault
 from holdfast.ports.clock import Clock
@@ -130,33 +128,3 @@ class AttemptReports:
         self._rate_at = now
         with suppress(OSError):  # a full disk loses the rate, nothing else
             write_atomically(self._rate_file, f"{rate:.6g}\n")
-
-
-def attempt_progress(own: RunDir, attempt: int, nodes: int) -> Progress:
-    """Return the progress of an attempt that another process watches."""
-    found = read_progress(own.progress(attempt))
-    if found.last is not None:
-        return found
-    steps = LoggedSteps()
-    for rank in range(nodes):
-        steps = after_lines(steps, rank, _ends(own.log(attempt, rank)), LossLimits())
-    return Progress(steps.first, steps.last)
-
-
-def read_step_rate(own: RunDir, attempt: int) -> float | None:
-    """Return the steps per second of an attempt, as last stored; None if unknown."""
-    try:
-        return float(read_end(own.step_rate(attempt), 64))
-    except (OSError, ValueError):
-        return None
-
-
-def _ends(log: Path) -> Iterator[str]:
-    """Yield the lines at the beginning and at the end of a log."""
-    yield from _text(AppendedLines(log).read())
-    with suppress(OSError):
-        yield from _text(read_end(log, CHUNK_BYTES).replace(b"\r", b"\n").split(b"\n"))
-
-
-def _text(lines: Iterable[bytes]) -> Iterator[str]:
-    return (line.decode("utf-8", "replace") for line in lines)

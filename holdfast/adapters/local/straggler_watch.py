@@ -14,14 +14,12 @@ from holdfast.adapters.host.rank_stacks import NodeRanks, rank_processes
 from holdfast.adapters.host.section_times import read_sections, section_samples
 from holdfast.adapters.host.straggler_examination import examination
 from holdfast.decisions.stragglers import WINDOWS, Straggler, Window, straggler, window_of
-from holdfast.kit.bounded_files import read_end
 from holdfast.kit.files import write_atomically
 
 _NONE: Final = "none"
 _REST_S: Final = 60.0
 """Time between two windows if no samples can be taken."""
 
-_TEXT_BYTES: Final = 4096
 _WAITS: Final = "no window of synchronous training so far"
 
 
@@ -32,14 +30,6 @@ class _Watched:
     found: Straggler | None = None
     thread: threading.Thread | None = None
     rest_until: float = 0.0
-
-
-def read_stragglers(file: Path) -> str:
-    """Return what is known of an attempt's stragglers; empty if no samples were taken."""
-    try:
-        return read_end(file, _TEXT_BYTES).decode("utf-8", "replace").strip()
-    except OSError:
-        return ""
 
 
 class StragglerWatch:

@@ -10,9 +10,12 @@ from typing import Any, Final
 
 from holdfast.adapters.host.evidence_file import read_evidence
 from holdfast.adapters.host.progress_file import Progress
-from holdfast.adapters.local.attempt_reports import attempt_progress, read_step_rate
+from holdfast.adapters.local.attempt_views import (
+    attempt_progress,
+    read_step_rate,
+    read_stragglers,
+)
 from holdfast.adapters.local.layout import cluster_dir, run_dir
-from holdfast.adapters.local.straggler_watch import read_stragglers
 from holdfast.apps.views.jobs import (
     INTERRUPTED,
     Attempt,
