@@ -28,7 +28,7 @@ _SERVICES: Final = ("api", "controller")
 """Processes that somebody starts again when they end."""
 
 _COMMANDS: Final = "holdfast.apps.cli.main"
-_GC_THRESHOLD: Final = 50_000
+_GC_THRESHOLD: Final = 100_000
 """Objects between two garbage collections of a command, instead of 700: imports create many and
 leave no garbage, and collections took 7 % of the time of ``nodes list``."""
 
