@@ -12,6 +12,7 @@ from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import MARK
 from holdfast.adapters.local.store import LocalStore
 from holdfast.kit.processes import is_alive
+from tests.engines.waiting import PAUSE, POLL_S
 
 DEADLINE_S = 600
 
@@ -78,12 +79,15 @@ class LocalRun:
 
     def wait_until(self, what: str, condition) -> object:
         """Poll until ``condition()`` is true, and return what it gave."""
-        end = time.monotonic() + DEADLINE_S
+        began = time.monotonic()
+        end = began + DEADLINE_S
         while not (found := condition()):
             if self.process is not None and self.process.poll() is not None:
                 raise AssertionError(f"ended before {what}: {self.process.stdout.read()}")
-            assert time.monotonic() < end, f"waited in vain for {what}: {self.record()}"
-            time.sleep(0.01)
+            looked_at = time.monotonic()
+            assert looked_at < end, f"waited in vain for {what}: {self.record()}"
+            time.sleep(max(POLL_S, PAUSE * (looked_at - began)))
+            began = time.monotonic()
         return found
 
     def wait_for_attempt(self, attempt: int) -> None:
@@ -125,10 +129,13 @@ class LocalRun:
         return [command for command in _command_lines(marks) if command]
 
     def wait_for_nothing_left(self) -> None:
-        end = time.monotonic() + DEADLINE_S
+        began = time.monotonic()
+        end = began + DEADLINE_S
         while left := self.left_over():
-            assert time.monotonic() < end, left
-            time.sleep(0.02)
+            looked_at = time.monotonic()
+            assert looked_at < end, left
+            time.sleep(max(POLL_S, PAUSE * (looked_at - began)))
+            began = time.monotonic()
 
     def pids(self, node: str) -> dict[str, int]:
         """Role and process of what runs on a node."""
