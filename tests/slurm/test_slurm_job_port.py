@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from job_port_nodes import Nodes
 from slurm_fleet_at_work import on_both_versions, stays
 
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
 from holdfast.adapters.slurm.jobs.views import HOLD
-from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.clock import SystemClock
@@ -22,29 +22,8 @@ from holdfast.model.errors import BackendError
 from holdfast.model.events import CallFailed, JobInputRejected
 from holdfast.model.job_views import JobView
 from holdfast.model.jobs import Failure, FailureKind, JobPhase, JobRecord
-from holdfast.model.nodes import NodeRecord, Phase
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.ports.fakes import FakeEvents
-
-
-class Nodes:
-    """All nodes are well, but for those that are out of service."""
-
-    def __init__(self, slurm: JobCommands) -> None:
-        self._slurm = slurm
-        self.out_of_service: set[str] = set()
-
-    def node_state(self, node: str) -> NodeState:
-        phase = Phase.REPLACING if node in self.out_of_service else Phase.SCHEDULABLE
-        record = NodeRecord(phase=phase, phase_since=datetime.now(UTC))
-        return NodeState(facts=self._slurm.nodes()[node], record=record)
-
-    def idle_nodes(self) -> frozenset[str]:
-        nodes = self._slurm.nodes().values()
-        return frozenset(one.name for one in nodes if one.is_free)
-
-    def returning_nodes(self) -> frozenset[str]:
-        return frozenset(self.out_of_service)
 
 
 class Port:
@@ -73,11 +52,17 @@ class Port:
         return SlurmJobs(config, self.store, around)
 
     def view(self) -> JobView:
-        (one,) = self.jobs.jobs()
+        with self.nodes.read_once():
+            (one,) = self.jobs.jobs()
         return one
 
     def until(self, is_so: Callable[[JobView], bool]) -> None:
-        self.slurm.until(lambda: any(is_so(one) for one in self.jobs.jobs()))
+        def is_done() -> bool:
+            with self.nodes.read_once():
+                views = self.jobs.jobs()
+            return any(is_so(one) for one in views)
+
+        self.slurm.until(is_done)
 
     def put(self, phase: JobPhase, **changes: object) -> JobRecord:
         record = replace(self.view().record, phase=phase, **changes)  # type: ignore[arg-type]
