@@ -31,10 +31,9 @@ from holdfast.model.errors import BackendError
 from tests.engines.ports import free_port
 from tests.engines.slurm_conf import ConfiguredNode, gres_conf, slurm_conf
 from tests.engines.slurm_machine import Command, Machine, carry_out, plugged, pulled
-from tests.engines.waiting import LONGEST_POLL_S, PAUSE
+from tests.engines.waiting import LONGEST_POLL_S, PAUSE, POLL_S
 
 _MEMORY: Final = Path("/dev/shm")
-_POLL_S: Final = 0.02
 _TIMEOUT: Final = timedelta(minutes=3)
 _CALL_S: Final = 60.0
 _LOG_LINES: Final = 15
@@ -251,7 +250,7 @@ class SlurmCluster:
 
         """
         began = checked_at = time.monotonic()
-        pause_s = _POLL_S
+        pause_s = POLL_S
         while not is_done():
             if checked_at - began > timeout.total_seconds():
                 names = sorted(path.stem for path in self.folder.glob("slurm*.log"))
@@ -367,7 +366,7 @@ class SlurmCluster:
     def _own(self) -> None:
         """Do with the machines what Slurm's programs order."""
         done = 0
-        while not self._over.wait(_POLL_S):
+        while not self._over.wait(POLL_S):
             with suppress(FileNotFoundError):
                 orders = (self.folder / "orders").read_text(encoding="utf-8").splitlines()
                 for order in orders[done:] if self.carries_out else ():
