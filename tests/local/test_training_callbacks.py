@@ -17,6 +17,14 @@ from holdfast.adapters.checkpoints.save_reports import read_reports
 PAGE = (Path(__file__).parents[2] / "docs/howto/start-frameworks.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
+BRIEFLY = """
+import gc, os, sys
+gc.disable()  # for the imports: they leave next to nothing to collect
+PROGRAM
+sys.stdout.flush()
+os._exit(0)  # Python's own exit takes a second to destroy what was imported
+"""
+
 LIGHTNING = """
 import lightning, torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -54,6 +62,11 @@ trainer.train()
 """
 
 
+def briefly(program: str) -> str:
+    """The program without collections of garbage, and without what Python does at its exit."""
+    return BRIEFLY.replace("PROGRAM", program)
+
+
 @pytest.mark.frameworks
 @pytest.mark.parametrize(
     ("framework", "script", "names", "losses"),
@@ -73,7 +86,7 @@ def test_the_example_of_the_guide_reports_steps_and_checkpoints(
     skip_without(framework)
     (example,) = [one for one in EXAMPLES if f"holdfast.training.{framework}" in one]
     program = tmp_path / "train.py"
-    program.write_text(script.replace("EXAMPLE", example), encoding="utf-8")
+    program.write_text(briefly(script.replace("EXAMPLE", example)), encoding="utf-8")
     folder = tmp_path / "ckpt"
     run.environment |= {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
@@ -111,7 +124,7 @@ def test_of_several_ranks_only_the_first_reports(
     example = re.sub(r"\bTrainer\(", replaced, example)
     said = 'print("ranks", torch.distributed.get_rank(), torch.distributed.get_world_size())\n'
     program = tmp_path / "train.py"
-    program.write_text(script.replace("EXAMPLE", example) + said, encoding="utf-8")
+    program.write_text(briefly(script.replace("EXAMPLE", example) + said), encoding="utf-8")
     folder = tmp_path / "ckpt"
     run.environment |= {"CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
@@ -257,7 +270,7 @@ def ran(folder: Path, program: str) -> list[str]:
         "HOLDFAST_SKIP_STEPS": "3,4",
     }
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", briefly(program)],
         env=environment, capture_output=True, text=True, check=False, timeout=500, cwd=folder,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,5 +1,10 @@
 """The training loop of Accelerate's quick tour."""
 
+import gc
+import os
+
+gc.disable()  # for the imports: they leave next to nothing to collect
+
 import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, TensorDataset
@@ -16,3 +21,4 @@ for inputs, targets in loader:
 rank, world = accelerator.process_index, accelerator.num_processes
 print(f"trained rank {rank} of {world}", flush=True)
 accelerator.end_training()
+os._exit(0)  # Python's own exit takes a second to destroy what was imported

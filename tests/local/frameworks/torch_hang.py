@@ -9,6 +9,8 @@ import sys
 import time
 from datetime import timedelta
 
+gc.disable()  # for the imports: they leave next to nothing to collect
+
 import torch
 import torch.distributed as dist
 
@@ -47,7 +49,6 @@ def main():
     dist.init_process_group("gloo", timeout=timedelta(seconds=TIMEOUT_S))
     model = torch.nn.Linear(8, 8)
     if HANG == "asleep":  # DDP imports 1,000 modules, and only these ranks wait in it
-        gc.disable()  # next to nothing of them is garbage
         model = torch.nn.parallel.DistributedDataParallel(model)
     loader = torch.utils.data.DataLoader(Numbers(), batch_size=4, num_workers=1)
     for step, batch in enumerate(loader):
