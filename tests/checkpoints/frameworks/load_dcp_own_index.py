@@ -4,12 +4,14 @@ import gc
 import os
 from typing import Any
 
-import torch
-import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
-from load_digests import Case, report
-from torch.distributed.checkpoint.state_dict import get_state_dict
-from torch.distributed.fsdp import fully_shard
+gc.disable()  # for the imports: they leave next to nothing to collect
+
+import torch  # noqa: E402 - see above
+import torch.distributed as dist  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
+from load_digests import Case, report  # noqa: E402
+from torch.distributed.checkpoint.state_dict import get_state_dict  # noqa: E402
+from torch.distributed.fsdp import fully_shard  # noqa: E402
 
 
 def load(case: Case) -> Any:
@@ -25,7 +27,6 @@ def load(case: Case) -> Any:
 
 
 if __name__ == "__main__":
-    gc.disable()  # for what the optimizer imports: it leaves next to nothing to collect
     dist.init_process_group("gloo")
     report(load)
     dist.barrier()
