@@ -7,7 +7,7 @@
 Writes for each target ``TARGET.oci.tar`` (for ``skopeo copy``, ``podman load`` or ``ctr images
 import``), ``TARGET.spdx.json`` (its SBOM) and, for all, ``images.json`` (digests, sizes in bytes).
 Each image is run before it counts as built. The base is the one that the Dockerfile pins where a
-registry can be reached, else one of Debian's packages, made by mmdebstrap and kept in
+registry can be reached, else one of Debian's packages, made by mmdebstrap and kept unpacked in
 ``~/.cache/holdfast`` (elsewhere with ``HOLDFAST_CACHE``). On the same base and with the same Debian
 packages, each build of a commit has the same digest. Needs root.
 """
@@ -42,6 +42,7 @@ _SUITE: Final = "bookworm"
 _PACKAGES: Final = ("ca-certificates", "python-is-python3", "python3", "python3-venv")
 _PULL_TIMEOUT_S: Final = 60.0
 _TIMEOUT_S: Final = 1800.0
+_DEBIAN: Final = "localhost/base"
 _OF_THE_HOST: Final = ("/etc/ssl/certs", "/etc/pip.conf")
 """What a build reads of this machine, so that it works behind a proxy with its own authority."""
 
@@ -67,6 +68,7 @@ class Builder:
 
     def __init__(self, storage: Path) -> None:
         self._storage = storage
+        self._others: tuple[str, ...] = ()
 
     def base(self, choice: str) -> str:
         """Return the name of the base image in the storage; fetch or make it."""
@@ -80,11 +82,18 @@ class Builder:
                 print(f"The pinned base cannot be pulled; building on Debian's packages. {error}")
             else:
                 return pinned
+        # Read where it lies, which saves each build to unpack and to commit it. Without the name of
+        # a driver, as buildah has another one where the kernel cannot stack file systems.
+        self._others = (f"--storage-opt=.imagestore={debian_base()}",)
+        return _DEBIAN
+
+    def import_base(self, archive: Path) -> Path:
+        """Make an image of a tar file, and return the folder that other storages read it from."""
         container = self._buildah("from", "scratch")
-        self._buildah("add", "--quiet", container, str(debian_base()), "/")
-        self._buildah("commit", "--quiet", "--timestamp", "0", container, "localhost/base")
+        self._buildah("add", "--quiet", container, str(archive), "/")
+        self._buildah("commit", "--quiet", "--timestamp", "0", container, _DEBIAN)
         self._buildah("rm", container)
-        return "localhost/base"
+        return self._storage / "root"
 
     def build(self, target: str, base: str, tag: str, archive: Path) -> Image:
         """Build one target of the Dockerfile and write it as an OCI archive."""
@@ -127,33 +136,34 @@ class Builder:
     def _size(self, tag: str) -> int:
         container = self._buildah("from", "--pull-never", tag)
         folder = self._buildah("mount", container)
-        try:
-            return int(output("du", "--summarize", "--block-size=1", "--one-file-system", folder)
-                       .split()[0])  # fmt: skip
+        try:  # not with --one-file-system, as the base may lie on another one than what is above
+            return int(output("du", "--summarize", "--block-size=1", folder).split()[0])
         finally:
             self._buildah("rm", container)
 
     def _buildah(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str:
-        places = (f"--root={self._storage}/root", f"--runroot={self._storage}/run")
+        places = (f"--root={self._storage}/root", f"--runroot={self._storage}/run", *self._others)
         chroot = {"BUILDAH_ISOLATION": "chroot"}
         return output("buildah", *places, *arguments, timeout_s=timeout_s, environment=chroot)
 
 
 def debian_base() -> Path:
-    """Return the tar file of a small Debian with Python; make it if that was never done."""
+    """Return a storage with an image of a small Debian with Python; make it if it is not there."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get("HOLDFAST_CACHE") or Path(home, "holdfast")).absolute()
     recipe = hashlib.sha256(repr((_SUITE, _PACKAGES)).encode()).hexdigest()[:16]
-    place = cache / f"image-base-{recipe}.tar"
+    place = cache / f"image-base-{recipe}"
     cache.mkdir(parents=True, exist_ok=True)
     with place.with_suffix(".lock").open("w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not place.exists():
-            new = place.with_suffix(".new")
-            include = f"--include={','.join(_PACKAGES)}"
-            output("mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", include,
-                    _SUITE, str(new))  # fmt: skip
-            new.rename(place)
+            # Beside its place, as it can be renamed only within a file system.
+            with tempfile.TemporaryDirectory(prefix="image-base-", dir=cache) as new:
+                archive = Path(new, "base.tar")
+                include = f"--include={','.join(_PACKAGES)}"
+                output("mmdebstrap", "--quiet", "--variant=minbase", "--format=tar", include,
+                        _SUITE, str(archive))  # fmt: skip
+                Builder(Path(new)).import_base(archive).rename(place)
     return place
 
 
