@@ -20,7 +20,8 @@ def write_sbom(source: str, target: Path, *options: str) -> None:
     if not syft.exists():
         raise CannotBuild("syft is missing: run `make image`, which installs it")
     form = f"--output=spdx-json={target}"
-    environment = {"SYFT_CHECK_FOR_APP_UPDATE": "false"}
+    # Garbage is collected less often: 0.2 GB more memory for an eighth less processor time.
+    environment = {"SYFT_CHECK_FOR_APP_UPDATE": "false", "GOGC": "400"}
     output(str(syft), "scan", "--quiet", source, form, *options, environment=environment)
 
 
@@ -33,7 +34,7 @@ def write_sbom_of_wheel(folder: Path) -> Path:
     target = folder / f"holdfast-{version}.spdx.json"
     with tempfile.TemporaryDirectory(prefix="holdfast-sbom-") as installed:
         pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
-        output(*pip, "--target", installed, str(wheels[0]))
+        output(*pip, "--no-compile", "--target", installed, str(wheels[0]))
         names = ("--source-name=holdfast", f"--source-version={version}")
         write_sbom(f"dir:{installed}", target, *names)
     return target
