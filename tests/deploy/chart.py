@@ -1,5 +1,6 @@
 """The chart and what helm makes of it."""
 
+import os
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.engines.control_plane import FOR_GO
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 HELM_CHART = DEPLOY / "helm" / "holdfast"
@@ -27,7 +30,11 @@ class Helm:
 
     def run(self, *arguments: str | Path) -> str:
         done = subprocess.run(
-            [self.program, *arguments], check=False, capture_output=True, encoding="utf-8"
+            [self.program, *arguments],
+            check=False,
+            capture_output=True,
+            encoding="utf-8",
+            env={**os.environ, **FOR_GO},
         )
         if done.returncode != 0:
             raise ChartRefused(done.stdout + done.stderr)

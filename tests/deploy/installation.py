@@ -1,5 +1,6 @@
 """The plain manifests on a real control plane, and clients with the accounts that they make."""
 
+import os
 import subprocess
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from chart import DEPLOY, HELM_CHART
 
 from holdfast.adapters.kubernetes.client.api import Api
 from holdfast.adapters.kubernetes.client.server import Server
-from tests.engines.control_plane import ControlPlane
+from tests.engines.control_plane import FOR_GO, ControlPlane
 
 NODES = ("node-a", "node-b")
 NAMESPACE = "holdfast"
@@ -94,6 +95,7 @@ class Installation:
             check=False,
             capture_output=True,
             encoding="utf-8",
+            env={**os.environ, **FOR_GO},
             input=stdin,
         )
 

@@ -13,7 +13,7 @@ import pytest
 from chart import HELM_CHART
 from installation import NODES, TIMEOUT_S, Installation
 
-from tests.engines.control_plane import PROGRAMS, Built, ControlPlane
+from tests.engines.control_plane import FOR_GO, PROGRAMS, Built, ControlPlane
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(?:console)?\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -79,7 +79,8 @@ def a_cluster(programs: Mapping[str, Path]) -> Iterator[tuple[Installation, dict
             cluster.add_node(name)
         folders = {str(programs[name].parent) for name in ("kubectl", "helm")}
         path = os.pathsep.join([*folders, os.environ["PATH"]])
-        yield cluster, {**os.environ, "PATH": path, "KUBECONFIG": str(plane.kubeconfig())}
+        own = {"PATH": path, "KUBECONFIG": str(plane.kubeconfig())}
+        yield cluster, {**os.environ, **FOR_GO, **own}
 
 
 def written(command: str) -> str:
