@@ -15,7 +15,7 @@ _BLOCK: Final = 200
 _FIRST: Final = range(12_000, 20_000, _BLOCK)
 """Below the ports that ``holdfast.kit.free_ports`` chooses for jobs."""
 
-_held: Final[list[int]] = []
+_locked: Final[list[int]] = []
 """Descriptors of lock files, open until the process ends."""
 
 
@@ -49,6 +49,6 @@ def _own(_process: int) -> Iterator[int]:
         except BlockingIOError:
             os.close(lock)
         else:
-            _held.append(lock)
+            _locked.append(lock)
             return itertools.cycle(range(first, first + _BLOCK))
     raise RuntimeError(f"{len(_FIRST)} processes have ports for tests already, see {folder}")
