@@ -27,7 +27,8 @@ SINGLE = (Training.kind, Mpi.kind, Set.kind, Indexed.kind)
 
 TIMEOUT_S = 480
 BY_CHANCE = frozenset(("JobWaiting", "PodsRemoved"))
-"""Events of jobs whose nodes, or whose pods, take their time."""
+"""Events of jobs whose nodes, or whose pods, take their time. Pods of a lost machine are deleted
+by the stop of their job, which has an Event, or before it by the drain of their node."""
 
 LABELS = Labels()
 
@@ -131,10 +132,10 @@ class Cell:
         return [one for number, one in enumerate(reasons) if self._counts(number, reasons)]
 
     def _counts(self, number: int, reasons: list[str]) -> bool:
-        """Whether an Event is looked at: the last of removals, as slow pods may go before."""
+        """Whether an Event is looked at."""
         reason = reasons[number]
-        others = reasons[number + 1 :] if reason == "PodsRemoved" else reasons[:number]
-        return reason not in BY_CHANCE or (reason in self.row.tells and reason not in others)
+        is_first = reason not in reasons[:number]
+        return reason not in BY_CHANCE or (reason in self.row.tells and is_first)
 
     @property
     def outcome(self) -> Json:

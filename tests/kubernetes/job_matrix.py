@@ -134,7 +134,6 @@ ROWS = (
         "silent-node",
         silence,
         nodes=3,
-        tells=frozenset({"PodsRemoved"}),
         kinds=EVERY,
     ),
     Row("eviction", eviction),
