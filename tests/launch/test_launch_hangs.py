@@ -158,7 +158,7 @@ def test_without_a_timeout_a_hang_is_reported_once_and_the_ranks_continue(train:
         r"\S+; rank 0 on \S+ never entered all_reduce: .+; the other rank waits; the ranks "
         r"continue: --hang-timeout is not set, or no step was reported yet",
         "".join(printed),
-    ), printed
+    ), "".join(printed)
     (folder / "continue").touch()
     _, rest = started.communicate(timeout=LIMIT_S)
 
@@ -200,7 +200,8 @@ def test_on_a_node_that_delays_an_inspection_beyond_its_limit_another_one_names_
     (folder / "continue").touch()
     started.communicate(timeout=LIMIT_S)
 
-    assert re.search(r"rank 1 on \S+ never entered all_reduce: .+", "".join(printed)), printed
+    text = "".join(printed)
+    assert re.search(r"rank 1 on \S+ never entered all_reduce: .+", text), text
     assert len(stopped) > 1
 
 
