@@ -355,3 +355,28 @@ def test_the_part_that_counts_a_device_has_to_pass_too_after_a_job(node, munged,
     assert node.calls("epilog")[0] == 0
 
     assert reasons(node) == ([] if is_whole else [Reason.GPU_COUNT])
+
+
+@pytest.mark.parametrize("program", ["prolog", "epilog", "health"])
+def test_a_program_of_slurm_loads_nothing_of_other_checks(program: str) -> None:
+    """Nodes run them before and after each job, or every minute."""
+    show = (
+        f"import sys; from holdfast.apps.main import run; run(['check', '{program}', '--help']);"
+        "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", show], capture_output=True, check=True, encoding="utf-8"
+    )
+
+    assert f"holdfast check {program}" in done.stdout
+    assert set(done.stderr.split()).isdisjoint(
+        {
+            *(
+                f"holdfast.apps.cli.check.{other}"
+                for other in ("node", "pair", "pairs", "slurm_prolog")
+            ),
+            "holdfast.apps.slurm.nodes",
+            "holdfast.decisions.job_resume",
+            "rich.console",
+        }
+    )

@@ -33,7 +33,6 @@ from holdfast.apps.checks.job import (
     present_devices,
 )
 from holdfast.apps.checks.node import lay_out
-from holdfast.apps.cli.check.slurm_prolog import before_job
 from holdfast.apps.cli.ending import ending_by_signal
 from holdfast.apps.cli.help import examples
 from holdfast.apps.cli.parameters import Duration
@@ -140,6 +139,8 @@ def prolog(
     nodes are drained; the job waits for other nodes and is not held.
     """
     if not os.environ.get(_NODE) and os.environ.get(JOB_NODES):
+        from holdfast.apps.cli.check.slurm_prolog import before_job  # noqa: PLC0415 - not on nodes
+
         check = ("--gpus", gpus, *(("--config", str(config_file)) if config_file else ()))
         return before_job(os.environ[JOB_NODES], state_dir, through or (), check, timeout)
     chosen = None if gpus == "all" else os.environ.get(_GPUS, "")
