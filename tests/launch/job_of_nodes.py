@@ -11,6 +11,8 @@ from tests.engines.ports import free_port
 
 KEY = "0123456789abcdef"
 LEASE = "1s"
+LASTING = "1m"
+"""A lease with which no launcher is lost, however busy the machine is."""
 
 TRAIN = """
 import os, pathlib, signal, sys, time

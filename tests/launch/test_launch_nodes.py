@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from launch.job_of_nodes import KEY, Job, ends, running_job
+from launch.job_of_nodes import KEY, LASTING, Job, ends, running_job
 from launch.launched import (
     LIMIT_S,
     arguments_of,
@@ -183,6 +183,7 @@ def test_ranks_that_are_being_stopped_end_at_once_without_coordinator(job: Job) 
 
 
 def test_the_coordinator_stops_all_nodes_on_a_signal(job: Job) -> None:
+    job.lease = LASTING
     guards = job.start_all(3)
     job.await_round(1)
     guards[0].send_signal(signal.SIGTERM)
@@ -224,6 +225,7 @@ def test_a_killed_rank_and_a_lost_node_are_in_the_fault_matrix(job: Job, matrix:
 
 
 def test_a_job_without_restarts_in_place_is_in_the_fault_matrix(job: Job, matrix: Matrix) -> None:
+    job.lease = LASTING
     job.nnodes = "2"
     budget = ("--max-restarts", "0", "--max-job-restarts", "1")
     guards = [job.start("--node-rank", str(rank), *budget) for rank in (0, 1)]
