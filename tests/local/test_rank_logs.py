@@ -30,9 +30,19 @@ def test_attempts_that_began_and_ended_between_two_calls_are_shown_in_order(job,
             printed(job, attempt, rank, f"attempt {attempt} of {rank}\n")
     assert [*logs.lines(0)] == []
 
-    shown = [*logs.lines(3), *logs.rest()]
+    shown = [*logs.lines(3), *logs.rest(3)]
 
     assert shown == [(rank, f"attempt {n} of {rank}") for n in (1, 2, 3) for rank in (0, 1)]
+
+
+def test_attempts_that_began_after_the_last_call_are_shown_at_the_end(job, logs):
+    """Nothing is read while the output is behind, also not the number of the attempt."""
+    printed(job, 1, 0, "first\nwhy")
+    assert [*logs.lines(1)] == [(0, "first")]
+    printed(job, 2, 0, "second\n")
+    printed(job, 3, 1, "third\n")
+
+    assert [*logs.rest(3)] == [(0, "why"), (0, "second"), (1, "third")]
 
 
 def test_logs_that_an_attempt_continues_are_shown_once(job, logs):
@@ -42,7 +52,7 @@ def test_logs_that_an_attempt_continues_are_shown_once(job, logs):
     os.symlink(earlier.name, continued)
     printed(job, 2, 0, "first\nsecond\n")
 
-    assert [*logs.lines(2), *logs.rest()] == [(0, "second")]
+    assert [*logs.lines(2), *logs.rest(2)] == [(0, "second")]
 
 
 def test_a_state_of_an_earlier_attempt_shows_its_output_again(job, logs):

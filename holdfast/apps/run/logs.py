@@ -77,14 +77,18 @@ class RankLogs:
 
     def lines(self, attempt: int) -> Iterator[tuple[int, str]]:
         """Yield new ``(rank, line)``: the rest of earlier attempts, then those of ``attempt``."""
-        if attempt < self._attempt:  # in a state that was restored from its backup
-            self._attempt = attempt - 1
-        while self._attempt < attempt:  # an attempt may begin and end between two calls
-            self._begin(self._attempt + 1)
+        self._follow(attempt)
         yield from self._left()
         if not self._ended:
             for tail in self._tails:
                 yield from tail.lines()
+
+    def _follow(self, attempt: int) -> None:
+        """Follow all attempts up to this one: it may begin and end between two calls."""
+        if attempt < self._attempt:  # in a state that was restored from its backup
+            self._attempt = attempt - 1
+        while self._attempt < attempt:
+            self._begin(self._attempt + 1)
 
     def _begin(self, attempt: int) -> None:
         """Follow an attempt, whose ranks may still write the logs of the one before."""
@@ -93,8 +97,9 @@ class RankLogs:
             self._ended.extend(self._tails)
             self._tails = [_Tail(self._files, attempt, rank) for rank in range(self._ranks)]
 
-    def rest(self) -> Iterator[tuple[int, str]]:
-        """Yield all remaining lines of a job that has ended."""
+    def rest(self, attempt: int) -> Iterator[tuple[int, str]]:
+        """Yield all remaining lines of a job that has ended with ``attempt``."""
+        self._follow(attempt)
         self._ended.extend(self._tails)
         self._tails = []
         while self._ended:

@@ -168,7 +168,7 @@ class Followed:
                 emit_recorded(entry, screen.event)
         for rank, line in logs.lines(record.attempt):
             screen.log(rank, line)
-        for rank, line in logs.rest() if record.phase.is_final else ():
+        for rank, line in logs.rest(record.attempt) if record.phase.is_final else ():
             screen.log(rank, line)
         return record.phase.is_final
 

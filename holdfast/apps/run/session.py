@@ -93,7 +93,7 @@ class RunSession:
             self._waiting.close()
         self._give_up()
         self._show()
-        for rank, line in self._logs.rest():
+        for rank, line in self._logs.rest(self._record().attempt):
             self._screen.log(rank, line)
         self._screen.close()
         return self._record()
