@@ -121,12 +121,14 @@ def test_the_version_is_reported_without_loading_commands() -> None:
         ("rum", "No such command 'rum'. Did you mean 'run'?\n"),
         ("incident", "No such command 'incident'. Did you mean 'incidents'?\n"),
         ("xyz", "No such command 'xyz'.\n"),
+        ("check prolg", "No such command 'prolg'. Did you mean 'prolog'?\n"),
+        ("slurm xyz", "No such command 'xyz'.\n"),
     ],
 )
 def test_an_unknown_command_is_bad_input_and_the_nearest_name_is_reported(
     typed: str, reported: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([typed]) == ExitCode.BAD_INPUT
+    assert run(typed.split()) == ExitCode.BAD_INPUT
     assert capsys.readouterr().err.endswith(reported)
 
 

@@ -44,7 +44,8 @@ def _continued(line: str) -> str:
 class FullHelpGroup(click.Group):
     """Group that lists each command with its whole first sentence, which click truncates.
 
-    Commands of other modules are imported when they are called, or when all are listed.
+    Commands of other modules are imported when they are called, or when all are listed. For an
+    unknown command, the error suggests the nearest one.
     """
 
     def __init__(self, *args: Any, modules: Mapping[str, str] | None = None, **more: Any) -> None:
@@ -71,3 +72,16 @@ class FullHelpGroup(click.Group):
             formatter.write_dl(
                 [(name, one.get_short_help_str(_SENTENCE)) for name, one in found.items() if one]
             )
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """See ``click.Group.resolve_command``."""
+        name, known = args[0], self.list_commands(ctx)
+        if name not in known and not ctx.resilient_parsing:
+            import difflib  # noqa: PLC0415 - only a mistake needs it
+
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)

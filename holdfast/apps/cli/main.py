@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 from holdfast import __version__
+from holdfast.apps.cli.help import FullHelpGroup
 from holdfast.apps.exit_codes import ExitCode
 
 if TYPE_CHECKING:  # only completion needs it
@@ -69,7 +70,7 @@ COMMANDS: Final = {
 }
 
 
-class LazyGroup(click.Group):
+class LazyGroup(FullHelpGroup):
     """Group whose commands are imported when they are called, not when they are listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
@@ -109,19 +110,6 @@ class LazyGroup(click.Group):
             if name.startswith(incomplete)
         ]
         return names + click.Command.shell_complete(self, ctx, incomplete)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See ``click.Group.resolve_command``; suggests the nearest command for an unknown one."""
-        name = args[0]
-        if name not in COMMANDS and not ctx.resilient_parsing:
-            import difflib  # noqa: PLC0415 - only a mistake needs it
-
-            near = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
-        return super().resolve_command(ctx, args)
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

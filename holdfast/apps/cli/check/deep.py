@@ -1,4 +1,4 @@
-"""``holdfast check deep``: ``holdfast nodes check`` under the name of what it does."""
+"""``holdfast check deep``: an alias of ``holdfast nodes check``."""
 
 from copy import copy
 
