@@ -6,15 +6,14 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from aws_command_line import AwsCommandLine
 from served_api import Served, holdfast, serving, with_keys
 
 from tests.chaos.schedules import Disk
-from tests.engines.waiting import LONGEST_POLL_S, PAUSE
+from tests.engines.waiting import until
 
 DEADLINE_S = 180.0
 RUN = (sys.executable, "-m", "holdfast", "run", "--output", "json")
@@ -87,18 +86,6 @@ def clusters(local_platform, tmp_path) -> Iterator[Clusters]:
         aws = AwsCommandLine(served)
         yield Clusters(served, aws)
         aws.close()
-
-
-def until(is_so: Callable[[], object]) -> object:
-    """Wait until it holds; each look is a command, so that most of the time is for the cluster."""
-    began = time.monotonic()
-    deadline = began + DEADLINE_S
-    while not (found := is_so()):
-        looked_at = time.monotonic()
-        assert looked_at < deadline
-        time.sleep(max(LONGEST_POLL_S, PAUSE * (looked_at - began)))
-        began = time.monotonic()
-    return found
 
 
 def run(cluster: str, *argv: str) -> tuple[int, list[dict]]:

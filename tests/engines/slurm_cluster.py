@@ -17,7 +17,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from holdfast.model.errors import BackendError
 from tests.engines.ports import free_port
 from tests.engines.slurm_conf import ConfiguredNode, gres_conf, slurm_conf
 from tests.engines.slurm_machine import Command, Machine, carry_out, plugged, pulled
-from tests.engines.waiting import LONGEST_POLL_S, PAUSE, POLL_S
+from tests.engines.waiting import POLL_S, Polling
 
 _MEMORY: Final = Path("/dev/shm")
 _TIMEOUT: Final = timedelta(minutes=3)
@@ -249,16 +248,12 @@ class SlurmCluster:
             BackendError: that took longer than ``timeout``; with the ends of Slurm's logs.
 
         """
-        began = checked_at = time.monotonic()
-        pause_s = POLL_S
+        polling = Polling()
         while not is_done():
-            if checked_at - began > timeout.total_seconds():
+            if polling.pause() > timeout.total_seconds():
                 names = sorted(path.stem for path in self.folder.glob("slurm*.log"))
                 ends = "\n".join(f"{name}:\n{self.log(name)}" for name in names)
                 raise BackendError(f"not so within {timeout}:\n{ends}")
-            time.sleep(max(pause_s, PAUSE * (time.monotonic() - checked_at)))
-            pause_s = min(1.2 * pause_s, LONGEST_POLL_S)
-            checked_at = time.monotonic()
 
     def log(self, program: str = "slurmctld", lines: int = _LOG_LINES) -> str:
         """The last lines that a program such as ``slurmd.node1`` wrote."""

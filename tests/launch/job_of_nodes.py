@@ -12,7 +12,8 @@ from tests.engines.ports import free_port
 KEY = "0123456789abcdef"
 LEASE = "1s"
 LASTING = "1m"
-"""A lease with which no launcher is lost, however busy the machine is."""
+"""A lease with which no launcher is lost, however busy the machine is. Not where one leaves or is
+lost: at the end, the coordinator waits for it for three leases."""
 
 TRAIN = """
 import os, pathlib, signal, sys, time

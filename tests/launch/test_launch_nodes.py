@@ -34,6 +34,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 
 def test_a_failed_rank_restarts_the_ranks_of_all_nodes(job: Job) -> None:
+    job.lease = LASTING
     guards = job.start_all(2)
     job.await_round(1)
     job.exit_rank(1, 3, 5)
@@ -271,6 +272,7 @@ def test_a_coordinator_that_leaves_is_replaced_and_the_other_launchers_stay(
 def test_a_coordinator_in_a_pod_stops_all_nodes_on_ctrl_c_or_if_told_to(
     job: Job, signum: signal.Signals, options: tuple[str, ...]
 ) -> None:
+    job.lease = LASTING
     job.nnodes = "2"
     job.variables = {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
     guards = [job.start("--node-rank", str(rank), *options) for rank in (0, 1)]
@@ -281,6 +283,7 @@ def test_a_coordinator_in_a_pod_stops_all_nodes_on_ctrl_c_or_if_told_to(
 
 
 def test_an_exit_code_that_forbids_restarts_ends_all_launchers_with_it(job: Job) -> None:
+    job.lease = LASTING
     guards = job.start_all(3)
     job.await_round(1)
     job.exit_rank(1, 2, 93)
@@ -289,6 +292,7 @@ def test_an_exit_code_that_forbids_restarts_ends_all_launchers_with_it(job: Job)
 
 
 def test_a_launcher_with_another_key_does_not_take_part(job: Job) -> None:
+    job.lease = LASTING
     job.nnodes = "2"
     guards = job.start_all(2)
     job.await_round(1)

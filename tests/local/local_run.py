@@ -5,14 +5,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from holdfast.adapters.local.layout import RunDir
 from holdfast.adapters.local.machine import MARK
 from holdfast.adapters.local.store import LocalStore
 from holdfast.kit.processes import is_alive
-from tests.engines.waiting import PAUSE, POLL_S
+from tests.engines.waiting import Polling
 
 DEADLINE_S = 600
 
@@ -79,15 +78,11 @@ class LocalRun:
 
     def wait_until(self, what: str, condition) -> object:
         """Poll until ``condition()`` is true, and return what it gave."""
-        began = time.monotonic()
-        end = began + DEADLINE_S
+        polling = Polling()
         while not (found := condition()):
             if self.process is not None and self.process.poll() is not None:
                 raise AssertionError(f"ended before {what}: {self.process.stdout.read()}")
-            looked_at = time.monotonic()
-            assert looked_at < end, f"waited in vain for {what}: {self.record()}"
-            time.sleep(max(POLL_S, PAUSE * (looked_at - began)))
-            began = time.monotonic()
+            assert polling.pause() < DEADLINE_S, f"waited in vain for {what}: {self.record()}"
         return found
 
     def wait_for_attempt(self, attempt: int) -> None:
@@ -129,13 +124,9 @@ class LocalRun:
         return [command for command in _command_lines(marks) if command]
 
     def wait_for_nothing_left(self) -> None:
-        began = time.monotonic()
-        end = began + DEADLINE_S
+        polling = Polling()
         while left := self.left_over():
-            looked_at = time.monotonic()
-            assert looked_at < end, left
-            time.sleep(max(POLL_S, PAUSE * (looked_at - began)))
-            began = time.monotonic()
+            assert polling.pause() < DEADLINE_S, left
 
     def pids(self, node: str) -> dict[str, int]:
         """Role and process of what runs on a node."""
