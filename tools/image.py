@@ -68,7 +68,7 @@ class Builder:
 
     def __init__(self, storage: Path) -> None:
         self._storage = storage
-        self._others: tuple[str, ...] = ()
+        self._stores: tuple[str, ...] = ()
 
     def base(self, choice: str) -> str:
         """Return the name of the base image in the storage; fetch or make it."""
@@ -82,13 +82,13 @@ class Builder:
                 print(f"The pinned base cannot be pulled; building on Debian's packages. {error}")
             else:
                 return pinned
-        # Read where it lies, which saves each build to unpack and to commit it. Without the name of
-        # a driver, as buildah has another one where the kernel cannot stack file systems.
-        self._others = (f"--storage-opt=.imagestore={debian_base()}",)
+        # An additional image store, so that no build unpacks and commits the base. Its option names
+        # no storage driver: buildah uses vfs where the kernel does not support overlay.
+        self._stores = (f"--storage-opt=.imagestore={debian_base()}",)
         return _DEBIAN
 
     def import_base(self, archive: Path) -> Path:
-        """Make an image of a tar file, and return the folder that other storages read it from."""
+        """Make an image of a tar file; return its directory, an additional image store."""
         container = self._buildah("from", "scratch")
         self._buildah("add", "--quiet", container, str(archive), "/")
         self._buildah("commit", "--quiet", "--timestamp", "0", container, _DEBIAN)
@@ -136,19 +136,19 @@ class Builder:
     def _size(self, tag: str) -> int:
         container = self._buildah("from", "--pull-never", tag)
         folder = self._buildah("mount", container)
-        try:  # not with --one-file-system, as the base may lie on another one than what is above
+        try:  # without --one-file-system: the base may be on another file system than the layers
             return int(output("du", "--summarize", "--block-size=1", folder).split()[0])
         finally:
             self._buildah("rm", container)
 
     def _buildah(self, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str:
-        places = (f"--root={self._storage}/root", f"--runroot={self._storage}/run", *self._others)
+        places = (f"--root={self._storage}/root", f"--runroot={self._storage}/run", *self._stores)
         chroot = {"BUILDAH_ISOLATION": "chroot"}
         return output("buildah", *places, *arguments, timeout_s=timeout_s, environment=chroot)
 
 
 def debian_base() -> Path:
-    """Return a storage with an image of a small Debian with Python; make it if it is not there."""
+    """Return an image store with a small Debian with Python; make it if there is none."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(os.environ.get("HOLDFAST_CACHE") or Path(home, "holdfast")).absolute()
     recipe = hashlib.sha256(repr((_SUITE, _PACKAGES)).encode()).hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""What other processes see of an attempt on this machine: progress, step rate and stragglers.
+"""Reads progress, step rate and stragglers of an attempt that another process watches.
 
-Lists of jobs read these alone, so the modules that watch and sample jobs are not imported here.
+Lists of jobs show no more of an attempt, so they need not import what watches and samples jobs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +39,7 @@ def read_step_rate(own: RunDir, attempt: int) -> float | None:
 
 
 def read_stragglers(file: Path) -> str:
-    """Return what is known of an attempt's stragglers; empty if no samples were taken."""
+    """Return the stored report of an attempt's stragglers; empty if no samples were taken."""
     try:
         return read_end(file, _TEXT_BYTES).decode("utf-8", "replace").strip()
     except OSError:
@@ -47,7 +47,7 @@ def read_stragglers(file: Path) -> str:
 
 
 def _ends(log: Path) -> Iterator[str]:
-    """Yield the lines at the beginning and at the end of a log."""
+    """Yield the first and the last lines of a log."""
     yield from _text(AppendedLines(log).read())
     with suppress(OSError):
         yield from _text(read_end(log, CHUNK_BYTES).replace(b"\r", b"\n").split(b"\n"))

@@ -118,10 +118,10 @@ def run_trainer(main: Callable[[Sequence[str]], None]) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Have malloc keep what a step frees: the next step needs as much.
+    """Set malloc to keep freed memory for the next step.
 
-    glibc gives it back to the kernel, which clears 1,500 pages again for each step: a third of the
-    processor time of a rank in NumPy.
+    By default, glibc returns it to the kernel, and each step has 1,500 page faults: a third of the
+    CPU time of a rank in NumPy.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
     if mallopt:
