@@ -30,6 +30,10 @@ _EARLIER: Final = timedelta(minutes=1)
 """Time before the last step that counts, too: a rank may report a step after its device has failed,
 and the kernel's clock is not corrected by NTP."""
 
+_IN_CGROUP: Final = "Memory cgroup out of memory"
+"""How the message about an OOM kill begins if a control group has reached its limit (Linux,
+mm/oom_kill.c)."""
+
 _RECORD: Final = re.compile(r"(\d{1,6}),\d{1,20},(\d{1,20}),[^;\n]{0,200};([^\n]{0,8192})")
 _UNPRINTABLE: Final = re.compile(r"[^ -~]")
 
@@ -79,6 +83,17 @@ def line_of(record: str, booted_at: datetime) -> KernelLine | None:
         return None
     at = booted_at + timedelta(seconds=uptime_s)
     return KernelLine(at=at, text=text, is_kernel=facility == _KERN)
+
+
+def concerns_job(line: KernelLine, oom_kills: int | None) -> bool:
+    """Return False for an OOM kill at the memory limit of others, such as of another container.
+
+    Args:
+        line: a line of the kernel log.
+        oom_kills: number of OOM kills in the control group of the job's processes; None if unknown.
+
+    """
+    return oom_kills != 0 or not line.text.startswith(_IN_CGROUP)
 
 
 def kept_lines(lines: Iterable[KernelLine], limit: int = LINES) -> tuple[KernelLine, ...]:

@@ -17,6 +17,7 @@ from holdfast.decisions.kernel_lines import (
     LINES,
     KernelLine,
     NodeKernelLog,
+    concerns_job,
     kept_lines,
     line_of,
     since_last_step,
@@ -142,6 +143,22 @@ def test_a_storm_of_other_lines_does_not_hide_a_cause(found: list[KernelLine]) -
 
     assert line(XID, 1e6) in kept
     assert storm[-1] in kept
+
+
+@pytest.mark.parametrize(
+    ("text", "oom_kills", "expected"),
+    [
+        ("Memory cgroup out of memory: Killed process 9 (python)", 0, False),
+        ("Memory cgroup out of memory: Killed process 9 (python)", 1, True),
+        ("Memory cgroup out of memory: Killed process 9 (python)", None, True),
+        ("Out of memory: Killed process 9 (python)", 0, True),
+        (XID, 0, True),
+    ],
+)
+def test_only_an_oom_kill_at_the_limit_of_others_does_not_concern_a_job(
+    text: str, oom_kills: int | None, *, expected: bool
+) -> None:
+    assert concerns_job(line(text), oom_kills) is expected
 
 
 def rank(number: int, node: str, bus_id: str = "") -> RankSnapshot:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from launch.cpu_quota import limited_to
+from launch.cgroup_limits import limited_to
 from launch.launched import LIMIT_S, none_runs, numbers_in, start, wait_for
 from launch.nvml_library import built_nvml
 

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from launch.cpu_quota import limited_to
+from launch.cgroup_limits import limited_to
 
 from holdfast.adapters.host.rank_samples import Sampled
 from holdfast.adapters.host.rank_stacks import NodeRanks

@@ -6,9 +6,7 @@ from typing import Final
 
 from holdfast.adapters.host.small_files import read_small
 from holdfast.decisions.rank_slowdowns import Quota
-from holdfast.kit.cgroup_paths import lineage
 
-_CONTROLLER: Final = "cpu"
 _NS_PER_S: Final = 1e9
 
 Periods = Mapping[Path, tuple[int, int]]
@@ -29,20 +27,6 @@ def waited_s(pids: Mapping[int, int]) -> dict[int, float]:
         for rank, pid in pids.items()
     }
     return {rank: int(found[1]) / _NS_PER_S for rank, found in fields.items() if len(found) > 1}
-
-
-def control_groups(pid: int) -> list[Path]:
-    """Return the control groups that may limit the CPU time of a process, innermost first."""
-    mounts = read_small("/proc/self/mountinfo") or ""
-    found: list[Path] = []
-    for line in (read_small(f"/proc/{pid}/cgroup") or "").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, own = rest.partition(":")
-        if not controllers:
-            found += lineage(own, mounts)
-        elif _CONTROLLER in controllers.split(","):
-            found += lineage(own, mounts, _CONTROLLER)
-    return found
 
 
 def read_periods(groups: Collection[Path]) -> Periods:

@@ -8,8 +8,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from holdfast.adapters.host.control_groups import oom_kills
 from holdfast.adapters.host.kmsg import read_record
-from holdfast.decisions.kernel_lines import KernelLine, NodeKernelLog, kept_lines, line_of
+from holdfast.decisions.kernel_lines import (
+    KernelLine,
+    NodeKernelLog,
+    concerns_job,
+    kept_lines,
+    line_of,
+)
 
 DEVICE: Final = Path("/dev/kmsg")
 _FILE_BYTES: Final = 1 << 22
@@ -20,7 +27,8 @@ _LIMIT_S: Final = 2.0
 def read_warnings(node: str, logs: Sequence[Path] = (DEVICE,)) -> NodeKernelLog:
     """Return the warnings and worse of this boot, within bounds; never blocks.
 
-    A log that cannot be read is no error: most users and containers may not read it.
+    A log that cannot be read is no error: most users and containers may not read it. This process
+    must be in the control group of the job's processes, or in one above it.
 
     Args:
         node: name of the node.
@@ -30,10 +38,11 @@ def read_warnings(node: str, logs: Sequence[Path] = (DEVICE,)) -> NodeKernelLog:
     lines: list[KernelLine] = []
     notes: list[str] = []
     booted_at = datetime.now(UTC) - timedelta(seconds=time.monotonic())
+    kills = oom_kills()
     for path in logs:
         try:
             found = (line_of(record, booted_at) for record in _records(path))
-            lines += kept_lines(one for one in found if one is not None)
+            lines += kept_lines(one for one in found if one and concerns_job(one, kills))
         except OSError as error:
             notes.append(f"{path} could not be read: {error.strerror}")
     return NodeKernelLog(node=node, lines=kept_lines(lines), note="; ".join(notes))

@@ -17,12 +17,8 @@ from typing import Final
 
 from holdfast.adapters.host.accelerator_clocks import read_clocks
 from holdfast.adapters.host.accelerator_memory import NVML
-from holdfast.adapters.host.cpu_waits import (
-    control_groups,
-    quotas_between,
-    read_periods,
-    waited_s,
-)
+from holdfast.adapters.host.control_groups import control_groups
+from holdfast.adapters.host.cpu_waits import quotas_between, read_periods, waited_s
 from holdfast.adapters.host.rank_stacks import python_process, raw_environment
 from holdfast.decisions.rank_slowdowns import Quota, RankUse, slowdown_text
 from holdfast.kit.processes import die_with_parent
@@ -70,7 +66,7 @@ def _cpu(
     slow: int, pids: Mapping[int, int], seconds: float
 ) -> tuple[list[Quota], dict[int, float]]:
     """Return the CPU quotas of a rank, and the share of time in which each waited for a CPU."""
-    groups = {rank: control_groups(pid) for rank, pid in pids.items()}
+    groups = {rank: control_groups(pid, "cpu") for rank, pid in pids.items()}
     own = groups.get(slow, [])
     began, waits, periods = time.monotonic(), waited_s(pids), read_periods(own)
     time.sleep(seconds)

@@ -9,14 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launch.cpu_quota import limited_to
+from launch.cgroup_limits import limited_to
 
-from holdfast.adapters.host.cpu_waits import (
-    control_groups,
-    quotas_between,
-    read_periods,
-    waited_s,
-)
+from holdfast.adapters.host.control_groups import control_groups
+from holdfast.adapters.host.cpu_waits import quotas_between, read_periods, waited_s
 from holdfast.decisions.rank_slowdowns import Quota
 
 BUSY = "while True: pass"
@@ -102,6 +98,6 @@ def test_a_process_that_has_ended_has_neither() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
 
-    assert control_groups(ended.pid) == []
+    assert control_groups(ended.pid, "cpu") == []
     assert waited_s({0: ended.pid}) == {}
     assert slowdowns(0, ended.pid) == ""

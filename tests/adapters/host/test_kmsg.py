@@ -1,11 +1,15 @@
 import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from launch.cgroup_limits import memory_limited_to
 
 from holdfast.adapters.host.kernel_warnings import read_warnings
 from holdfast.adapters.host.kmsg import LINES, KmsgDevice, open_kmsg
@@ -180,6 +184,42 @@ def test_a_kernel_log_that_cannot_be_read_is_stated(tmp_path: Path) -> None:
 
     assert [one.text for one in kept.lines] == ["NVRM: a"]
     assert kept.note == f"{missing} could not be read: No such file or directory"
+
+
+READS = """
+import os, pathlib, sys
+name, kills = sys.argv[1:]
+sys.stdin.readline()
+child = os.fork() if kills else 0
+if kills and not child:
+    pathlib.Path("/proc/self/comm").write_text(name)
+    blocks = [b"x" * (1 << 20 | number) for number in range(1000)]
+    os._exit(0)
+status = os.waitpid(child, 0)[1] if child else 0
+from holdfast.adapters.host.kernel_warnings import read_warnings
+print(status, any(f"({name})" in one.text for one in read_warnings("n").lines))
+"""
+
+
+def read_in_group(name: str, kills: str) -> str:
+    """What a process in a control group prints, one child of which may need too much memory."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", READS, name, kills],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with memory_limited_to(64, process.pid, f"holdfast-{name}-{kills}"):
+        printed, _ = process.communicate("\n", timeout=60)
+    return printed
+
+
+def test_an_oom_kill_is_evidence_in_the_control_group_of_the_job_alone() -> None:
+    kmsg_or_skip()
+    name = f"oom-{os.getpid()}"
+
+    assert read_in_group(name, "kills") == f"{signal.SIGKILL} True\n"
+    assert read_in_group(name, "") == "0 False\n"
 
 
 def overwrite_log() -> None:
