@@ -10,6 +10,7 @@ import pytest
 from chart import HELM_CHART, Helm
 from moto.server import ThreadedMotoServer
 
+from holdfast.adapters.telemetry.cloudwatch import NAMESPACE
 from holdfast.apps.exit_codes import ExitCode
 from holdfast.apps.main import run
 
@@ -87,7 +88,8 @@ def test_the_example_ships_lines_and_metrics_under_the_names_of_the_machine(
     assert [one["logStreamName"] for one in found["events"]] == [
         f"SagemakerHealthMonitoringAgent/gpu/{INSTANCE}"
     ]
-    metrics = boto3.client("cloudwatch", region_name=REGION, endpoint_url=aws).list_metrics()
+    cloudwatch = boto3.client("cloudwatch", region_name=REGION, endpoint_url=aws)
+    metrics = cloudwatch.list_metrics(Namespace=NAMESPACE)  # moto reports those of buckets, too
     names = {one["MetricName"] for one in metrics["Metrics"]}
     assert names == {"NvidiaGpuXidErrorPendingReplacement"}
 
