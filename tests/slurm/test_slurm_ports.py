@@ -10,8 +10,8 @@ import pytest
 from slurm_fleet_at_work import stays
 
 from holdfast.adapters.slurm.nodes.agent_settings import AgentSlurm
-from holdfast.adapters.slurm.nodes.cluster import Dependencies
 from holdfast.adapters.slurm.nodes.cluster import SlurmCluster as Backend
+from holdfast.adapters.slurm.nodes.dependencies import Dependencies
 from holdfast.adapters.slurm.nodes.munge import munge_of, trust_of
 from holdfast.adapters.slurm.nodes.report import SharedReport
 from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore

@@ -10,7 +10,8 @@ from holdfast.adapters.checkpoints.history import read_history
 from holdfast.adapters.providers.table import build_provider
 from holdfast.adapters.slurm.commands.conf_file import CONF
 from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
-from holdfast.adapters.slurm.nodes.cluster import Dependencies, SlurmCluster
+from holdfast.adapters.slurm.nodes.cluster import SlurmCluster
+from holdfast.adapters.slurm.nodes.dependencies import Dependencies
 from holdfast.adapters.slurm.nodes.leadership import FileLock
 from holdfast.adapters.slurm.nodes.munge import trust_of
 from holdfast.adapters.slurm.nodes.signatures import Trust, directory_problem
@@ -54,7 +55,7 @@ def connect(config: ControllerConfig, wake: Callable[[], None], *, acts: bool) -
             is_check_due=_due(config.nodes),
             stops_itself=lambda job: jobs.stops_itself(job),  # noqa: PLW0108 - see below
             displaces=lambda job, node: jobs.displaces(job, node),  # noqa: PLW0108 - see below
-            has_left=lambda job, node: jobs.has_left(job, node),  # noqa: PLW0108 - see below
+            left=lambda of: jobs.left(of),  # noqa: PLW0108 - see below
         )
         if acts:
             store.put_places(_places(settings))

@@ -1,6 +1,6 @@
 """Backend of batch jobs on Slurm that Holdfast resumes after node faults."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -9,6 +9,7 @@ from typing import Final
 from holdfast.adapters.slurm.commands.comment import CommentRequest, Key, parse
 from holdfast.adapters.slurm.commands.job_text import COMPLETING, WAITING, BatchJob
 from holdfast.adapters.slurm.commands.jobs import JobCommands
+from holdfast.adapters.slurm.commands.node_text import JobFacts
 from holdfast.adapters.slurm.jobs.advice import stop_message
 from holdfast.adapters.slurm.jobs.drift import JobDriftCorrection
 from holdfast.adapters.slurm.jobs.holds import JobHolds
@@ -114,9 +115,10 @@ class SlurmJobs:
         """Record that the node loop requeues a job that does not request auto-resume yet."""
         self._unmanaged.note(job, withdrawn(node, self._around.clock.now()))
 
-    def has_left(self, job: str, node: str) -> bool:
-        """Whether a job with a supervisor runs no step on a node that is still allocated to it."""
-        return job in self._supervised and (job, node) not in self._slurm.step_nodes()
+    def left(self, jobs: Iterable[JobFacts]) -> frozenset[tuple[str, str]]:
+        """Return the pairs of job and allocated node where a supervised job runs no step."""
+        pairs = {(job.id, node) for job in jobs if job.id in self._supervised for node in job.nodes}
+        return frozenset(pairs - self._slurm.step_nodes()) if pairs else frozenset()
 
     def jobs(self) -> tuple[JobView, ...]:
         """See ``JobBackend.jobs``; a process that may act corrects drift first."""

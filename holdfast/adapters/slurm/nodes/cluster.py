@@ -2,9 +2,9 @@
 
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from typing import Final
@@ -13,15 +13,16 @@ from holdfast.adapters.slurm.commands.execution import Slurm
 from holdfast.adapters.slurm.commands.node_text import JobFacts, NodeFacts
 from holdfast.adapters.slurm.commands.reasons import our_reason
 from holdfast.adapters.slurm.nodes.deep_checks import DeepChecks, requested_of
+from holdfast.adapters.slurm.nodes.dependencies import Dependencies
 from holdfast.adapters.slurm.nodes.drift import ENTRY, REPORT, Damage, DriftCorrection
 from holdfast.adapters.slurm.nodes.node_state import NodeState
 from holdfast.adapters.slurm.nodes.preparation import Preparation
 from holdfast.adapters.slurm.nodes.reports import ReceivedReport, Reports, verdict_name
-from holdfast.adapters.slurm.nodes.signatures import Trust
 from holdfast.adapters.slurm.nodes.state import Memory, SlurmStore
 from holdfast.adapters.slurm.nodes.views import (
     Known,
     closing_reason,
+    is_marked,
     is_renewed,
     is_to_open,
     known_nodes,
@@ -41,41 +42,8 @@ from holdfast.model.events import CallFailed
 from holdfast.model.names import DeepCheck
 from holdfast.model.nodes import Breaker, ClusterView, NodeRecord, NodeView, Phase, Pool
 from holdfast.model.requests import Request
-from holdfast.ports.clock import Clock
-from holdfast.ports.events import EventSink
 
 _UNREADY: Final = "its machine is new, and the command after_replacement has not succeeded yet"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dependencies:
-    """Dependencies of the cluster other than Slurm."""
-
-    clock: Clock
-    events: EventSink
-    """Sink for reports of invalid values and of calls that failed outside of rounds."""
-
-    changed: Callable[[], None]
-    """Called, from any thread, when a new round may be needed."""
-
-    trust: Trust
-    """Whose reports are accepted."""
-
-    may_act: Callable[[], bool]
-    """Whether this process may change the cluster now; False for readers."""
-
-    is_check_due: Callable[[str, NodeRecord, datetime], bool] | None = None
-    """Whether a node of a partition is due for a check once it is idle; None if no check is
-    configured."""
-
-    stops_itself: Callable[[str], bool] = lambda _: False
-    """Whether the job loop stops a job, so that the node loop leaves it alone."""
-
-    displaces: Callable[[str, NodeView], None] = lambda _job, _node: None
-    """Called with a job that the node loop requeues, and the node that the job has to leave."""
-
-    has_left: Callable[[str, str], bool] = lambda _job, _node: False
-    """Whether a job runs nothing on a node that is still allocated to it."""
 
 
 class SlurmCluster:
@@ -160,13 +128,12 @@ class SlurmCluster:
         self._first_seen = {
             name: records[name] for name, one in self._known.items() if one.remembered is None
         }
-        self._count(
-            [
-                name
-                for name, record in records.items()
-                if waits_for_jobs(record) or awaits_check(record, memory.requests.get(name))
-            ]
+        followed = (
+            name
+            for name, record in records.items()
+            if waits_for_jobs(record) or awaits_check(record, memory.requests.get(name))
         )
+        self._count([*followed])
         self._views = {
             name: self._view(one, records[name], memory, now) for name, one in self._known.items()
         }
@@ -337,13 +304,16 @@ class SlurmCluster:
     def _mark(self, node: str, record: NodeRecord, *, was_closed: bool, cleared: str = "") -> None:
         """Close or open a node to match its record.
 
-        The node is read again, as a person may have closed it since the last read.
+        The node is read again before a change: a person may have closed it since the last read.
         """
+        facts, now = self._nodes.cached(node), self._around.clock.now()
+        if facts and is_marked(facts, record, now, was_closed=was_closed, cleared=cleared):
+            return
         facts = self._nodes.read_one(node)
         reason = closing_reason(facts, record, cleared)
         if reason is not None:
             self._slurm.close_node(node, reason)
-        elif is_to_open(facts, record, self._around.clock.now(), was_closed=was_closed):
+        elif is_to_open(facts, record, now, was_closed=was_closed):
             self._slurm.open_node(node)
         self._nodes.invalidate()
 
@@ -354,6 +324,7 @@ class SlurmCluster:
         """
         facts = self._nodes.read_one(node)
         self._slurm.down_node(node, facts.reason.text if facts.keeps_reason else our_reason(record))
+        self._nodes.invalidate()
         self._mark(node, record, was_closed=False)
 
     def _record(self, known: Known) -> NodeRecord:
@@ -364,9 +335,11 @@ class SlurmCluster:
     def _count(self, followed: list[str]) -> None:
         """Record which jobs run on the nodes where that matters."""
         found: dict[str, list[JobFacts]] = defaultdict(list)
-        for job in self._slurm.jobs_on(followed) if followed else ():
+        jobs = self._slurm.jobs_on(followed) if followed else []
+        left = self._around.left(jobs)
+        for job in jobs:
             for node in job.nodes:
-                if not self._around.has_left(job.id, node):
+                if (job.id, node) not in left:
                     found[node].append(job)
         self._jobs = found
         self._not_requeueable &= {job.id for jobs in found.values() for job in jobs}

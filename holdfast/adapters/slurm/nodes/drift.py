@@ -11,10 +11,9 @@ from holdfast.adapters.slurm.commands.reasons import Author
 from holdfast.adapters.slurm.nodes.state import SlurmStore
 from holdfast.adapters.slurm.nodes.views import (
     Known,
-    closing_reason,
     has_leftovers,
     is_lost,
-    is_to_open,
+    is_marked,
     request_of,
 )
 from holdfast.engine.repeats import RepeatLimiter
@@ -135,9 +134,7 @@ class DriftCorrection:
         if has_leftovers(known):
             what = f"ending leftover jobs on {known.name}"
             yield what, partial(self._clear, known.name, record)
-        elif closing_reason(facts, record) is not None or is_to_open(
-            facts, record, self._clock.now(), was_closed=False
-        ):
+        elif not is_marked(facts, record, self._clock.now(), was_closed=False):
             what = f"correcting the state of {known.name}"
             yield what, partial(self._mark, known.name, record)
 

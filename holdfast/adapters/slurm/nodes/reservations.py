@@ -1,5 +1,6 @@
 """Reservations of nodes: for jobs that are resumed, and for the spare pools."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -23,6 +24,9 @@ _DURATION: Final = timedelta(minutes=30)
 """Duration of all reservations but the spare pools; renewed at half of that time. If no controller
 is left, Slurm ends them."""
 
+_FRESH_S: Final = 1.0
+"""Maximum age in seconds of reservations that a round uses."""
+
 
 class ReservableNodes(Protocol):
     """Node states that reservations need."""
@@ -41,7 +45,10 @@ class ReservableNodes(Protocol):
 
 
 class Reservations:
-    """Reservations of one cluster; call ``refresh`` before each use."""
+    """Reservations of one cluster; call ``refresh`` before each use.
+
+    slurmctld is asked once a second, not in each round: a round may begin several times a second.
+    """
 
     def __init__(
         self, slurm: JobCommands, nodes: ReservableNodes, spares: Mapping[str, int]
@@ -50,10 +57,17 @@ class Reservations:
         self._nodes = nodes
         self._spares = spares
         self._all: dict[str, Reservation] = {}
+        self._partitions: dict[str, frozenset[str]] = {}
+        self._read_at = float("-inf")
 
     def refresh(self) -> None:
-        """Read the reservations from Slurm."""
-        self._all = self._slurm.reservations()
+        """Read the reservations from Slurm, unless they were read a moment ago."""
+        if time.monotonic() > self._read_at + _FRESH_S:
+            self._read()
+
+    def _read(self) -> None:
+        self._all, self._partitions = self._slurm.reservations(), {}
+        self._read_at = time.monotonic()
 
     @property
     def jobs(self) -> frozenset[str]:
@@ -136,7 +150,7 @@ class Reservations:
             if size not in (0, has):
                 self._resize(partition, size)
             if size != has:
-                self.refresh()
+                self._read()
         for name in [one for one in self._all if one.startswith((SPARE, NEXT))]:
             if name.removeprefix(SPARE).removeprefix(NEXT) not in self._spares:
                 self._slurm.end_reservation(name)
@@ -184,7 +198,7 @@ class Reservations:
         elif existing is not None:
             self._renew(existing, now)
         if had != desired:
-            self.refresh()
+            self._read()
 
     def _back(self, partition: str) -> list[str]:
         """Return nodes that were reserved while away and can now be taken into the spare pool."""
@@ -208,7 +222,7 @@ class Reservations:
             left = len(set(spares.nodes) - set(used))
             if left:
                 self._slurm.keep_spares(name, partition, left)
-            self.refresh()
+            self._read()
 
     def _spare_nodes(self, partition: str) -> tuple[str, ...]:
         spares = self._all.get(SPARE + partition)
@@ -217,7 +231,7 @@ class Reservations:
     def _idle(self, partition: str) -> list[str]:
         """Return idle nodes that are in no reservation; nodes asleep come last."""
         idle = self._nodes.idle_nodes().difference(*self._reserved_nodes())
-        nodes = idle & self._slurm.partition_nodes(partition) if idle else idle
+        nodes = idle & self._members(partition) if idle else idle
         return sorted(nodes, key=lambda node: (self._sleeps(node), node))
 
     def _reserved_nodes(self, *besides: str) -> Iterator[tuple[str, ...]]:
@@ -229,7 +243,12 @@ class Reservations:
     def _returning(self, partition: str, *own: str) -> frozenset[str]:
         """Return nodes of a partition that come back, and are in no reservations but ``mine``."""
         names = self._nodes.returning_nodes().difference(*self._reserved_nodes(*own))
-        return names & self._slurm.partition_nodes(partition) if names else names
+        return names & self._members(partition) if names else names
+
+    def _members(self, partition: str) -> frozenset[str]:
+        if partition not in self._partitions:
+            self._partitions[partition] = self._slurm.partition_nodes(partition)
+        return self._partitions[partition]
 
     def _sleeps(self, node: str) -> bool:
         facts = self._nodes.node_state(node).facts

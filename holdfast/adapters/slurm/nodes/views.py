@@ -226,6 +226,17 @@ def is_to_open(facts: NodeFacts, record: NodeRecord, now: datetime, *, was_close
     return facts.reason.author in authors
 
 
+def is_marked(
+    facts: NodeFacts, record: NodeRecord, now: datetime, *, was_closed: bool, cleared: str = ""
+) -> bool:
+    """Whether a node is closed or open as its record requires, so that nothing is to be changed.
+
+    The arguments are those of ``closing_reason`` and ``is_to_open``.
+    """
+    is_closed = closing_reason(facts, record, cleared) is None
+    return is_closed and not is_to_open(facts, record, now, was_closed=was_closed)
+
+
 def _is_down_for_boot(facts: NodeFacts) -> bool:
     """Whether Slurm set a node DOWN because it rebooted.
 

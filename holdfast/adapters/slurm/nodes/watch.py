@@ -33,8 +33,8 @@ class NodeWatch:
         self._changed = changed
         self._lock = threading.Lock()
         self._facts: Mapping[str, NodeFacts] | None = None
-        self._is_stale = False
-        self._read_at: datetime | None = None
+        self._invalidations = 0
+        self._seen = 0
         self._answered: dict[str, datetime] = {}
         self._left: dict[str, str] = {}
         self._stopped = threading.Event()
@@ -59,7 +59,7 @@ class NodeWatch:
 
     def invalidate(self) -> None:
         """Discard the last result, so that the next ``facts`` asks Slurm."""
-        self._is_stale = True
+        self._invalidations += 1
 
     def facts(self) -> Mapping[str, NodeFacts]:
         """Return all nodes, by name, as of the last read, a moment ago.
@@ -68,10 +68,12 @@ class NodeWatch:
             BackendError: the nodes cannot be read.
 
         """
-        facts = self._facts
-        if facts is None or self._is_stale or self.error:
-            return self.read()
-        return facts
+        facts = self._current()
+        return self.read() if facts is None else facts
+
+    def cached(self, node: str) -> NodeFacts | None:
+        """Return a node as of the last read; None if that is outdated, or has no such node."""
+        return (self._current() or {}).get(node)
 
     def read(self) -> Mapping[str, NodeFacts]:
         """Read all nodes now, and return them by name.
@@ -81,7 +83,7 @@ class NodeWatch:
 
         """
         with self._lock:
-            self._is_stale = False
+            invalidations = self._invalidations
             try:
                 facts = {name: self._freed(one) for name, one in self._slurm.nodes().items()}
             except BackendError as error:
@@ -89,7 +91,7 @@ class NodeWatch:
                 raise
             now = self._clock.now()
             self._answered.update({name: now for name, one in facts.items() if one.has_heartbeat})
-            self._facts, self._read_at, self.error = facts, now, ""
+            self._facts, self._seen, self.error = facts, invalidations, ""
         return facts
 
     def read_one(self, node: str) -> NodeFacts:
@@ -102,6 +104,11 @@ class NodeWatch:
         facts = self._slurm.nodes(node)[node]
         with self._lock:
             return self._freed(facts)
+
+    def _current(self) -> Mapping[str, NodeFacts] | None:
+        """Return the last result; None if there is none, or it was discarded."""
+        is_outdated = self._seen != self._invalidations or self.error
+        return None if is_outdated else self._facts
 
     def answered_at(self, node: str) -> datetime | None:
         """Return when the slurmd of a node was last known to respond."""
