@@ -31,6 +31,10 @@ from tools.deepspeed_ops import EXTENSIONS
 REQUIRE_ALL = os.environ.get("HOLDFAST_REQUIRE_ALL") == "1"
 
 os.environ["TORCH_EXTENSIONS_DIR"] = str(EXTENSIONS)  # compiled by `make frameworks`
+PYTHON_START = str(Path(__file__).parent / "engines/python_start")
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    dict.fromkeys((PYTHON_START, *filter(None, [os.environ.get("PYTHONPATH")])))
+)
 
 # No verdict may depend on how busy the machine is.
 settings.register_profile("calm", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -4,16 +4,13 @@ Arguments: folder, step of the failure (-1: none), kind of the failure: kill, ra
 node, which kills the launcher. Rank 1 fails.
 """
 
-import gc
 import os
 import signal
 import sys
 from pathlib import Path
 
-gc.disable()  # for the imports: they leave next to nothing to collect
-
-import torch  # noqa: E402 - see above
-from torch import distributed  # noqa: E402
+import torch
+from torch import distributed
 
 STEPS = 12
 

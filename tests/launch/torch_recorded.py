@@ -1,17 +1,14 @@
 """Trains with DDP on gloo, and hangs in a collective that one rank leaves out, or mismatches."""
 
-import gc
 import os
 import sys
 import time
 from datetime import timedelta
 
-gc.disable()  # for the imports: they leave next to nothing to collect
-
-import torch  # noqa: E402 - see above
-import torch.distributed as dist  # noqa: E402
-from recorder import listen  # noqa: E402
-from torch._C import _distributed_c10d as native  # noqa: E402
+import torch
+import torch.distributed as dist
+from recorder import listen
+from torch._C import _distributed_c10d as native
 
 
 def hang(kind: str) -> None:

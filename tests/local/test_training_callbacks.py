@@ -18,8 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs/howto/start-frameworks.md").read_text(
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 
 BRIEFLY = """
-import gc, os, sys
-gc.disable()  # for the imports: they leave next to nothing to collect
+import os, sys
 PROGRAM
 sys.stdout.flush()
 os._exit(0)  # Python's own exit takes a second to destroy what was imported

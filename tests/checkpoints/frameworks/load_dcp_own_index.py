@@ -1,17 +1,14 @@
 """Loads checkpoints of ``write_dcp.py`` with an index for each rank, as PyTorch's DCP does."""
 
-import gc
 import os
 from typing import Any
 
-gc.disable()  # for the imports: they leave next to nothing to collect
-
-import torch  # noqa: E402 - see above
-import torch.distributed as dist  # noqa: E402
-import torch.distributed.checkpoint as dcp  # noqa: E402
-from load_digests import Case, report  # noqa: E402
-from torch.distributed.checkpoint.state_dict import get_state_dict  # noqa: E402
-from torch.distributed.fsdp import fully_shard  # noqa: E402
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from load_digests import Case, report
+from torch.distributed.checkpoint.state_dict import get_state_dict
+from torch.distributed.fsdp import fully_shard
 
 
 def load(case: Case) -> Any:

@@ -1,9 +1,6 @@
 """The training loop of Accelerate's quick tour."""
 
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 from accelerate import Accelerator

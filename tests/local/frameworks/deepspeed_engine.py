@@ -1,10 +1,7 @@
 """DeepSpeed's getting started, on the CPU."""
 
 import argparse
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import deepspeed
 import torch

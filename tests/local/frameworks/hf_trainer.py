@@ -1,10 +1,7 @@
 """Hugging Face Trainer on a tiny random Llama."""
 
-import gc
 import os
 import tempfile
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments

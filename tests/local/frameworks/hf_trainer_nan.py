@@ -1,10 +1,7 @@
 """Hugging Face Trainer whose weights become NaN after 5 of 60 steps."""
 
-import gc
 import tempfile
 import time
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments

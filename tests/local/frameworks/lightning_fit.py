@@ -1,10 +1,7 @@
 """Lightning in 15 minutes, with a smaller model: DDP over the nodes of the job."""
 
-import gc
 import os
 import sys
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import lightning
 import torch

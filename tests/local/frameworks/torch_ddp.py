@@ -1,11 +1,8 @@
 """PyTorch as its tutorial on torchrun has it; resumes, and dies once on demand."""
 
-import gc
 import os
 import signal
 from pathlib import Path
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 import torch.distributed as dist

@@ -3,13 +3,10 @@
 The environment may have the rank and the step that hang: ``HANG_RANK`` and ``HANG_AT``.
 """
 
-import gc
 import os
 import sys
 import time
 from datetime import timedelta
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 import torch.distributed as dist

@@ -1,11 +1,8 @@
 """Trains on batches of which the twelfth is broken; saves each step, resumes from the newest."""
 
-import gc
 import os
 import time
 from pathlib import Path
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 

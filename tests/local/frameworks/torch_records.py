@@ -1,14 +1,11 @@
 """Dumps the flight recorder of gloo in two desynchronised states, into the given folders."""
 
-import gc
 import os
 import pickle
 import sys
 import time
 from datetime import timedelta
 from pathlib import Path
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 import torch.distributed as dist

@@ -1,10 +1,7 @@
 """DDP on gloo until it is killed; the rank ``SLOW_RANK`` sleeps in its forward pass."""
 
-import gc
 import os
 import time
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 import torch.distributed as dist

@@ -1,13 +1,10 @@
 """Three ranks on gloo: rank 1 does not come, and the others wait as the first argument says."""
 
 import atexit
-import gc
 import os
 import pdb
 import sys
 import time
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 import torch.distributed as dist

@@ -1,9 +1,6 @@
 """Accelerate with automatic names; ``load_state()`` loads the newest."""
 
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 from accelerate import Accelerator

@@ -1,9 +1,6 @@
 """PyTorch's distributed checkpoints; the script loads the highest step."""
 
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 import torch.distributed.checkpoint as dcp

@@ -1,9 +1,6 @@
 """DeepSpeed, which loads the tag that ``latest`` names, on the CPU."""
 
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import deepspeed
 import torch

@@ -1,9 +1,6 @@
 """FSDP: rank 0 writes the full state with ``torch.save``; the script loads the highest step."""
 
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 import torch.distributed as dist

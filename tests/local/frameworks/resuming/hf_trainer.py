@@ -1,9 +1,6 @@
 """Hugging Face Trainer on a tiny random Llama; ``resume_from_checkpoint=True``."""
 
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 from saving import FOLDER, LAST, SAVES, report_resume, report_save

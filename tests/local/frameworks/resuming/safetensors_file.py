@@ -1,9 +1,6 @@
 """safetensors without a framework, one file for each step; the script loads the highest."""
 
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 from safetensors.torch import load_file, save_file

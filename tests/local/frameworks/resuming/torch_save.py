@@ -1,9 +1,6 @@
 """``torch.save`` under the number of the step; the script loads the highest."""
 
-import gc
 import os
-
-gc.disable()  # for the imports: they leave next to nothing to collect
 
 import torch
 from saving import FOLDER, LAST, SAVES, report_resume, report_save
