@@ -9,7 +9,7 @@ from tests.engines.control_plane import PROGRAMS
 from tests.engines.slurm_cluster import installed_slurm
 from tools.control_plane import CannotBuild, provide
 
-CHROMIUM: Final = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
 def chromium() -> str:

@@ -30,7 +30,7 @@ from rich.text import Text
 
 PICTURES: Final = Path(__file__).parents[1] / "docs" / "pictures"
 HOLDFAST: Final = Path(sys.executable).with_name("holdfast")
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS: Final = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 RUN: Final = "llm"
 _COLUMNS: Final = 100

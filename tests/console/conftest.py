@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "apps"))  # its made-up runs 
 
 from console_server import Site, site
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 PATIENCE_MS = 60_000
 expect.set_options(timeout=PATIENCE_MS)
 
