@@ -379,3 +379,17 @@ def test_a_node_that_comes_back_is_for_a_spare_pool_that_is_too_small(port: Port
     port.slurm.until(lambda: len(pool()) == 3)
     port.slurm.until(lambda: pool() and "NEXT_SPARE_dev" not in port.commands.reservations())
     assert port.slurm.jobs()[hungry] == "PENDING"
+
+
+def test_a_supervised_job_has_left_the_allocated_nodes_where_it_runs_no_step(port: Port) -> None:
+    on_one = "srun --nodes=1 --ntasks=1 sleep 600"
+    job = port.slurm.submit("-N2", "--comment=auto-resume=1 mode=step", script=on_one)
+    port.slurm.until(lambda: {one for one, _ in port.commands.step_nodes()} == {port.job, job})
+    port.jobs.jobs()
+    facts = [one for one in port.commands.jobs() if one.id in (port.job, job)]
+    runs = {node for one, node in port.commands.step_nodes() if one == job}
+    (allocated,) = [one.nodes for one in facts if one.id == job]
+
+    assert port.jobs.left(facts) == {(job, node) for node in set(allocated) - runs}
+    assert len(runs) == len(allocated) - 1 == 1
+    assert port.jobs.left([]) == set()
