@@ -74,7 +74,7 @@ def test_a_launcher_that_was_stopped_for_longer_than_its_lease_joins_again(
     job: Job, number: int
 ) -> None:
     """As by a machine that freezes, or by storage that does not respond for some seconds."""
-    job.nnodes = "2"
+    job.lease, job.nnodes = "3s", "2"  # none is lost before, on a busy machine
     job.variables["HOLDFAST_CHECKPOINT_DIR"] = str(job.folder / "checkpoints")
     guards = job.start_all(2)
     job.await_round(1)
@@ -171,7 +171,7 @@ def test_launchers_without_coordinator_request_a_restart_of_the_job_at_last(
 
 
 def test_ranks_that_are_being_stopped_end_at_once_without_coordinator(job: Job) -> None:
-    job.nnodes = "2"
+    job.lease, job.nnodes = "3s", "2"  # none is lost before, on a busy machine
     first, _ = (job.start("--shutdown-timeout", "10m", "--node-rank", str(one)) for one in (0, 1))
     job.await_round(1)
     job.exit_rank(1, 3, 5)  # the others ignore SIGTERM
