@@ -233,6 +233,7 @@ class Fleet:
         provider: str = "",
         kubeconfig: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        election: str = _QUICK_ELECTION,
     ) -> Controller:
         """Another controller; without ``provider`` it orders from our own owner of machines.
 
@@ -245,7 +246,7 @@ class Fleet:
             f"""
             {settings}
             {provider or self._command()}
-            {_QUICK_ELECTION}
+            {election}
             """,
             encoding="utf-8",
         )

@@ -68,7 +68,7 @@ def served(fleet: Fleet) -> Iterator[PodServer]:
         fleet.api.patch(f"/api/v1/nodes/{name}/status", status)
     with PodServer(fleet.cluster.plane) as kubelet:
         kubelet.serve("a", "b")
-        fleet.control()
+        fleet.control(election="")  # a leader that has lost its lease reports each fault again
         fleet.until_schedulable("a", "b")
         yield kubelet
 
@@ -126,8 +126,8 @@ def test_each_action_is_carried_out_and_no_job_restarts_without_end(
 
     until(lambda: any(reason == "LossFault" for reason, _ in jobs["ask"].events))
     named = r"(node rank \d on [ab]|all ranks that log losses): the loss is nan at step 4"
-    faults = [text for reason, text in jobs["ask"].events if reason == "LossFault"]
-    assert all(re.search(named, one) for one in faults)  # once by each leader
+    (fault,) = [text for reason, text in jobs["ask"].events if reason == "LossFault"]
+    assert re.search(named, fault)
     assert jobs["ask"].record["attempt"] == jobs["unset"].record["attempt"] == 1
     assert jobs["stop"].record["reason"].startswith("loss_action is stop: check")
     assert jobs["stop"].record["attempt"] == 1

@@ -184,13 +184,28 @@ def test_ranks_that_are_being_stopped_end_at_once_without_coordinator(job: Job) 
 
 
 def test_the_coordinator_stops_all_nodes_on_a_signal(job: Job) -> None:
-    job.lease, job.nnodes = LASTING, "3"  # a hot spare may not have joined when a round begins
-    guards = job.start_all(3)
-    job.await_round(1, ranks=6)
+    job.lease = LASTING
+    more = ("--max-restarts", "100")
+    guards = [job.start("--node-rank", str(rank), *more) for rank in range(3)]
+    number = await_spare(job, guards[0])
     guards[0].send_signal(signal.SIGTERM)
 
     assert ends(guards) == [128 + signal.SIGTERM] * 3
-    assert none_runs(job.ranks(1))
+    assert none_runs(job.ranks(number))
+
+
+def await_spare(job: Job, first: subprocess.Popen[str]) -> int:
+    """Restart the ranks until the third launcher has joined; return the number of the round."""
+    assert first.stderr is not None
+    number = 1
+    while True:
+        job.await_round(number)
+        while "RoundStarted" not in (line := first.stderr.readline()):
+            assert line, "the coordinator has ended"
+        if "hot spares: 1" in line:
+            return number
+        job.exit_rank(number, 3, 5)
+        number += 1
 
 
 COLUMN = "one machine/processes"
