@@ -15,6 +15,7 @@ from slurm_fleet_at_work import on_both_versions, stays
 from holdfast.adapters.slurm.commands.jobs import JobCommands
 from holdfast.adapters.slurm.jobs.backend import JobDependencies, SlurmJobs
 from holdfast.adapters.slurm.jobs.views import HOLD
+from holdfast.adapters.slurm.nodes.reservations import Reservations
 from holdfast.adapters.slurm.nodes.state import FILE, SlurmStore
 from holdfast.adapters.slurm.settings import SlurmSettings
 from holdfast.apps.clock import SystemClock
@@ -393,3 +394,22 @@ def test_a_supervised_job_has_left_the_allocated_nodes_where_it_runs_no_step(por
     assert port.jobs.left(facts) == {(job, node) for node in set(allocated) - runs}
     assert len(runs) == len(allocated) - 1 == 1
     assert port.jobs.left([]) == set()
+
+
+def test_the_reservation_of_a_job_is_renewed_once(port: Port) -> None:
+    renewed: list[str] = []
+
+    class Recorded(JobCommands):
+        def update_reservation(self, name: str, *changes: str) -> None:
+            renewed.append(name)
+            super().update_reservation(name, *changes)
+
+    commands = Recorded(port.slurm.conf, timedelta(seconds=15))
+    reservations = Reservations(commands, port.nodes, {})
+    commands.reserve("HOLDFAST_9", ["node4"], "root", timedelta(minutes=5))
+    for _ in range(3):  # rounds within a second
+        reservations.refresh()
+        reservations.renew("9", datetime.now(UTC))
+    commands.end_reservation("HOLDFAST_9")
+
+    assert renewed == ["HOLDFAST_9"]

@@ -116,7 +116,7 @@ class SlurmJobs:
         self._unmanaged.note(job, withdrawn(node, self._around.clock.now()))
 
     def left(self, jobs: Iterable[JobFacts]) -> frozenset[tuple[str, str]]:
-        """Return the pairs of job and allocated node where a supervised job runs no step."""
+        """Return pairs of a supervised job and an allocated node on which it runs no step."""
         pairs = {(job.id, node) for job in jobs if job.id in self._supervised for node in job.nodes}
         return frozenset(pairs - self._slurm.step_nodes()) if pairs else frozenset()
 

@@ -1,4 +1,4 @@
-"""What the nodes of a Slurm cluster need of the rest of the controller."""
+"""Dependencies of the cluster backend on the rest of the controller."""
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
@@ -39,4 +39,4 @@ class Dependencies:
     """Called with a job that the node loop requeues, and the node that the job has to leave."""
 
     left: Callable[[Iterable[JobFacts]], Container[tuple[str, str]]] = lambda _jobs: ()
-    """Pairs of job and node where the job runs nothing on the node that is allocated to it."""
+    """Returns pairs of job and node: the job is allocated the node, but runs no step there."""

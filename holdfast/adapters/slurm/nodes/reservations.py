@@ -47,7 +47,7 @@ class ReservableNodes(Protocol):
 class Reservations:
     """Reservations of one cluster; call ``refresh`` before each use.
 
-    slurmctld is asked once a second, not in each round: a round may begin several times a second.
+    They are read from slurmctld at most once a second, although rounds may follow more closely.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Reservations:
         self._read_at = float("-inf")
 
     def refresh(self) -> None:
-        """Read the reservations from Slurm, unless they were read a moment ago."""
+        """Read the reservations from Slurm, if the last read is older than a second."""
         if time.monotonic() > self._read_at + _FRESH_S:
             self._read()
 
@@ -126,6 +126,7 @@ class Reservations:
         if existing.ends_at is not None and existing.ends_at < now + _DURATION / 2:
             minutes = _DURATION.total_seconds() / 60
             self._slurm.update_reservation(existing.name, f"endtime=now+{minutes:.0f}minutes")
+            self._read_at = float("-inf")  # the cached end time is outdated
 
     def end(self, job: str, holder: BatchJob | None) -> None:
         """Delete the reservation of a job. A job that runs in it keeps running."""
