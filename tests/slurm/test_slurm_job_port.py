@@ -413,3 +413,16 @@ def test_the_reservation_of_a_job_is_renewed_once(port: Port) -> None:
     commands.end_reservation("HOLDFAST_9")
 
     assert renewed == ["HOLDFAST_9"]
+
+
+def test_a_reservation_that_a_person_deletes_is_forgotten(port: Port) -> None:
+    reservations = Reservations(port.commands, port.nodes, {})
+
+    def is_there() -> bool:
+        reservations.refresh()
+        return "9" in reservations.jobs
+
+    port.commands.reserve("HOLDFAST_9", ["node4"], "root", timedelta(minutes=5))
+    port.slurm.until(is_there)
+    port.commands.end_reservation("HOLDFAST_9")
+    port.slurm.until(lambda: not is_there())
