@@ -19,7 +19,7 @@ from holdfast.decisions.loss_faults import loss_stop
 from holdfast.decisions.node_exchange import exchange
 from holdfast.decisions.placement import place, room, usable
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
-from holdfast.decisions.rank_failures import application_failure, watched_until
+from holdfast.decisions.rank_failures import after_stop, application_failure, watched_until
 from holdfast.decisions.root_cause import futile_restart
 from holdfast.kit.backoff import Backoff
 from holdfast.kit.units import counted, format_duration
@@ -261,7 +261,7 @@ def _verdict(
     """Return the cause of the stop, including evidence that arrived after it."""
     first = job.record.failure
     assert first is not None  # noqa: S101 - the caller has handled a stop without failure
-    return explained(first, job, nodes, policy.nodes, now)
+    return explained(after_stop(first, job), job, nodes, policy.nodes, now)
 
 
 def _after_failure(

@@ -3,14 +3,37 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
-from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
+from holdfast.decisions.failure_signatures import PEER_CAUSES, cause_of, is_peer_failure
 from holdfast.decisions.job_failures import application, hardware
 from holdfast.decisions.permanent_causes import may_be_futile
 from holdfast.decisions.policy import JobPolicy
 from holdfast.model.job_views import JobView, RankView
 from holdfast.model.jobs import Failure, FailureKind, LossAction
-from holdfast.model.names import Reason
+from holdfast.model.names import Cause, Reason
+
+_OWN_CAUSES: Final = frozenset(
+    {
+        Cause.IMPORT_FAILED,
+        Cause.SYNTAX_INVALID,
+        Cause.ARGUMENTS_INVALID,
+        Cause.FILE_MISSING,
+        Cause.PERMISSION_DENIED,
+        Cause.DISK_FULL,
+        Cause.STORAGE_FAILED,
+        Cause.FILES_LIMIT,
+        Cause.CUDA_OUT_OF_MEMORY,
+        Cause.CUDA_ASSERT,
+        Cause.CUDA_MEMORY_ACCESS,
+        Cause.CUDA_UNAVAILABLE,
+        Cause.GPU_HARDWARE,
+        Cause.CHECKPOINT_DAMAGED,
+        Cause.CHECKPOINT_MISMATCH,
+        Cause.NUMERICAL,
+    }
+)
+"""Causes of ranks that fail by themselves: neither the loss of a peer nor a stop has them."""
 
 
 def watched_until(job: JobView, policy: JobPolicy, now: datetime) -> datetime | None:
@@ -68,6 +91,29 @@ def application_failure(job: JobView, policy: JobPolicy, now: datetime) -> Failu
         since = f"no progress since {job.hung_since.isoformat(timespec='seconds')}"
         return application(job, now, job.hung_reason, "", job.hung_evidence or since)
     return _loss_failure(job, now)
+
+
+def after_stop(failure: Failure, job: JobView) -> Failure:
+    """Return the cause of a failure once all ranks have ended.
+
+    A rank that loses its peer ends at once. The peer may need longer than ``failure_margin``: it
+    frees GPU memory, or torchrun waits for its other workers. Then the stop of the attempt ends it,
+    and only its log shows that it failed first.
+    """
+    if failure.reason != Reason.RANK_EXITED or failure.cause not in PEER_CAUSES:
+        return failure
+    own = [one for one in _failed(job) if not one.is_lost and cause_of(one.reason) in _OWN_CAUSES]
+    if not own:
+        return failure
+    first = _first(own, failure.at)
+    return replace(
+        failure,
+        node=first.node,
+        evidence=f"node rank {first.rank} failed first, but ended later ({first.reason}); "
+        f"{failure.evidence}",
+        cause=cause_of(first.reason) or "",
+        is_alone=len(own) == 1,
+    )
 
 
 def _loss_failure(job: JobView, now: datetime) -> Failure | None:

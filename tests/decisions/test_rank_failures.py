@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from holdfast.decisions.job_resume import ResumePolicy, decide_job
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
-from holdfast.decisions.rank_failures import application_failure, watched_until
-from holdfast.model.actions import StopAttempt, Wait
+from holdfast.decisions.rank_failures import after_stop, application_failure, watched_until
+from holdfast.model.actions import Finish, Retry, StopAttempt, Wait
 from holdfast.model.health import Urgency
 from holdfast.model.job_views import JobView, RankView
-from holdfast.model.jobs import AttemptRecord, Failure, FailureKind
-from holdfast.model.names import Reason
+from holdfast.model.jobs import AttemptRecord, Failure, FailureKind, JobPhase
+from holdfast.model.names import Cause, Reason
 from tests.ports.builders import NOW, a_fault, a_job, a_node, by_name, healthy_nodes
 
 MARGIN = JobPolicy().failure_margin
@@ -203,3 +203,73 @@ def test_where_no_rank_runs_any_more_nothing_is_waited_for() -> None:
 
     assert isinstance(choice, StopAttempt)
     assert choice.failure.is_alone is False
+
+
+FULL = "OSError: [Errno 28] No space left on device"
+
+
+def after_peer(*ranks: RankView, **changes) -> tuple[JobView, Failure]:
+    """A job that is being stopped because a rank has lost its peer, and that failure."""
+    lost_peer = Failure(
+        kind=FailureKind.APPLICATION,
+        reason=Reason.RANK_EXITED,
+        at=NOW,
+        node="node-2",
+        evidence="node rank 1 exited with code 1 (Connection closed by peer)",
+        cause=Cause.PEER_LOST,
+        is_alone=False,
+    )
+    failure = replace(lost_peer, **changes)
+    record = {"failure": failure, "phase_since": NOW}
+    job = a_job(JobPhase.STOPPING, nodes=3, ranks=ranks, record=record)
+    return job, failure
+
+
+@pytest.mark.parametrize(
+    ("others", "node", "cause", "is_alone"),
+    [
+        ((rank(0, MARGIN, -15, FULL), rank(2, MARGIN, -15)), "node-1", Cause.DISK_FULL, True),
+        ((rank(0, MARGIN, -15, FULL), rank(2, TICK, 1, FULL)), "node-3", Cause.DISK_FULL, False),
+        ((rank(0, MARGIN, -9, FULL), rank(2, TICK, 1, PEER)), "node-1", Cause.DISK_FULL, True),
+        ((rank(0, MARGIN, -15), rank(2, MARGIN, -9)), "node-2", Cause.PEER_LOST, False),
+        ((rank(0, MARGIN, 0), rank(2, TICK, 1, PEER)), "node-2", Cause.PEER_LOST, False),
+        ((rank(0, MARGIN, 1, "ValueError: no"), rank(2)), "node-2", Cause.PEER_LOST, False),
+        ((rank(0, MARGIN, -15, FULL, is_lost=True), rank(2)), "node-2", Cause.PEER_LOST, False),
+    ],
+    ids=str,
+)
+def test_a_rank_that_was_slow_to_end_is_the_cause_once_its_log_shows_it(
+    others, node, cause, is_alone
+) -> None:
+    job, failure = after_peer(rank(1, ZERO, reason=PEER), *others)
+
+    found = after_stop(failure, job)
+
+    assert (found.node, found.cause, found.is_alone) == (node, cause, is_alone)
+    assert found.evidence.endswith(failure.evidence)
+    assert ("ended later" in found.evidence) == (cause is Cause.DISK_FULL)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"cause": Cause.DISK_FULL}, {"cause": ""}, {"reason": Reason.JOB_HUNG}],
+    ids=str,
+)
+def test_only_a_lost_peer_leaves_the_cause_open_until_the_stop(changes) -> None:
+    job, failure = after_peer(rank(0, MARGIN, -15, FULL), rank(1, ZERO, reason=PEER), **changes)
+
+    assert after_stop(failure, job) == failure
+
+
+def test_the_cause_that_the_stop_reveals_decides_about_a_restart() -> None:
+    ranks = (rank(0, MARGIN, -15, FULL), rank(1, ZERO, reason=PEER), rank(2, MARGIN, 1, FULL))
+    job, _ = after_peer(*ranks)
+    alone, _ = after_peer(*ranks[:2], rank(2, MARGIN, -15))
+
+    choice = decided(job, NOW + POLICY.job.settle)
+    again = decided(alone, NOW + POLICY.job.settle)
+
+    assert isinstance(choice, Finish)
+    assert "(DiskFull)" in choice.reason
+    assert isinstance(again, Retry)
+    assert (again.failure.cause, again.failure.is_alone) == (Cause.DISK_FULL, True)

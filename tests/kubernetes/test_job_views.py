@@ -374,6 +374,23 @@ def test_how_a_pod_ended_is_known_though_it_was_deleted_at_once() -> None:
     assert (rank.exit_code, rank.is_evicted) == (7, False)
 
 
+def test_how_a_pod_ended_that_its_stop_deleted_explains_the_failure() -> None:
+    states = FinalPodStates()
+    attempts = AttemptPods(states)
+    lost(attempts, a_pod(0), a_pod(1, node="b"), a_pod(2, node="c"))
+    deleted = a_pod(1, node="b", phase="Failed", status=container(state=ended(143)))
+    states.note(replace(deleted, evicted="Deleted"))
+    stopping = a_state(record=a_record(JobPhase.STOPPING), **STOPPED)
+    remaining = [a_pod(0)]
+
+    found = view(stopping, remaining, lost=lost(attempts, *remaining))
+
+    assert [(one.rank, one.exit_code, one.is_evicted) for one in found.ranks] == [
+        (0, None, False),
+        (1, -15, False),
+    ]
+
+
 # what people ask for
 
 

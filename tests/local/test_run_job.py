@@ -356,3 +356,30 @@ def test_a_job_whose_cause_something_else_repairs_is_restarted_if_so_configured(
     )  # fmt: skip
 
     assert run.record().attempt == 2
+
+
+SLOW_TO_END = """
+import atexit, os, sys, time
+shared = sys.argv[1]
+if os.environ["NODE_RANK"] == "0":
+    atexit.register(time.sleep, 60)  # such as the other workers of torchrun
+    open(shared, "w").close()
+    raise OSError(28, "No space left on device")
+while not os.path.exists(shared):
+    time.sleep(0.05)
+raise ConnectionError("Connection closed by peer")
+"""
+
+
+def test_a_rank_that_ends_after_its_peers_is_still_named_as_the_cause(run, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SLOW_TO_END)
+
+    ended = run.run(
+        *("--nodes", "2", "--max-app-retries", "2"),
+        *("--", sys.executable, str(script), str(tmp_path / "is-full")),
+    )
+
+    assert ended.returncode == 1
+    assert "a restart would fail in the same way (DiskFull)" in ended.stdout
+    assert [one.failure.cause for one in run.record().attempts] == ["DiskFull"] * 2

@@ -290,20 +290,22 @@ class KubernetesJobs:
 
     def _view(self, job: _Job, record: JobRecord) -> JobView:
         state = job.state
-        if record.phase in SUSPENDED_PHASES:
+        left = exchanged_pods(record, job.pods)
+        own = [pod for pod in job.pods if pod.member.part == state.part and pod not in left]
+        is_waiting = record.phase is JobPhase.WAITING
+        if is_waiting:
             self._attempts.forget(state.uid)
+        if record.phase in SUSPENDED_PHASES:
             return job_view(
                 state,
                 job.requests,
                 record,
                 job.pods,
-                lost={},
+                lost={} if is_waiting else self._attempts.lost(state.uid, record.attempt, own),
                 counts={},
                 fenced=[pod for pod in job.pods if self._removal.is_stuck(pod)],
-                capacity=self._capacity(job) if record.phase is JobPhase.WAITING else None,
+                capacity=self._capacity(job) if is_waiting else None,
             )
-        left = exchanged_pods(record, job.pods)
-        own = (pod for pod in job.pods if pod.member.part == state.part and pod not in left)
         pods = self._crash_logs.explained(own)
         lost = self._attempts.lost(state.uid, record.attempt, pods)
         counts = {node: self._counts(node) for node in nodes_of(record, pods, lost)}

@@ -125,6 +125,9 @@ def job_view(
     if record.phase in SUSPENDED_PHASES:
         off = {pod.uid for pod in fenced}
         ranks = [RankView(rank=p.member.rank, node=p.node, is_fenced=p.uid in off) for p in pods]
+        remaining = {one.rank for one in ranks}
+        ended = (p for rank, p in lost.items() if p.has_ended and rank not in remaining)
+        ranks += [replace(_lost(pod), is_evicted=False) for pod in ended]
         return JobView(
             spec=spec,
             record=record,
