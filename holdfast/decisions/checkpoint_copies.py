@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from holdfast.decisions.checkpoint_trust import Trust, is_suspected
+from holdfast.kit.ranges import require_longer_than_zero
 from holdfast.model.checkpoint_copies import CheckpointCopy
 from holdfast.model.checkpoints import Checkpoint, CheckpointState
 from holdfast.model.set_aside import SUSPECTED
@@ -27,8 +28,7 @@ class RetentionPolicy:
         """Check the limits."""
         if self.keep < 1:
             raise ValueError(f"keep must be 1 or more, got {self.keep}")
-        if self.max_age is not None and self.max_age <= timedelta(0):
-            raise ValueError(f"max_age must be longer than 0s, got {self.max_age}")
+        require_longer_than_zero(self, "max_age")
 
 
 def as_checkpoint(copy: CheckpointCopy) -> Checkpoint:

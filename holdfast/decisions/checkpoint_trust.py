@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from holdfast.kit.ranges import require_not_negative
 from holdfast.model.checkpoints import (
     AttemptEnd,
     Checkpoint,
@@ -55,16 +56,9 @@ class CheckpointPolicy:
     job."""
 
     def __post_init__(self) -> None:
-        if self.suspect_attempts < 0:
-            raise ValueError(f"suspect_attempts must not be negative, got {self.suspect_attempts}")
+        require_not_negative(self, "suspect_attempts", "max_rollback", "max_rollback_steps")
         if self.suspect_steps < 1:
             raise ValueError(f"suspect_steps must be 1 or more, got {self.suspect_steps}")
-        if self.max_rollback < timedelta(0):
-            raise ValueError(f"max_rollback must not be negative, got {self.max_rollback}")
-        if self.max_rollback_steps < 0:
-            raise ValueError(
-                f"max_rollback_steps must not be negative, got {self.max_rollback_steps}"
-            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from holdfast.kit.ranges import require_longer_than_zero
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPolicy:
@@ -38,7 +40,8 @@ class ClusterPolicy:
     does not count on it. The same as the Cluster Autoscaler's ``max-node-provision-time``."""
 
     def __post_init__(self) -> None:
-        for key in (
+        require_longer_than_zero(
+            self,
             "retry_failed",
             "provision_timeout",
             "batch_timeout",
@@ -46,6 +49,4 @@ class ClusterPolicy:
             "patch_notice",
             "scale_down_after",
             "join_timeout",
-        ):
-            if getattr(self, key) <= timedelta(0):
-                raise ValueError(f"{key} must be longer than 0s, got {getattr(self, key)}")
+        )

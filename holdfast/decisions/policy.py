@@ -5,6 +5,8 @@ from datetime import timedelta
 from enum import StrEnum
 
 from holdfast.kit.quota import Quota
+from holdfast.kit.ranges import require_longer_than_zero, require_not_negative
+from holdfast.kit.units import format_duration
 from holdfast.model.health import Remedy
 
 
@@ -183,7 +185,8 @@ class RemediationPolicy:
     Kubernetes, each is an object of about 1 KiB in etcd."""
 
     def __post_init__(self) -> None:
-        for key in (
+        require_longer_than_zero(
+            self,
             "incident_retention",
             "heartbeat_timeout",
             "join_timeout",
@@ -195,16 +198,9 @@ class RemediationPolicy:
             "pair_timeout",
             "breaker_window",
             "offender_window",
-        ):
-            if getattr(self, key) <= timedelta(0):
-                raise ValueError(f"{key} must be longer than 0s, got {getattr(self, key)}")
-        for key in ("drain_timeout", "reboot_window", "breaker_close_after"):
-            if getattr(self, key) < timedelta(0):
-                raise ValueError(f"{key} must not be negative, got {getattr(self, key)}")
-        if self.deep_check_every is not None and self.deep_check_every <= timedelta(0):
-            raise ValueError(
-                f"deep_check_every must be longer than 0s, got {self.deep_check_every}"
-            )
+            "deep_check_every",
+        )
+        require_not_negative(self, "drain_timeout", "reboot_window", "breaker_close_after")
         if self.max_checking.of(1) < 1:
             raise ValueError(f"max_checking must allow at least one node, got {self.max_checking}")
         if not 0 < self.breaker_share <= 100:
@@ -297,7 +293,8 @@ class JobPolicy:
     hours, and a slow rank may be slow by its data."""
 
     def __post_init__(self) -> None:
-        for key in (
+        require_not_negative(
+            self,
             "wait_for_nodes",
             "launch_timeout",
             "settle",
@@ -306,19 +303,12 @@ class JobPolicy:
             "failure_margin",
             "app_backoff",
             "app_backoff_max",
-        ):
-            if getattr(self, key) < timedelta(0):
-                raise ValueError(f"{key} must not be negative, got {getattr(self, key)}")
-        if self.app_backoff_reset <= timedelta(0):
-            raise ValueError(
-                f"app_backoff_reset must be longer than 0s, got {self.app_backoff_reset}"
-            )
+        )
+        require_longer_than_zero(self, "app_backoff_reset", "suspect_window")
         if self.suspect_failures < 0 or self.suspect_failures == 1:
             raise ValueError(
                 f"suspect_failures must be 0, or 2 or more, got {self.suspect_failures}"
             )
-        if self.suspect_window <= timedelta(0):
-            raise ValueError(f"suspect_window must be longer than 0s, got {self.suspect_window}")
         _refuse_disorder(self, "app_backoff", "app_backoff_max")
 
 
@@ -326,4 +316,5 @@ def _refuse_disorder(policy: object, first: str, last: str) -> None:
     """Raise ``ValueError`` if the first delay of a series is longer than the last."""
     shortest, longest = getattr(policy, first), getattr(policy, last)
     if shortest > longest:
-        raise ValueError(f"{first} must not be longer than {last}, got {shortest} and {longest}")
+        shown = f"{format_duration(shortest)} and {format_duration(longest)}"
+        raise ValueError(f"{first} must not be longer than {last}, got {shown}")

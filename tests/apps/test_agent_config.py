@@ -176,7 +176,7 @@ def test_an_unknown_detector_or_key_is_answered_with_the_known_ones() -> None:
 
 
 def test_values_that_cannot_be_are_named() -> None:
-    assert problems({"heartbeat": "0s"}) == ("heartbeat must be longer than 0s, got 0:00:00",)
+    assert problems({"heartbeat": "0s"}) == ("heartbeat must be longer than 0s, got 0s",)
     assert problems({"xid": {"79": "explode"}})[0].startswith("xid.79: expected one of ")
     assert problems({"xid": {"7a": "reboot"}}) == (
         "xid: expected codes such as 74 as keys, got 7a",

@@ -93,7 +93,7 @@ def test_of_another_machine_nothing_is_expected(tmp_path: Path, product: str) ->
         ({"expected": {"gpu": 8}}, "expected.gpu: unknown key (did you mean expected.gpus?)"),
         (
             {"corroboration_window": "0s"},
-            "corroboration_window must be longer than 0s, got 0:00:00",
+            "corroboration_window must be longer than 0s, got 0s",
         ),
         (
             {"detectors": {"host-disk": {"needs_corroboration": True}}},

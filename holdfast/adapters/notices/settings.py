@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.kit.addresses import address_problem
+from holdfast.kit.ranges import require_longer_than_zero
 from holdfast.model.events import (
     BreakerClosed,
     BreakerTripped,
@@ -48,8 +49,7 @@ class NoticeWebhook:
     def __post_init__(self) -> None:
         if problem := address_problem(self.url):
             raise ValueError(f"url: {problem}")
-        if self.timeout <= timedelta(0):
-            raise ValueError(f"timeout must be longer than 0s, got {self.timeout}")
+        require_longer_than_zero(self, "timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from holdfast.adapters.providers.settings import AwsSettings
+from holdfast.kit.ranges import too_short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,6 @@ class Ec2GroupSettings:
             for name in self.types
             if not name.startswith("ml.")
         ]
-        if self.scripts_timeout <= timedelta(0):
-            problems.append(f"scripts_timeout must be longer than 0s, got {self.scripts_timeout}")
+        problems += too_short(self, "scripts_timeout")
         if problems:
             raise ValueError("; ".join(problems))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, get_args, get_type_hints
 
 from holdfast.kit.addresses import address_problem
+from holdfast.kit.ranges import too_short
 
 CLUSTER: Final = re.compile(
     r"arn:aws[a-z\-]*:sagemaker:[a-z0-9\-]*:[0-9]{12}:cluster/[a-z0-9]{12}"
@@ -100,7 +101,7 @@ class AwsSettings:
 
     def __post_init__(self) -> None:
         _refuse(
-            *_too_short(self, "connect_timeout", "read_timeout"),
+            *too_short(self, "connect_timeout", "read_timeout"),
         )
 
 
@@ -156,7 +157,7 @@ class WebhookSettings:
     """Timeout of each request. The receiver must accept the order, not complete it."""
 
     def __post_init__(self) -> None:
-        _refuse(*_too_short(self, "timeout"), *_unfit_url(self.url))
+        _refuse(*too_short(self, "timeout"), *_unfit_url(self.url))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +188,7 @@ class CommandSettings:
         )
         known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
         _refuse(
-            *_too_short(self, "timeout"),
+            *too_short(self, "timeout"),
             *(f"unknown placeholder {{{name}}}; expected one of {known}" for name in unknown),
         )
 
@@ -255,12 +256,6 @@ def _required_keys(table: str) -> list[str]:
         for one in fields(settings)
         if one.default is MISSING and one.default_factory is MISSING
     ]
-
-
-def _too_short(settings: object, *keys: str) -> Iterator[str]:
-    for key in keys:
-        if getattr(settings, key) <= timedelta(0):
-            yield f"{key} must be longer than 0s, got {getattr(settings, key)}"
 
 
 def _unfit_url(url: str) -> Iterator[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.adapters.slurm.commands.comment import MAX_RETRY_LIMIT
+from holdfast.kit.ranges import require_longer_than_zero, require_not_negative
 
 STATE_DIR: Final = Path("/var/lib/holdfast")
 """Default directory of the controller's state."""
@@ -94,11 +95,8 @@ class SlurmSettings:
     by itself within minutes. Until then, no job restarts that may still run there."""
 
     def __post_init__(self) -> None:
-        for key in ("poll", "timeout", "after_replacement_timeout"):
-            if getattr(self, key) <= timedelta(0):
-                raise ValueError(f"{key} must be longer than 0s, got {getattr(self, key)}")
-        if self.off_after < timedelta(0):
-            raise ValueError(f"off_after must not be negative, got {self.off_after}")
+        require_longer_than_zero(self, "poll", "timeout", "after_replacement_timeout")
+        require_not_negative(self, "off_after")
         if not 0 <= self.max_retries <= MAX_RETRY_LIMIT:
             raise ValueError(
                 f"max_retries must be from 0 to {MAX_RETRY_LIMIT}, got {self.max_retries}"

@@ -13,6 +13,7 @@ from holdfast.detectors.corroborations import CORROBORATED
 from holdfast.detectors.custom_rules import NAME as CUSTOM_RULES
 from holdfast.detectors.instance_types import equipment_of
 from holdfast.detectors.table import detectors
+from holdfast.kit.ranges import require_longer_than_zero, require_not_negative
 from holdfast.model.health import Remedy
 
 
@@ -49,8 +50,7 @@ class DetectorSettings:
     another reading corroborates it. Applies to findings whose remedy affects the node."""
 
     def __post_init__(self) -> None:
-        if self.every is not None and self.every <= timedelta(0):
-            raise ValueError(f"every must be longer than 0s, got {self.every}")
+        require_longer_than_zero(self, "every")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,10 +71,7 @@ class ExpectedDevices:
     """Number of AWS Trainium and Inferentia (Neuron) devices."""
 
     def __post_init__(self) -> None:
-        for name in ("gpus", "efa", "neuron_devices"):
-            count = getattr(self, name)
-            if count is not None and count < 0:
-                raise ValueError(f"{name} must not be negative, got {count}")
+        require_not_negative(self, "gpus", "efa", "neuron_devices")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,8 +198,7 @@ class AgentConfig:
     slurm: AgentSlurm | None = None
 
     def __post_init__(self) -> None:
-        if self.heartbeat <= timedelta(0):
-            raise ValueError(f"heartbeat must be longer than 0s, got {self.heartbeat}")
+        require_longer_than_zero(self, "heartbeat", "corroboration_window")
         if self.kubernetes is not None and self.slurm is not None:
             raise ValueError(
                 "kubernetes and slurm: a node belongs to one cluster; remove one of them"
@@ -228,10 +224,6 @@ class AgentConfig:
             raise ValueError(f"xid: expected codes such as 74 as keys, got {', '.join(wrong)}")
 
     def _check_corroboration(self) -> None:
-        if self.corroboration_window <= timedelta(0):
-            raise ValueError(
-                f"corroboration_window must be longer than 0s, got {self.corroboration_window}"
-            )
         corroborated = {name for name, one in self.detectors.items() if one.needs_corroboration}
         if alone := sorted(corroborated - set(CORROBORATED)):
             raise ValueError(

@@ -19,6 +19,7 @@ from holdfast.apps.listen_address import ListenAddress
 from holdfast.decisions.cluster_policy import ClusterPolicy
 from holdfast.kit.config import load_config
 from holdfast.kit.connections import ConnectionLimits
+from holdfast.kit.ranges import require_longer_than_zero
 from holdfast.model.errors import ConfigError
 
 DEFAULT_LISTEN: Final = ListenAddress("127.0.0.1", 8470)
@@ -110,10 +111,7 @@ class ApiConfig:
     """Time for which a node must be idle before ``AutoScaling`` removes it."""
 
     def __post_init__(self) -> None:
-        if self.scale_down_after <= timedelta(0):
-            raise ValueError(
-                f"scale_down_after must be longer than 0s, got {self.scale_down_after}"
-            )
+        require_longer_than_zero(self, "scale_down_after")
         if self.node_limit < 0:
             raise ValueError(f"node_limit must be 0 or more, got {self.node_limit}")
         for name in ("max_connections", "max_connections_per_client"):

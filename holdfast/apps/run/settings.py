@@ -11,6 +11,7 @@ from holdfast.decisions.loss_faults import LossLimits
 from holdfast.decisions.policy import JobPolicy, RemediationPolicy
 from holdfast.decisions.step_times import StallLimits
 from holdfast.detectors.contract import Profile
+from holdfast.kit.ranges import require_longer_than_zero, require_not_negative
 from holdfast.kit.units import format_duration
 from holdfast.model.checkpoints import Depth
 from holdfast.model.jobs import LossAction
@@ -98,18 +99,11 @@ class LocalJobPolicy(JobPolicy):
         JobPolicy.__post_init__(self)
         if self.stall_factor < 1:
             raise ValueError(f"stall_factor must be at least 1, got {self.stall_factor}")
-        if self.stall_floor < timedelta(0):
-            raise ValueError(f"stall_floor must not be negative, got {self.stall_floor}")
-        if self.stall_start < timedelta(0):
-            raise ValueError(f"stall_start must not be negative, got {self.stall_start}")
-        if self.stall_silence < timedelta(0):
-            raise ValueError(f"stall_silence must not be negative, got {self.stall_silence}")
+        require_not_negative(self, "stall_floor", "stall_start", "stall_silence", "loss_tolerance")
         if self.straggler_factor and not self.straggler_factor > 1:
             raise ValueError(f"straggler_factor must be 0 or above 1, got {self.straggler_factor}")
         if self.loss_window < 1:
             raise ValueError(f"loss_window must be at least 1, got {self.loss_window}")
-        if self.loss_tolerance < 0:
-            raise ValueError(f"loss_tolerance must not be negative, got {self.loss_tolerance}")
 
     @property
     def stall_limits(self) -> StallLimits:
@@ -143,10 +137,8 @@ class MachineSettings:
     """Classification of XID codes: ``hyperpod`` or ``nvidia``."""
 
     def __post_init__(self) -> None:
-        if self.boot_time < timedelta(0):
-            raise ValueError(f"boot_time must not be negative, got {self.boot_time}")
-        if self.heartbeat <= timedelta(0):
-            raise ValueError(f"heartbeat must be longer than 0s, got {self.heartbeat}")
+        require_not_negative(self, "boot_time")
+        require_longer_than_zero(self, "heartbeat")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

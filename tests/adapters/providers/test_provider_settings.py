@@ -72,7 +72,7 @@ def test_all_mistakes_are_reported_at_once() -> None:
     assert "replace: expected one of" in text
     assert "aws.regoin: unknown key (did you mean aws.region?)" in text
     assert "sagemaker.cluster: missing" in text
-    assert "webhook: timeout must be longer than 0s, got 0:00:00; url: expected an https" in text
+    assert "webhook: timeout must be longer than 0s, got 0s; url: expected an https" in text
     assert "command.timeout" in text
 
 

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from holdfast.kit.ranges import require_longer_than_zero
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSlurm:
@@ -20,5 +22,4 @@ class AgentSlurm:
     longer than the agent's own interval; a fault is written at once."""
 
     def __post_init__(self) -> None:
-        if self.heartbeat <= timedelta(0):
-            raise ValueError(f"heartbeat must be longer than 0s, got {self.heartbeat}")
+        require_longer_than_zero(self, "heartbeat")
