@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from holdfast.kit.processes import descendants, send
 from holdfast.model.errors import BackendError
+from tests.engines.control_plane import FOR_GO
 from tests.engines.machine_image import PAUSE
 
 KUBELET: Final = "kubelet"
@@ -221,6 +222,7 @@ class RealNode:
                 stderr=console,
                 start_new_session=True,  # Ctrl-C is for the test, which then ends them
                 env={
+                    **FOR_GO,
                     "BOOT": _BOOT,
                     "CGROUP": self._cgroup,
                     "PATH": self._path,

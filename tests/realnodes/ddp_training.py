@@ -98,7 +98,7 @@ while not is_over:
         save()
         (folder / f"acknowledged-{rank}").write_text(f"{step:06}")
     (folder / f"attempt-{attempt}-{rank}").write_text(str(step))
-    time.sleep(0.2)
+    time.sleep(0.4)
 if rank == 0:
     (folder / "result").write_text(json.dumps(digests))
 dist.barrier()

@@ -20,10 +20,16 @@ from tests.engines.machine_image import IMAGE
 Object = dict[str, Any]
 
 TRAINING = Path(__file__).with_name("ddp_training.py")
+_START = Path(__file__).parents[1] / "engines/python_start"
+"""What each Python of the pods runs first."""
+
 MEMBER = "tests.holdfast.dev/ranks-of"
 """Label of the pods of a job that have a rank: not of a launcher of MPI."""
 
 RUNTIMES = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainingruntimes"
+
+_OF_PYTHON = ("start", "packages")
+"""Names of the folders that a container imports modules from."""
 
 _NEVER = 2**31 - 1
 """Backoff limit that no job reaches: its operator does not fail it."""
@@ -135,7 +141,7 @@ class OperatorJob(TrainingJob):
     def _folders(self) -> dict[str, Path]:
         """Folders of this machine that its containers have, by their names there."""
         disk = {} if self.saves is None else {"disk": self.saves.disk}
-        return {"shared": self.folder, "packages": _packages(), **disk}
+        return {"shared": self.folder, "start": _START, "packages": _packages(), **disk}
 
     def _container(self, memory: str) -> Object:
         return {
@@ -148,12 +154,12 @@ class OperatorJob(TrainingJob):
                 *_fields(ATTEMPT="metadata.annotations['holdfast.dev/attempt']",
                          POD=self.rank_field),
                 *_values(JOB=self.name, RANKS=str(self.ranks), FOLDER="/shared",
-                         PYTHONPATH="/packages"),
+                         PYTHONPATH="/start:/packages"),
                 *(() if self.saves is None else _values(SAVES=self.saves.how)),
             ],
             "resources": {"limits": {"memory": memory}},
             "volumeMounts": [
-                {"name": name, "mountPath": f"/{name}", "readOnly": name == "packages"}
+                {"name": name, "mountPath": f"/{name}", "readOnly": name in _OF_PYTHON}
                 for name in self._folders
             ],
         }  # fmt: skip

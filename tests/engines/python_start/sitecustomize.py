@@ -12,6 +12,8 @@ import sys
 gc.set_threshold(100_000)
 atexit.register(gc.freeze)  # Python would search what was imported for garbage, twice
 
-_OWN = os.path.join(os.path.dirname(__file__), *[os.pardir] * 3, ".venv")
-if sys.prefix == os.path.normpath(_OWN):  # environments of other frameworks may need Triton
+_HERE = os.path.dirname(__file__)
+_OWN = os.path.normpath(os.path.join(_HERE, *[os.pardir] * 3, ".venv"))
+_IN_PODS = "/start"  # where jobs on real nodes mount this folder
+if sys.prefix == _OWN or _HERE == _IN_PODS:  # environments of other frameworks may need Triton
     sys.modules["triton"] = None  # type: ignore[assignment]  # DDP would import it, for GPUs
