@@ -15,6 +15,7 @@ from typing import Any
 from training_job import TrainingJob
 
 from holdfast.model.names import Labels
+from tests.effort import variants
 from tests.engines.machine_image import IMAGE
 
 Object = dict[str, Any]
@@ -263,6 +264,10 @@ class TrainJob(OperatorJob):
 
 
 KINDS = (PyTorchJob, MPIJob, JobSet, TrainJob)
+SOME_KINDS = variants(KINDS)
+OTHER_KINDS = variants((MPIJob, PyTorchJob, TrainJob, JobSet))
+"""All kinds; if the run is quick, those that ``SOME_KINDS`` lacks: a rank with PyTorch takes 5 s of
+a processor to start. Each kind meets a fault of a rank, one of a node and a full disk."""
 
 
 def training_runtime(name: str, template: Object, nodes: int) -> Object:

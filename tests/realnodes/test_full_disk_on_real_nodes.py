@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 from full_disk import Submit, causes, delete, resume, until_failed
-from operator_jobs import KINDS, OperatorJob
+from operator_jobs import OTHER_KINDS, SOME_KINDS, OperatorJob
 from phases import Phases
 from site_of_nodes import Site
 from small_disk import SmallDisk
@@ -26,14 +26,14 @@ def test_jobs_whose_rank_0_fills_the_disk_end_and_resume_when_there_is_space(
     digests: Mapping[str, str],
     phases: Phases,
 ) -> None:
-    jobs = submit(KINDS, "torch")
+    jobs = submit(SOME_KINDS, "torch")
     until_failed(site, disk, jobs, phases)
     assert found_causes(jobs) == {job.kind: ["DiskFull"] * 2 for job in jobs}
     for job in jobs:
         phases.record("full-disk", job, phase="failed")
     delete(site, jobs)
     disk.free()
-    resume(jobs, submit(KINDS, "torch"), digests)
+    resume(jobs, submit(SOME_KINDS, "torch"), digests)
 
 
 def test_jobs_whose_ranks_all_fill_the_disk_end_and_resume_when_there_is_space(
@@ -43,10 +43,10 @@ def test_jobs_whose_ranks_all_fill_the_disk_end_and_resume_when_there_is_space(
     digests: Mapping[str, str],
     phases: Phases,
 ) -> None:
-    jobs = submit(KINDS, "dcp")
+    jobs = submit(OTHER_KINDS, "dcp")
     until_failed(site, disk, jobs, phases)
     for attempts in found_causes(jobs).values():  # a second one if the ranks took seconds to end
         assert attempts in (["DiskFull"], ["DiskFull"] * 2)
     delete(site, jobs)
     disk.free()
-    resume(jobs, submit(KINDS, "dcp"), digests)
+    resume(jobs, submit(OTHER_KINDS, "dcp"), digests)
