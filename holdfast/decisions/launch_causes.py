@@ -3,9 +3,10 @@
 from dataclasses import replace
 from datetime import datetime
 
+from holdfast.decisions.failure_signatures import PEER_CAUSES
 from holdfast.decisions.launch_events import Failed
 from holdfast.decisions.launch_state import Failure, JobRounds, RoundSettings
-from holdfast.decisions.permanent_causes import Circumstances, why_futile
+from holdfast.decisions.permanent_causes import OWN_CAUSES, Circumstances, why_futile
 
 
 def with_cause(
@@ -17,13 +18,33 @@ def with_cause(
 
 
 def with_another(job: JobRounds, event: Failed) -> JobRounds:
-    """Return the state after another rank has failed in a round that has failed already."""
+    """Return the state after another rank has failed in a round that has failed already.
+
+    A rank that loses its peer ends at once. The peer, which failed first, may need longer, such as
+    to free GPU memory: then its failure is the one of the round.
+    """
     failure = job.failure
     if failure is None or not failure.cause or failure.is_shared:
         return job
+    if failure.cause in PEER_CAUSES and event.cause in OWN_CAUSES:
+        return replace(job, failure=_earlier(failure, event))
     if event.launcher == failure.launcher or event.cause != failure.cause:
         return job
     return replace(job, failure=replace(failure, is_shared=True))
+
+
+def _earlier(failure: Failure, event: Failed) -> Failure:
+    """Return the failure of a rank that had failed before the known one, but ended later."""
+    return replace(
+        failure,
+        launcher=event.launcher,
+        rank=event.rank,
+        code=event.code,
+        meaning=event.meaning,
+        text=f"{event.text}; rank {failure.rank} ended before it: {failure.text}",
+        cause=event.cause,
+        is_at_start=failure.is_at_start and not event.has_progress,
+    )
 
 
 def permanent_cause(failure: Failure, job: JobRounds, settings: RoundSettings) -> str:

@@ -3,37 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final
 
 from holdfast.decisions.failure_signatures import PEER_CAUSES, cause_of, is_peer_failure
 from holdfast.decisions.job_failures import application, hardware
-from holdfast.decisions.permanent_causes import may_be_futile
+from holdfast.decisions.permanent_causes import OWN_CAUSES, may_be_futile
 from holdfast.decisions.policy import JobPolicy
 from holdfast.model.job_views import JobView, RankView
 from holdfast.model.jobs import Failure, FailureKind, LossAction
-from holdfast.model.names import Cause, Reason
-
-_OWN_CAUSES: Final = frozenset(
-    {
-        Cause.IMPORT_FAILED,
-        Cause.SYNTAX_INVALID,
-        Cause.ARGUMENTS_INVALID,
-        Cause.FILE_MISSING,
-        Cause.PERMISSION_DENIED,
-        Cause.DISK_FULL,
-        Cause.STORAGE_FAILED,
-        Cause.FILES_LIMIT,
-        Cause.CUDA_OUT_OF_MEMORY,
-        Cause.CUDA_ASSERT,
-        Cause.CUDA_MEMORY_ACCESS,
-        Cause.CUDA_UNAVAILABLE,
-        Cause.GPU_HARDWARE,
-        Cause.CHECKPOINT_DAMAGED,
-        Cause.CHECKPOINT_MISMATCH,
-        Cause.NUMERICAL,
-    }
-)
-"""Causes of ranks that fail by themselves: neither the loss of a peer nor a stop has them."""
+from holdfast.model.names import Reason
 
 
 def watched_until(job: JobView, policy: JobPolicy, now: datetime) -> datetime | None:
@@ -102,7 +79,7 @@ def after_stop(failure: Failure, job: JobView) -> Failure:
     """
     if failure.reason != Reason.RANK_EXITED or failure.cause not in PEER_CAUSES:
         return failure
-    own = [one for one in _failed(job) if not one.is_lost and cause_of(one.reason) in _OWN_CAUSES]
+    own = [one for one in _failed(job) if not one.is_lost and cause_of(one.reason) in OWN_CAUSES]
     if not own:
         return failure
     first = _first(own, failure.at)

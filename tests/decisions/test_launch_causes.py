@@ -100,6 +100,50 @@ def test_another_failure_of_the_same_node_or_of_another_cause_shows_nothing() ->
         assert job.round == 2
 
 
+PEER = replace(of_cause(Cause.PEER_LOST, "b"), is_consequence=True, rank=1, text="peer closed")
+
+
+def test_a_rank_that_ended_after_its_peer_had_lost_it_is_the_failure_of_the_round() -> None:
+    job = after([joined("a"), joined("b"), PEER])
+    assert (job.phase, job.failure.launcher) == (Phase.STOP, "b")
+
+    late = replace(of_cause(Cause.DISK_FULL, has_progress=True), text="disk is full")
+    job = after([late], job=job, now=T0 + SECOND)
+    assert (job.failure.launcher, job.failure.cause) == ("a", Cause.DISK_FULL)
+    assert job.failure.text == "disk is full; rank 1 ended before it: peer closed"
+    assert (job.failure.at, job.failure.is_at_start) == (T0, False)
+
+    once = after([stopped("a"), stopped("b")], job=job, now=T0 + SECOND)
+    assert (once.round, once.history.cause) == (2, Cause.DISK_FULL)
+
+    both = after([of_cause(Cause.DISK_FULL, "b"), stopped("a"), stopped("b")], job=job)
+    assert both.outcome is Outcome.FAILED
+
+
+def test_a_job_of_one_node_fails_at_once_for_the_rank_that_ended_late() -> None:
+    running = after([joined("a")], ONE)
+    events = (replace(PEER, launcher="a"), of_cause(Cause.IMPORT_FAILED), stopped("a"))
+    job = after([*events], ONE, running)
+
+    assert job.outcome is Outcome.FAILED
+    assert "(ImportFailed)" in job.why
+
+
+@pytest.mark.parametrize("cause", [Cause.EXCEPTION, Cause.KILLED, Cause.PEER_LOST, ""])
+@pytest.mark.parametrize("first", [PEER, of_cause(Cause.NUMERICAL, "b"), of_cause("", "b")])
+def test_what_a_stop_may_have_caused_replaces_no_failure(first: Failed, cause: str) -> None:
+    job = after([joined("a"), joined("b"), first])
+
+    assert after([of_cause(cause)], job=job).failure.launcher == "b"
+
+
+@pytest.mark.parametrize("first", [of_cause(Cause.NUMERICAL, "b"), of_cause("", "b")])
+def test_a_failure_that_has_another_cause_than_a_peer_is_kept(first: Failed) -> None:
+    job = after([joined("a"), joined("b"), first])
+
+    assert after([of_cause(Cause.DISK_FULL)], job=job).failure == job.failure
+
+
 def test_other_failures_stop_the_ranks_without_a_wait() -> None:
     for event in (of_cause(Cause.EXCEPTION), of_cause(Cause.IMPORT_FAILED, has_progress=True)):
         assert after([joined("a"), joined("b"), event]).phase is Phase.STOP

@@ -105,6 +105,40 @@ def test_a_cause_of_both_nodes_ends_the_job(tmp_path: Path) -> None:
     assert "JobFailed: exit code 1: ModuleNotFoundError" in outputs[0]
 
 
+SLOW_TO_END = """
+import atexit, time
+full = folder / ('full.' + os.environ['HOLDFAST_LAUNCH_ROUND'])
+if os.environ["RANK"] == "0":
+    atexit.register(time.sleep, 600)  # such as a driver that frees memory
+    atexit.register(full.touch)
+    raise OSError(28, "No space left on device")
+while not full.exists():
+    time.sleep(0.01)
+raise ConnectionError("Connection closed by peer")
+"""
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_a_rank_that_ends_after_its_peers_is_the_cause(tmp_path: Path, nodes: int) -> None:
+    path = script(tmp_path, SLOW_TO_END)
+    slots = ("--nproc-per-node", 2 // nodes)
+    meeting = ("--nnodes", 2, "--rdzv-endpoint", f"127.0.0.1:{free_port()}") if nodes == 2 else ()
+    started = [
+        start(
+            *(*slots, *meeting, *(("--node-rank", number) if meeting else ())),
+            *(path, tmp_path),
+            HOLDFAST_LAUNCH_KEY=KEY,
+        )
+        for number in range(nodes)
+    ]
+    outputs = [one.communicate(timeout=LIMIT_S)[1] for one in started]
+
+    assert [one.returncode for one in started] == [1] * nodes
+    assert rounds(tmp_path) == nodes  # a disk may be full on one node only
+    assert "a restart would fail in the same way (DiskFull)" in outputs[0]
+    assert "rank 1 ended before it: exit code 1: ConnectionError" in outputs[0]
+
+
 def test_a_module_that_is_missing_on_one_node_does_not_end_the_job(tmp_path: Path) -> None:
     text = (
         "import time\n"

@@ -162,8 +162,8 @@ class NodeRanks:
 
     def advance(self, others: Collection[int] = ()) -> None:
         """Report what ended, and continue the stop; ``others`` has further own processes."""
-        self._others, ended = others, self._ranks.reap()
-        self._ended += [] if self._is_stopping else ended
+        self._others = others
+        self._ended += self._ranks.reap(is_stopping=self._is_stopping)
         if not self._thread.finish():
             self._advance_without_files()
             return
@@ -189,10 +189,10 @@ class NodeRanks:
         """Read the files of the ranks, and report what they show; runs in the thread."""
         if self._inspections.is_running:
             self._watches.read_steps()
-        self._watches.forget([rank.local_rank for rank in ended])
+        self._watches.forget([rank.local_rank for rank in ended if not rank.is_stopped])
         for rank in ended:
-            if rank.code:
-                self._report(self._failures.event(rank, rank.code, self._first_rank, self.round))
+            if failed := self._failures.event(rank, self._first_rank, self.round):
+                self._report(failed)
         self._output.copy()
         self._watches.look()
 

@@ -9,6 +9,7 @@ from holdfast.apps.launch.round_files import RoundFiles
 from holdfast.decisions.exit_meanings import ExitMeaning
 from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
 from holdfast.decisions.launch_events import Failed
+from holdfast.decisions.permanent_causes import OWN_CAUSES
 
 
 class RankFailures:
@@ -34,23 +35,29 @@ class RankFailures:
         self._launcher, self._options, self._files = launcher, options, files
         self._watches, self._inspections = watches, inspections
 
-    def event(self, rank: Rank, code: int, first_rank: int, number: int) -> Failed:
-        """Return the event.
+    def event(self, rank: Rank, first_rank: int, number: int) -> Failed | None:
+        """Return the event; None for a rank that has succeeded, or that only the stop has ended.
 
         Args:
-            rank: the rank.
-            code: its exit code, or the negative number of the signal.
+            rank: the rank, which has ended.
             first_rank: first rank of the node.
             number: number of the round.
 
         """
+        code = rank.code
+        if not code:
+            return None
         meaning = self._options.meanings.get(code, ExitMeaning.CRASH)
         self._watches.check_losses(is_last=True)
         own, is_crash = rank.local_rank, meaning is ExitMeaning.CRASH
         in_job = first_rank + own
         stderr = self._files.end_of_stderr(own)
         reason = rank.error or self._files.exception(own, in_job, stderr, is_crash=is_crash)
-        has_timed_out = is_crash and self._inspections.has_timed_out(in_job, reason)
+        cause = (is_crash and cause_of(reason, code)) or ""
+        if rank.is_stopped and cause not in OWN_CAUSES:
+            return None
+        may_have_waited = is_crash and not rank.is_stopped
+        has_timed_out = may_have_waited and self._inspections.has_timed_out(in_job, reason)
         if has_timed_out:
             self._watches.forget_suspect()
         return Failed(
@@ -62,6 +69,6 @@ class RankFailures:
             text=described(code, reason, stderr),
             has_timed_out=has_timed_out,
             is_consequence=is_crash and is_peer_failure(reason),
-            cause=(is_crash and cause_of(reason, code)) or "",
+            cause=cause,
             has_progress=self._watches.has_progress,
         )

@@ -33,6 +33,9 @@ class Rank:
     code: int | None = None
     """Exit code, or the negative number of the signal; None while the process runs."""
 
+    is_stopped: bool = False
+    """Whether it ended after the ranks had been sent a signal to end."""
+
     @property
     def pid(self) -> int | None:
         """Return its process; None if it has ended."""
@@ -81,12 +84,17 @@ class RankProcesses:
         self.ranks.append(rank)
         return rank
 
-    def reap(self) -> list[Rank]:
-        """Return the ranks that have ended since the last call."""
+    def reap(self, *, is_stopping: bool = False) -> list[Rank]:
+        """Return the ranks that have ended since the last call.
+
+        Args:
+            is_stopping: whether they have been sent a signal to end.
+
+        """
         ended = []
         for rank in self.ranks:
             if rank.process is not None and rank.code is None:
-                rank.code = rank.process.poll()
+                rank.code, rank.is_stopped = rank.process.poll(), is_stopping
                 if rank.code is not None:
                     os.close(rank.descriptor)
                     ended.append(rank)
