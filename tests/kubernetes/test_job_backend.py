@@ -365,6 +365,29 @@ def test_a_rank_that_has_ended_on_a_node_under_repair_does_not_wait_for_its_kube
     assert {one["gracePeriodSeconds"] for one in requested} == ({0} if is_removed else set())
 
 
+def test_how_ranks_ended_is_known_after_their_stop_until_the_job_waits(backend: Backend) -> None:
+    backend.node("a", created=at(-60))
+    paths = [backend.pod(rank, node="a", status={"phase": "Running"}) for rank in (0, 1)]
+    backend.job(record=a_record(JobPhase.RUNNING))
+    backend.seen(lambda: len(running(backend)) == 2)
+
+    backend.job(record=a_record(JobPhase.STOPPING), **STOPPED)
+    backend.server.merge(
+        paths[1], {"status": {"phase": "Failed", **container(state=ended(143, reason="OOMKilled"))}}
+    )
+    backend.server.remove(paths[1])
+    backend.seen(lambda: len(running(backend)) == 1)
+
+    [view] = backend.jobs.jobs()
+    assert [(one.rank, one.exit_code, one.reason) for one in view.ranks] == [
+        (0, None, ""),
+        (1, -15, "OOMKilled"),
+    ]
+    backend.server.remove(paths[0])
+    backend.job(record=a_record(JobPhase.WAITING), **STOPPED)
+    backend.seen(lambda: not backend.jobs.jobs()[0].ranks)
+
+
 def test_pods_of_a_job_that_runs_are_left_to_their_kubelet(backend: Backend) -> None:
     backend.node("a", created=at(-60), unschedulable=True)
     backend.pod(0, phase="Failed", deletionTimestamp=at(40))
