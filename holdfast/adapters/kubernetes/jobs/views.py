@@ -1,6 +1,6 @@
 """Conversion of a job object and its pods to the view of the decision core: pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -123,15 +123,10 @@ def job_view(
         placing=Placing.SCHEDULER,
     )
     if record.phase in SUSPENDED_PHASES:
-        off = {pod.uid for pod in fenced}
-        ranks = [RankView(rank=p.member.rank, node=p.node, is_fenced=p.uid in off) for p in pods]
-        remaining = {one.rank for one in ranks}
-        ended = (p for rank, p in lost.items() if p.has_ended and rank not in remaining)
-        ranks += [replace(_lost(pod), is_evicted=False) for pod in ended]
         return JobView(
             spec=spec,
             record=record,
-            ranks=tuple(sorted(ranks, key=lambda one: one.rank)),
+            ranks=_stopped(pods, lost, {pod.uid for pod in fenced}),
             ending=state.ending,
             capacity=capacity,
             is_stop_seen=state.is_stop_seen and state.is_suspended,
@@ -154,6 +149,24 @@ def job_view(
         ranks=tuple(ranks_now[rank] for rank in sorted(ranks_now)),
         ending=state.ending,
     )
+
+
+def _stopped(
+    pods: Iterable[PodState], lost: Mapping[int, PodState], off: Collection[str]
+) -> tuple[RankView, ...]:
+    """Return the ranks of a stopped attempt: those whose pods remain, and how the others ended.
+
+    Args:
+        pods: all current pods of the job.
+        lost: last states of pods that no longer exist, by rank.
+        off: uids of the pods that cannot run any more.
+
+    """
+    ranks = [RankView(rank=p.member.rank, node=p.node, is_fenced=p.uid in off) for p in pods]
+    remaining = {one.rank for one in ranks}
+    ended = (pod for rank, pod in lost.items() if pod.has_ended and rank not in remaining)
+    ranks += [replace(_lost(pod), is_evicted=False) for pod in ended]
+    return tuple(sorted(ranks, key=lambda one: one.rank))
 
 
 def _placement(record: JobRecord, pods: Iterable[PodState], ranks: int) -> Iterable[str]:
