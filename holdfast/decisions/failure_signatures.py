@@ -328,6 +328,28 @@ SIGNATURES: Final = (
 PEER_CAUSES: Final = frozenset({Cause.COLLECTIVE_TIMEOUT, Cause.PEER_LOST})
 """Causes that only report that another rank is gone or late."""
 
+OWN_CAUSES: Final = frozenset(
+    {
+        Cause.IMPORT_FAILED,
+        Cause.SYNTAX_INVALID,
+        Cause.ARGUMENTS_INVALID,
+        Cause.FILE_MISSING,
+        Cause.PERMISSION_DENIED,
+        Cause.DISK_FULL,
+        Cause.STORAGE_FAILED,
+        Cause.FILES_LIMIT,
+        Cause.CUDA_OUT_OF_MEMORY,
+        Cause.CUDA_ASSERT,
+        Cause.CUDA_MEMORY_ACCESS,
+        Cause.CUDA_UNAVAILABLE,
+        Cause.GPU_HARDWARE,
+        Cause.CHECKPOINT_DAMAGED,
+        Cause.CHECKPOINT_MISMATCH,
+        Cause.NUMERICAL,
+    }
+)
+"""Causes of ranks that fail by themselves: neither the loss of a peer nor a stop has them."""
+
 _BY_SIGNAL: Final = MappingProxyType(
     {
         2: Cause.TERMINATED,

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from datetime import datetime
 
-from holdfast.decisions.failure_signatures import PEER_CAUSES
+from holdfast.decisions.failure_signatures import OWN_CAUSES, PEER_CAUSES
 from holdfast.decisions.launch_events import Failed
 from holdfast.decisions.launch_state import Failure, JobRounds, RoundSettings
-from holdfast.decisions.permanent_causes import OWN_CAUSES, Circumstances, why_futile
+from holdfast.decisions.permanent_causes import Circumstances, why_futile
 
 
 def with_cause(

@@ -43,28 +43,6 @@ _FUTILE: Final[Mapping[Cause, _Futile]] = MappingProxyType(
 )
 """Causes that a restart does not remove."""
 
-OWN_CAUSES: Final = frozenset(
-    {
-        Cause.IMPORT_FAILED,
-        Cause.SYNTAX_INVALID,
-        Cause.ARGUMENTS_INVALID,
-        Cause.FILE_MISSING,
-        Cause.PERMISSION_DENIED,
-        Cause.DISK_FULL,
-        Cause.STORAGE_FAILED,
-        Cause.FILES_LIMIT,
-        Cause.CUDA_OUT_OF_MEMORY,
-        Cause.CUDA_ASSERT,
-        Cause.CUDA_MEMORY_ACCESS,
-        Cause.CUDA_UNAVAILABLE,
-        Cause.GPU_HARDWARE,
-        Cause.CHECKPOINT_DAMAGED,
-        Cause.CHECKPOINT_MISMATCH,
-        Cause.NUMERICAL,
-    }
-)
-"""Causes of ranks that fail by themselves: neither the loss of a peer nor a stop has them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:

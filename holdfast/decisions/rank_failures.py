@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from holdfast.decisions.failure_signatures import PEER_CAUSES, cause_of, is_peer_failure
+from holdfast.decisions.failure_signatures import OWN_CAUSES, PEER_CAUSES, cause_of, is_peer_failure
 from holdfast.decisions.job_failures import application, hardware
-from holdfast.decisions.permanent_causes import OWN_CAUSES, may_be_futile
+from holdfast.decisions.permanent_causes import may_be_futile
 from holdfast.decisions.policy import JobPolicy
 from holdfast.model.job_views import JobView, RankView
 from holdfast.model.jobs import Failure, FailureKind, LossAction

@@ -13,6 +13,7 @@ from holdfast.decisions.straggler_nodes import straggler_nodes
 from holdfast.decisions.suspect_nodes import SuspectNode, suspect_nodes
 from holdfast.engine.check_requests import CheckRequests
 from holdfast.engine.checkpoint_incidents import CheckpointIncidents
+from holdfast.engine.job_events import killed_event, started_event, verdict_event
 from holdfast.engine.job_notices import JobNotices
 from holdfast.engine.node_reconciler import RESYNC
 from holdfast.engine.record_dates import RecordDates
@@ -31,11 +32,7 @@ from holdfast.model.actions import (
 )
 from holdfast.model.errors import BackendError
 from holdfast.model.events import (
-    AttemptKilled,
-    AttemptStarted,
     AttemptStopped,
-    JobFinished,
-    JobRetried,
     JobWaits,
     NodeSuspected,
     StragglerSuspected,
@@ -48,7 +45,6 @@ from holdfast.model.jobs import (
     FailureKind,
     JobPhase,
     JobRecord,
-    JobSpec,
     Placing,
 )
 from holdfast.model.nodes import NodeView
@@ -250,7 +246,7 @@ class JobReconciler:
         self._resume_incident(job, nodes)
         self._ports.jobs.put(name, record)
         self._reported.pop(name, None)
-        self._ports.events.emit(_started_event(name, record))
+        self._ports.events.emit(started_event(name, record))
 
     def _stop(self, action: StopAttempt, job: JobView, now: datetime) -> None:
         record = after_job(job, action, now)
@@ -279,7 +275,7 @@ class JobReconciler:
         self._ports.jobs.kill(job.spec.name, action.nodes)
         self._ports.jobs.put(job.spec.name, after_job(job, action, now))
         if not job.record.kills:
-            self._ports.events.emit(_killed_event(action, job, now))
+            self._ports.events.emit(killed_event(action, job, now))
 
     def _conclude(
         self,
@@ -300,7 +296,7 @@ class JobReconciler:
             self._ports.incidents.put(touched(incident, touch))
         if record.phase is JobPhase.FAILED:
             self._ended += [(job.spec.name, one) for one in record.attempts]
-        self._ports.events.emit(_verdict_event(action, job.spec, record))
+        self._ports.events.emit(verdict_event(action, job.spec, record))
 
     def _resume_incident(self, job: JobView, nodes: Mapping[str, NodeView]) -> None:
         """Record in the incident that stopped the job's last attempt that the job runs again."""
@@ -337,48 +333,6 @@ class JobReconciler:
 def _touch(job: JobView, attempt: int, failure: Failure) -> AffectedJob:
     return AffectedJob(
         job=job.spec.name, attempt=attempt, stopped_at=failure.began_at, step=failure.step
-    )
-
-
-def _started_event(job: str, record: JobRecord) -> AttemptStarted:
-    """Return the start event; with durations of the restart if the previous attempt had failed."""
-    event = AttemptStarted(job=job, attempt=record.attempt, nodes=record.placement)
-    over, started_at = record.attempts[-1] if record.attempts else None, record.started_at
-    if over is None or over.failure is None or started_at is None:
-        return event
-    return replace(
-        event,
-        stopped_in=over.stopped_at - over.failure.began_at,
-        waited=started_at - over.stopped_at,
-        started_in=record.phase_since - started_at,
-    )
-
-
-def _killed_event(action: KillAttempt, job: JobView, now: datetime) -> AttemptKilled:
-    alive = [rank for rank in (*job.ranks, *job.leaving) if rank.exit_code is None]
-    is_fenced = any(rank.is_fenced for rank in alive)
-    return AttemptKilled(
-        job=job.spec.name,
-        attempt=job.record.attempt,
-        nodes=action.nodes or tuple(dict.fromkeys(rank.node for rank in alive)),
-        after=None if is_fenced else now - job.record.phase_since,
-    )
-
-
-def _verdict_event(
-    action: Retry | ExchangeNode | Finish, spec: JobSpec, record: JobRecord
-) -> JobRetried | JobFinished:
-    if isinstance(action, Finish):
-        return JobFinished(job=action.job, outcome=action.outcome, reason=action.reason)
-    return JobRetried(
-        job=action.job,
-        kind=action.failure.kind,
-        reason=action.failure.reason,
-        hardware_retries=record.hardware_retries,
-        app_retries=record.app_retries,
-        max_retries=spec.max_retries,
-        max_app_retries=spec.max_app_retries,
-        exchanged=action.failure.node if isinstance(action, ExchangeNode) else "",
     )
 
 

@@ -267,8 +267,10 @@ def _job_sentence(
     match event:
         case JobRetried():
             how = f"exchanging {event.exchanged}" if event.exchanged else "restarting"
+            cause = f" ({event.cause})" if event.cause else ""
+            where = f" on {event.node}" if event.node and not event.exchanged else ""
             return (
-                f"{event.job} {how} ({event.kind}: {event.reason}); retries used: "
+                f"{event.job} {how} ({event.kind}: {event.reason}{cause}{where}); retries used: "
                 f"hardware {event.hardware_retries}/{event.max_retries}, "
                 f"application {event.app_retries}/{event.max_app_retries}"
             )

@@ -246,6 +246,7 @@ def test_a_retry_says_whose_budget_it_spent() -> None:
             job="job-1",
             kind="hardware",
             reason=Reason.XID_REBOOT,
+            node="node-1",
             hardware_retries=1,
             app_retries=0,
             max_retries=10,

@@ -136,7 +136,9 @@ def test_a_rank_that_ends_after_its_peers_is_the_cause(tmp_path: Path, nodes: in
     assert [one.returncode for one in started] == [1] * nodes
     assert rounds(tmp_path) == nodes  # a disk may be full on one node only
     assert "a restart would fail in the same way (DiskFull)" in outputs[0]
-    assert "rank 1 ended before it: exit code 1: ConnectionError" in outputs[0]
+    reported = re.findall(r"RankFailed: round 1: rank (\d) on \S+ (.*)", outputs[0])
+    assert [rank for rank, _ in reported] == ["1", "0"]
+    assert "OSError: [Errno 28] No space left on device" in reported[1][1]
 
 
 def test_a_module_that_is_missing_on_one_node_does_not_end_the_job(tmp_path: Path) -> None:

@@ -382,4 +382,7 @@ def test_a_rank_that_ends_after_its_peers_is_still_named_as_the_cause(run, tmp_p
 
     assert ended.returncode == 1
     assert "a restart would fail in the same way (DiskFull)" in ended.stdout
+    first = run.record().attempts[0]
+    assert first.failure.node == first.placement[0]
+    assert f"(application: RankExited (DiskFull) on {first.placement[0]})" in ended.stdout
     assert [one.failure.cause for one in run.record().attempts] == ["DiskFull"] * 2

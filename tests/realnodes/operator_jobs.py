@@ -67,6 +67,9 @@ class OperatorJob(TrainingJob):
     """Where its containers leave the reasons of their exits."""
 
     program = "python /shared/train.py"
+    module_path = "/start:/packages"
+    """``PYTHONPATH`` of that program."""
+
     guarded_rank = "$POD"
     """Rank of what its program is, for the guard of its checkpoints."""
 
@@ -155,7 +158,7 @@ class OperatorJob(TrainingJob):
                 *_fields(ATTEMPT="metadata.annotations['holdfast.dev/attempt']",
                          POD=self.rank_field),
                 *_values(JOB=self.name, RANKS=str(self.ranks), FOLDER="/shared",
-                         PYTHONPATH="/start:/packages"),
+                         PYTHONPATH=self.module_path),
                 *(() if self.saves is None else _values(SAVES=self.saves.how)),
             ],
             "resources": {"limits": {"memory": memory}},
@@ -265,9 +268,11 @@ class TrainJob(OperatorJob):
 
 KINDS = (PyTorchJob, MPIJob, JobSet, TrainJob)
 SOME_KINDS = variants(KINDS)
+"""All kinds; in a quick run half of them, as a rank with PyTorch takes 5 s of a processor to start.
+With ``OTHER_KINDS``, each kind is tested with a fault of a rank, one of a node and a full disk."""
+
 OTHER_KINDS = variants((MPIJob, PyTorchJob, TrainJob, JobSet))
-"""All kinds; if the run is quick, those that ``SOME_KINDS`` lacks: a rank with PyTorch takes 5 s of
-a processor to start. Each kind meets a fault of a rank, one of a node and a full disk."""
+"""All kinds; in a quick run those that ``SOME_KINDS`` lacks."""
 
 
 def training_runtime(name: str, template: Object, nodes: int) -> Object:

@@ -27,6 +27,7 @@ class RayCluster(OperatorJob):
     container = "ray"
     program = "python /shared/drive.py"
     guarded_rank = "0"
+    module_path = "/start"  # Ray finds its own packages before PyTorch's
     absent: tuple[str, ...] = ()
     """Variables that other kinds of jobs have."""
 
@@ -93,9 +94,8 @@ class RayCluster(OperatorJob):
                 mount |= {"mountPath": programs, "readOnly": True}
         path = f"{programs}/bin:/usr/local/bin:/usr/bin:/bin"
         container["env"] = [
-            *(one for one in container["env"] if one["name"] not in ("PYTHONPATH", *self.absent)),
+            *(one for one in container["env"] if one["name"] not in self.absent),
             *({"name": "PATH", "value": path}, {"name": "HOME", "value": "/tmp"}),
-            {"name": "PYTHONPATH", "value": "/start"},  # its own packages come before PyTorch's
         ]
         # Without a request, the kubelet gives a pod 2 of the 1024 shares of other processes.
         container["resources"]["requests"] = {"cpu": "250m", "memory": "256Mi"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from holdfast.adapters.providers.settings import AwsSettings
-from holdfast.kit.ranges import too_short
+from holdfast.kit.ranges import refuse, too_short
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +54,4 @@ class Ec2GroupSettings:
             for name in self.types
             if not name.startswith("ml.")
         ]
-        problems += too_short(self, "scripts_timeout")
-        if problems:
-            raise ValueError("; ".join(problems))
+        refuse(*problems, *too_short(self, "scripts_timeout"))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, get_args, get_type_hints
 
 from holdfast.kit.addresses import address_problem
-from holdfast.kit.ranges import too_short
+from holdfast.kit.ranges import refuse, require_longer_than_zero, too_short
 
 CLUSTER: Final = re.compile(
     r"arn:aws[a-z\-]*:sagemaker:[a-z0-9\-]*:[0-9]{12}:cluster/[a-z0-9]{12}"
@@ -100,9 +100,7 @@ class AwsSettings:
     """Read timeout of each of two attempts. AWS responds within one or two seconds."""
 
     def __post_init__(self) -> None:
-        _refuse(
-            *too_short(self, "connect_timeout", "read_timeout"),
-        )
+        require_longer_than_zero(self, "connect_timeout", "read_timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +155,7 @@ class WebhookSettings:
     """Timeout of each request. The receiver must accept the order, not complete it."""
 
     def __post_init__(self) -> None:
-        _refuse(*too_short(self, "timeout"), *_unfit_url(self.url))
+        refuse(*too_short(self, "timeout"), *_unfit_url(self.url))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +185,7 @@ class CommandSettings:
             }
         )
         known = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
-        _refuse(
+        refuse(
             *too_short(self, "timeout"),
             *(f"unknown placeholder {{{name}}}; expected one of {known}" for name in unknown),
         )
@@ -222,7 +220,7 @@ class ProviderConfig:
     plugin: PluginSettings | None = None
 
     def __post_init__(self) -> None:
-        _refuse(*self._unfit())
+        refuse(*self._unfit())
 
     @property
     def rebooter(self) -> ProviderName:
@@ -261,8 +259,3 @@ def _required_keys(table: str) -> list[str]:
 def _unfit_url(url: str) -> Iterator[str]:
     if problem := address_problem(url):
         yield f"url: {problem}"
-
-
-def _refuse(*problems: str) -> None:
-    if problems:
-        raise ValueError("; ".join(problems))

@@ -322,7 +322,9 @@ def progress_lines(before: JobRounds, after: JobRounds, settings: RoundSettings)
     failure, known, number = after.failure, before.failure, after.round
     if after.round > before.round:  # one event may end a round and begin the next one
         failure, number = after.ended_by, before.round
-    if failure is not None and (known is None or known.loss != failure.loss):
+    if failure is not None and (
+        known is None or (known.rank, known.loss) != (failure.rank, failure.loss)
+    ):
         who = f"rank {failure.rank}" if failure.rank >= 0 else "node"
         if not failure.launcher:
             where = who if failure.rank >= 0 else "all ranks"

@@ -7,9 +7,8 @@ from holdfast.apps.launch.rank_watches import RankWatches
 from holdfast.apps.launch.ranks import Rank
 from holdfast.apps.launch.round_files import RoundFiles
 from holdfast.decisions.exit_meanings import ExitMeaning
-from holdfast.decisions.failure_signatures import cause_of, is_peer_failure
+from holdfast.decisions.failure_signatures import OWN_CAUSES, cause_of, is_peer_failure
 from holdfast.decisions.launch_events import Failed
-from holdfast.decisions.permanent_causes import OWN_CAUSES
 
 
 class RankFailures:
@@ -36,7 +35,7 @@ class RankFailures:
         self._watches, self._inspections = watches, inspections
 
     def event(self, rank: Rank, first_rank: int, number: int) -> Failed | None:
-        """Return the event; None for a rank that has succeeded, or that only the stop has ended.
+        """Return the event; None for a rank that succeeded, or failed only because it was stopped.
 
         Args:
             rank: the rank, which has ended.

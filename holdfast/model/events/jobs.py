@@ -79,6 +79,13 @@ class JobRetried(Event):
     job: str
     kind: str
     reason: str
+    cause: str = ""
+    """Root cause of a failed rank, such as ``DiskFull``; empty if it is not known."""
+
+    node: str = ""
+    """Node of the failure; empty if there is none. It may differ from that of ``attempt.stopped``:
+    the rank that failed first may end last."""
+
     hardware_retries: int
     app_retries: int
     max_retries: int
