@@ -126,6 +126,7 @@ VIOLATIONS: list[tuple[str, ClusterFacts]] = [
 
 def test_a_sound_cluster_violates_no_rule() -> None:
     assert diagnose_cluster(SOUND) == []
+    assert diagnose_cluster(replace(SOUND, reservations=("NEXT_SPARE_dev",))) == []
 
 
 @pytest.mark.parametrize(("name", "cluster"), VIOLATIONS, ids=[name for name, _ in VIOLATIONS])

@@ -20,6 +20,7 @@ from holdfast.adapters.slurm.install.doctor_checks import (
     silent_agents,
     skewed_clocks,
 )
+from holdfast.adapters.slurm.nodes.reservations import NEXT, SPARE
 from holdfast.decisions.doctor import Diagnostic, RuleSeverity, Violation, diagnose
 from holdfast.kit.units import format_duration
 
@@ -357,7 +358,7 @@ RULES: Final = (
         "no-spares", RuleSeverity.NOTE,
         "a job that loses a node waits for the repair, or for another job to end",
         "controller.toml: [slurm.spares] with a number for each partition",
-        _when("no spare pool", lambda c: not any(one.startswith("HOT_SPARE") for one in
+        _when("no spare pool", lambda c: not any(one.startswith((SPARE, NEXT)) for one in
                                                  c.reservations)),
     ),
 )  # fmt: skip

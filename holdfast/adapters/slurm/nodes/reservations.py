@@ -59,6 +59,7 @@ class Reservations:
         self._all: dict[str, Reservation] = {}
         self._partitions: dict[str, frozenset[str]] = {}
         self._read_at = float("-inf")
+        self._refused: dict[str, list[str]] = {}
 
     def refresh(self) -> None:
         """Read the reservations from Slurm, if the last read is older than a second."""
@@ -144,32 +145,41 @@ class Reservations:
 
         """
         for partition, count in self._spares.items():
-            has = len(self._spare_nodes(partition))
-            awake = (node for node in self._idle(partition) if not self._sleeps(node))
-            idle = (*awake, *self._back(partition)) if has < count else ()
-            size = min(count, has + len(idle))
-            if size not in (0, has):
-                self._resize(partition, size)
-            if size != has:
-                self._read()
+            self._keep_pool(partition, count)
         for name in [one for one in self._all if one.startswith((SPARE, NEXT))]:
             if name.removeprefix(SPARE).removeprefix(NEXT) not in self._spares:
                 self._slurm.end_reservation(name)
                 del self._all[name]
 
-    def _resize(self, partition: str, size: int) -> None:
-        """Resize the spare pool of a partition.
+    def _keep_pool(self, partition: str, count: int) -> None:
+        has = len(self._spare_nodes(partition))
+        is_short = has < count
+        idle = self._idle(partition) if is_short else []
+        awake = [node for node in idle if not self._sleeps(node)]
+        back = self._back(partition) if is_short else []
+        if not self._take_back(partition, awake, back, min(count, has + len(awake) + len(back))):
+            size = min(count, max(has, min(count - len(back), has + len(awake))))
+            if size not in (0, has):
+                self._ask(partition, size)
+            if size != has:
+                self._read()
 
-        Slurm 22.05 takes no node into a pool that another reservation holds for it.
+    def _take_back(self, partition: str, awake: list[str], back: list[str], size: int) -> bool:
+        """Resize the spare pool to a size that includes nodes that are back.
+
+        Slurm 22.05 does not move a node from one reservation to another. There, nodes that are back
+        stay reserved as they are, and jobs use them from there: a pending job could get a node that
+        is in no reservation, if only for milliseconds.
         """
+        if not back or self._refused.get(partition) == awake + back:
+            return False
         try:
             self._ask(partition, size)
         except BackendError:
-            if NEXT + partition not in self._all:
-                raise
-            self._slurm.end_reservation(NEXT + partition)
-            del self._all[NEXT + partition]
-            self._ask(partition, size)
+            self._refused[partition] = awake + back
+            return False
+        self._read()
+        return True
 
     def _ask(self, partition: str, size: int) -> None:
         if SPARE + partition in self._all:
@@ -180,16 +190,13 @@ class Reservations:
     def keep_next(self, now: datetime) -> None:
         """Reserve the nodes that come back, while a spare pool is too small."""
         for partition, count in self._spares.items():
-            is_short = len(self._spare_nodes(partition)) < count
-            self._keep_next(partition, now, is_short=is_short)
+            self._keep_next(partition, now, count - len(self._spare_nodes(partition)))
 
-    def _keep_next(self, partition: str, now: datetime, *, is_short: bool) -> None:
+    def _keep_next(self, partition: str, now: datetime, missing: int) -> None:
         name = NEXT + partition
         existing = self._all.get(name)
         had = frozenset() if existing is None else frozenset(existing.nodes)
-        unused = self._unused(had)
-        there = {node for node in unused if self._nodes.node_state(node).facts is not None}
-        desired = there | self._returning(partition) if is_short else set()
+        desired = self._next(partition, had, missing) if missing > 0 else frozenset()
         if existing is None and desired:
             self._slurm.reserve(name, sorted(desired), _OWNER, _DURATION)
         elif existing is not None and not desired:
@@ -200,6 +207,13 @@ class Reservations:
             self._renew(existing, now)
         if had != desired:
             self._read()
+
+    def _next(self, partition: str, had: Iterable[str], missing: int) -> frozenset[str]:
+        back = self._back(partition)
+        if len(back) >= missing:
+            return frozenset(back[:missing])
+        there = (node for node in self._unused(had) if self._nodes.node_state(node).facts)
+        return self._returning(partition).union(there)
 
     def _back(self, partition: str) -> list[str]:
         """Return nodes that were reserved while away and can now be taken into the spare pool."""
@@ -242,7 +256,7 @@ class Reservations:
                 yield one.nodes
 
     def _returning(self, partition: str, *own: str) -> frozenset[str]:
-        """Return nodes of a partition that come back, and are in no reservations but ``mine``."""
+        """Return nodes of a partition that come back, and are in no reservations but ``own``."""
         names = self._nodes.returning_nodes().difference(*self._reserved_nodes(*own))
         return names & self._members(partition) if names else names
 
