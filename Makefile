@@ -21,10 +21,11 @@ demo: $(VENV)/.demo ## a training job survives four faults, to the bit (under 90
 
 # Most tests wait for something, so several processes share two cores.
 SPREAD := --dist loadscope --no-loadscope-reorder
-PYTEST := $(BIN)/pytest --numprocesses 5 $(SPREAD)
+RUN := tools/compact_memory.sh $$$$ & $(BIN)/pytest
+PYTEST := $(RUN) --numprocesses 5 $(SPREAD)
 
 test: $(VENV)/.collected ## the tests that need Python alone (under 5 minutes)
-	@$(BIN)/pytest --numprocesses 8 $(SPREAD) --suite python $(ARGS)
+	@$(RUN) --numprocesses 8 $(SPREAD) --suite=python $(ARGS)
 
 test-all: $(VENV)/.collected ## all tests; HOLDFAST_REQUIRE_ALL=1 fails those that would be skipped
 	@$(PYTEST) $(ARGS)
@@ -33,31 +34,31 @@ fresh: ## `make demo` and `make test` in a fresh Debian, RELEASE=bookworm or tri
 	@tools/fresh_debian.sh '$(RELEASE)'
 
 test-kubernetes: $(VENV)/.dev ## on a real control plane, which is built once (minutes)
-	@$(PYTEST) --suite kubernetes $(ARGS)
+	@$(PYTEST) --suite=kubernetes $(ARGS)
 
 cluster: $(VENV)/.dev ## four real Kubernetes nodes on this machine until Ctrl-C, for the tutorial; needs root
 	@PYTHONPATH=. $(BIN)/python tests/realnodes/ten_minutes.py build/cluster
 
 test-slurm: $(VENV)/.dev ## on real Slurm clusters
-	@$(PYTEST) --suite slurm $(ARGS)
+	@$(PYTEST) --suite=slurm $(ARGS)
 
 test-console: $(VENV)/.dev ## the console in the machine's Chromium
-	@$(PYTEST) --suite console $(ARGS)
+	@$(PYTEST) --suite=console $(ARGS)
 
 test-providers: $(VENV)/.dev ## AWS providers against moto
-	@$(PYTEST) --suite providers $(ARGS)
+	@$(PYTEST) --suite=providers $(ARGS)
 
 test-image: $(VENV)/.image ## the images, built and run (minutes; needs root, buildah and mmdebstrap)
-	@$(PYTEST) --suite image $(ARGS)
+	@$(PYTEST) --suite=image $(ARGS)
 
 test-tools: $(VENV)/.dev ## with stress-ng, stress, fi_pingpong and PostgreSQL of this machine
-	@$(PYTEST) --suite tools $(ARGS)
+	@$(PYTEST) --suite=tools $(ARGS)
 
 test-local: $(VENV)/.dev ## `holdfast run` and `launch` with real processes, and a slow link between two nodes
-	@$(PYTEST) --suite local $(ARGS)
+	@$(PYTEST) --suite=local $(ARGS)
 
 test-frameworks: frameworks ## training with PyTorch, Lightning, Accelerate and DeepSpeed
-	@$(PYTEST) --suite frameworks $(ARGS)
+	@$(PYTEST) --suite=frameworks $(ARGS)
 
 matrix: $(VENV)/.dev ## run the tests of the fault matrix, and report what differs or is slower
 	@rm -rf build/matrix

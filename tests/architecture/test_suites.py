@@ -59,8 +59,13 @@ def test_make_has_a_target_for_each_suite_that_a_run_lists_as_not_run() -> None:
     ).stdout
 
     commands = re.findall(r"^\w+ +make ([\w-]+)$", listed, re.MULTILINE)
-    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    targets = re.findall(r"^([\w-]+):", makefile, re.MULTILINE)
     assert {"test-kubernetes", "test-all"} <= set(commands) <= set(targets)
+    # With a blank, pytest would take a suite for the folder of that name, such as tools.
+    suites = dict(re.findall(r"^test-(\w+):.*\n\t@.* --suite=(\w+) ", makefile, re.MULTILINE))
+    assert {f"test-{name}" for name in suites} == {*commands} - {"test", "test-all"}
+    assert suites == {name: name for name in suites}
 
 
 def test_each_test_file_has_a_name_of_its_own() -> None:
