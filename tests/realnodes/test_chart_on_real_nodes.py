@@ -38,6 +38,9 @@ def test_a_deep_health_check_runs_as_a_pod_on_the_node_of_the_leader(
 
     assert [node for _, node in checks(site) - before] == [name]
     assert phases.orders == []
+    events = site.cluster.plane.request("GET", EVENTS)["items"]
+    passed = [one for one in events if one["reason"] == "DeepHealthCheckPassed"]
+    assert name in [one["involvedObject"]["name"] for one in passed]
 
 
 def checks(site: Site) -> set[tuple[str, str]]:

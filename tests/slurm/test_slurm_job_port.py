@@ -323,8 +323,8 @@ def test_nodes_that_come_back_are_for_the_job_first_and_then_for_the_spare_pool(
     begin(port, 3)
     assert {one.node for one in port.view().ranks} == {first, other}
     give_back(port, spare)
-    port.slurm.until(lambda: port.view() and spare in spares(port))
-    stays(lambda: port.view() and spares(port) == {spare}, 3.2)
+    port.slurm.until(lambda: port.view() and kept(port, "NEXT_SPARE_dev") == {spare})
+    stays(lambda: port.view() and kept(port, "NEXT_SPARE_dev") == {spare}, 3.2)
 
     assert port.slurm.jobs()[hungry] == "PENDING"
     assert not [one for one in port.events.reported if isinstance(one, CallFailed)]
@@ -351,11 +351,6 @@ def give_back(port: Port, node: str) -> None:
     port.nodes.out_of_service.remove(node)
 
 
-def spares(port: Port) -> set[str]:
-    """Slurm 22.05 leaves nodes that come back in the reservation where they are."""
-    return kept(port, "HOT_SPARE_dev") | kept(port, "NEXT_SPARE_dev")
-
-
 def kept(port: Port, name: str) -> set[str]:
     found = port.commands.reservations().get(name)
     return set() if found is None else set(found.nodes)
@@ -368,12 +363,10 @@ def test_a_node_that_comes_back_is_for_a_spare_pool_that_is_too_small(port: Port
     drain(port, returns)
     port.nodes.out_of_service.add(returns)
     port.view()
-    future = port.commands.reservations()["NEXT_SPARE_dev"]
-    assert future.nodes == (returns,)
-    assert future.ends_at is not None
-    assert future.ends_at < datetime.now(UTC) + timedelta(
-        minutes=31
-    )  # should no controller be left
+    (kept,) = [one for one in port.commands.reservations().values() if one.name == "NEXT_SPARE_dev"]
+    assert kept.nodes == (returns,)
+    assert kept.ends_at is not None
+    assert kept.ends_at < datetime.now(UTC) + timedelta(minutes=31)  # should no controller be left
 
     hungry = port.slurm.submit("-N2", "--exclusive", script="sleep 600")
     port.slurm.run("scancel", port.job)
@@ -381,12 +374,12 @@ def test_a_node_that_comes_back_is_for_a_spare_pool_that_is_too_small(port: Port
     port.slurm.run("scontrol", "update", f"nodename={returns}", "state=resume")
     port.nodes.out_of_service.clear()
 
-    def pool() -> set[str]:
+    def pool() -> tuple[str, ...]:
         port.jobs.jobs()
-        return spares(port)
+        return port.commands.reservations()["HOT_SPARE_dev"].nodes
 
     port.slurm.until(lambda: len(pool()) == 3)
-    stays(lambda: len(pool()) == 3, 2.2)
+    port.slurm.until(lambda: pool() and "NEXT_SPARE_dev" not in port.commands.reservations())
     assert port.slurm.jobs()[hungry] == "PENDING"
 
 

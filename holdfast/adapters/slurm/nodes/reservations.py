@@ -165,11 +165,11 @@ class Reservations:
                 self._read()
 
     def _take_back(self, partition: str, awake: list[str], back: list[str], size: int) -> bool:
-        """Resize the spare pool to a size that includes nodes that are back.
+        """Resize the spare pool to include nodes that have returned; False if it stays as it is.
 
-        Slurm 22.05 does not move a node from one reservation to another. There, nodes that are back
-        stay reserved as they are, and jobs use them from there: a pending job could get a node that
-        is in no reservation, if only for milliseconds.
+        Slurm 22.05 does not move a node from one reservation to another. There, returned nodes stay
+        in theirs, and resumed jobs use them from there. Without a reservation, even for
+        milliseconds, a pending job could get them.
         """
         if not back or self._refused.get(partition) == awake + back:
             return False
@@ -256,7 +256,7 @@ class Reservations:
                 yield one.nodes
 
     def _returning(self, partition: str, *own: str) -> frozenset[str]:
-        """Return nodes of a partition that come back, and are in no reservations but ``own``."""
+        """Return nodes of a partition that are coming back and in no reservation except ``own``."""
         names = self._nodes.returning_nodes().difference(*self._reserved_nodes(*own))
         return names & self._members(partition) if names else names
 
